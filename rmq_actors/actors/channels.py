@@ -1,0 +1,140 @@
+"""The channels between actors: each is declared once, with a name, a capacity and a policy, and can be listed.
+
+`trio.open_memory_channel` is called here alone. A bounded channel makes its sender wait (one value a batch, never one a
+message). A latest channel has room for one value and a newer one replaces it: right for values that supersede each other,
+such as the end of the log. A broadcast is a latest channel for each of several receivers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Generic, Literal, TypeVar
+
+import attrs
+import trio
+
+T = TypeVar("T")
+
+Policy = Literal["wait", "latest", "broadcast"]
+
+
+@attrs.frozen
+class ChannelSpec(Generic[T]):
+    """What a channel is for. `capacity` is in values; a broadcast has that many for each receiver."""
+
+    name: str
+    policy: Policy
+    capacity: int
+    carries: str
+    sender: str
+    receiver: str
+
+
+#: Every declared channel by name.
+CHANNELS: dict[str, ChannelSpec[object]] = {}
+
+
+def _declare(spec: ChannelSpec[T]) -> ChannelSpec[T]:
+    if spec.name in CHANNELS:
+        raise ValueError(f"channel {spec.name} is declared twice")
+    CHANNELS[spec.name] = spec  # type: ignore[assignment]  # the registry is for listing: the value type is erased
+    return spec
+
+
+@attrs.frozen
+class BoundedChannel(Generic[T]):
+    """A declared channel whose sender waits for room; open one for each use."""
+
+    spec: ChannelSpec[T]
+
+    @classmethod
+    def declare(cls, name: str, capacity: int, *, carries: str, sender: str, receiver: str) -> BoundedChannel[T]:
+        """Declare a channel whose sender waits when `capacity` values are queued."""
+        return cls(_declare(ChannelSpec(name, "wait", capacity, carries, sender, receiver)))
+
+    def open(self) -> tuple[trio.MemorySendChannel[T], trio.MemoryReceiveChannel[T]]:
+        """A fresh pair of ends."""
+        return trio.open_memory_channel[T](self.spec.capacity)
+
+
+@attrs.define(eq=False)
+class LatestSender(Generic[T]):
+    """The sending end of a latest channel: never waits, and replaces a value that nobody has taken."""
+
+    _send: trio.MemorySendChannel[T]
+    _drain: trio.MemoryReceiveChannel[T]
+
+    def put(self, value: T) -> None:
+        """Make `value` the one that the receiver gets next. A receiver that is gone is no error."""
+        with contextlib.suppress(trio.WouldBlock):
+            self._drain.receive_nowait()
+        self._send.send_nowait(value)
+
+
+def _open_latest() -> tuple[LatestSender[T], trio.MemoryReceiveChannel[T]]:
+    send, receive = trio.open_memory_channel[T](1)
+    return LatestSender(send, receive.clone()), receive
+
+
+@attrs.frozen
+class LatestChannel(Generic[T]):
+    """A declared latest channel; open one for each use."""
+
+    spec: ChannelSpec[T]
+
+    @classmethod
+    def declare(cls, name: str, *, carries: str, sender: str, receiver: str) -> LatestChannel[T]:
+        """Declare a channel of one value, in which the latest wins."""
+        return cls(_declare(ChannelSpec(name, "latest", 1, carries, sender, receiver)))
+
+    def open(self) -> tuple[LatestSender[T], trio.MemoryReceiveChannel[T]]:
+        """A fresh pair of ends."""
+        return _open_latest()
+
+
+@attrs.define(eq=False)
+class Broadcast(Generic[T]):
+    """One sender, any number of receivers, each with a latest channel of its own."""
+
+    spec: ChannelSpec[T]
+    _senders: dict[int, LatestSender[T]] = attrs.field(factory=dict, init=False)
+    _next: int = attrs.field(default=0, init=False)
+
+    def put(self, value: T) -> None:
+        """Hand `value` to every receiver."""
+        for sender in self._senders.values():
+            sender.put(value)
+
+    @contextlib.contextmanager
+    def subscribe(self) -> Iterator[trio.MemoryReceiveChannel[T]]:
+        """A receiving end for as long as the context lasts; it sees values put after this call."""
+        number, self._next = self._next, self._next + 1
+        ends: tuple[LatestSender[T], trio.MemoryReceiveChannel[T]] = _open_latest()
+        sender, receive = ends
+        self._senders[number] = sender
+        try:
+            yield receive
+        finally:
+            del self._senders[number]
+
+    @property
+    def receivers(self) -> int:
+        """How many are subscribed."""
+        return len(self._senders)
+
+
+@attrs.frozen
+class BroadcastChannel(Generic[T]):
+    """A declared broadcast; open one for each use."""
+
+    spec: ChannelSpec[T]
+
+    @classmethod
+    def declare(cls, name: str, *, carries: str, sender: str, receiver: str) -> BroadcastChannel[T]:
+        """Declare a broadcast: a latest channel a receiver."""
+        return cls(_declare(ChannelSpec(name, "broadcast", 1, carries, sender, receiver)))
+
+    def open(self) -> Broadcast[T]:
+        """A fresh broadcast without receivers."""
+        return Broadcast(self.spec)

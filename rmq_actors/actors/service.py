@@ -1,0 +1,45 @@
+"""A ServiceThread as an actor: a loop that waits for an interval or a wake-up, whichever comes first."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+import trio
+
+
+class Service(Protocol):
+    """An actor: something with a name that runs until it is cancelled, or asked to stop, or fails."""
+
+    @property
+    def name(self) -> str:
+        """RocketMQ's name for it; what traces and logs call it."""
+        ...
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Call `task_status.started()` once ready, then work. Raising is a crash, which the supervisor sees."""
+        ...
+
+    def request_stop(self) -> None:
+        """Ask for an orderly end: finish what is under way, then return from `run`."""
+        ...
+
+
+@attrs.define(eq=False)
+class WakeUp:
+    """RocketMQ's wakeup and waitForRunning: a wake-up before the wait is not lost, and many are one."""
+
+    _event: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def wakeup(self) -> None:
+        """End the present wait, or the next one at once."""
+        self._event.set()
+
+    async def wait_for_running(self, deadline: float) -> bool:
+        """Wait for a wake-up until `deadline` (trio time); True if it was a wake-up. A checkpoint."""
+        with trio.move_on_at(deadline):
+            await self._event.wait()
+        if not self._event.is_set():
+            return False
+        self._event = trio.Event()
+        return True

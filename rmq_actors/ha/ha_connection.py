@@ -1,0 +1,90 @@
+"""One slave's connection on the master (HAConnection): a reader and a writer that live and die together."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import trio
+
+from rmq_actors.actors.supervisor import first_leaf
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.ha.group_transfer_service import SlaveEvent
+from rmq_actors.ha.read_socket_service import PeerClosed, ReadSocketService
+from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
+from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferCursor, first_offset
+from rmq_actors.store.config import FlushDiskType
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.tracing.recorder import Tracer
+
+_log = logging.getLogger(__name__)
+
+
+def close_reason(cause: BaseException) -> str:
+    """A short, stable word for why a connection ended, for traces."""
+    if isinstance(cause, PeerClosed):
+        return "peer_closed"
+    return str(getattr(cause, "reason", "connection_lost"))
+
+
+@attrs.define(eq=False)
+class HAConnection:
+    """Serves one slave until its connection ends; the end is traced and logged with its reason."""
+
+    conn_id: int
+    peer: str
+    _stream: trio.SocketStream
+    _config: HaConfig
+    _store: MessageStore
+    _events: trio.MemorySendChannel[SlaveEvent]
+    _tracer: Tracer
+
+    async def run(self) -> None:
+        """Return when the connection is over. A failure that is not the network's or the peer's is raised."""
+        reason = "stopped"
+        self._tracer.emit(
+            "ha.connection.open", "HAConnection", conn_id=self.conn_id, attributes={"network.peer.address": self.peer}
+        )
+        try:
+            with self._stream.socket:
+                async with trio.open_nursery() as nursery:
+                    reader, writer = self._services()
+                    nursery.start_soon(reader.run)
+                    nursery.start_soon(writer.run)
+        except* (SlaveRefused, OSError) as group:
+            cause = first_leaf(group)
+            reason = close_reason(cause)
+            _log.warning("slave %s (connection %d): %s: %s", self.peer, self.conn_id, reason, cause)
+        finally:
+            self._tracer.emit("ha.connection.close", "HAConnection", conn_id=self.conn_id, status=reason)
+
+    def _services(self) -> tuple[ReadSocketService, WriteSocketService]:
+        config, store, log = self._config, self._store, self._store.commit_log
+        synced_only = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+        def make_cursor(requested: int, now: float) -> TransferCursor:
+            return TransferCursor(
+                first_offset(requested, log.min_offset),
+                now,
+                log.file_size_bytes,
+                config.heartbeat_interval_s,
+                config.ha_transfer_batch_size_bytes,
+            )
+
+        send, receive = FIRST_REPORT.open()
+        reports = SlaveReports(trio.current_time(), config.housekeeping_interval_s)
+        reader = ReadSocketService(
+            self.conn_id, self._stream.socket, reports, log, self._events, send, self._tracer
+        )
+        writer = WriteSocketService(
+            self.conn_id,
+            self._stream.socket,
+            make_cursor,
+            log,
+            # What is not synced yet would be ahead of what a power cut leaves on this master.
+            (lambda: log.flushed_where) if synced_only else (lambda: log.max_offset),
+            store.flush_outcomes if synced_only else store.log_end,
+            receive,
+            self._tracer,
+        )
+        return reader, writer

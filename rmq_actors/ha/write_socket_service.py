@@ -1,0 +1,79 @@
+"""The writing half of a slave's connection (HAConnection.WriteSocketService): log bytes as they come, heartbeats between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import BoundedChannel, Broadcast
+from rmq_actors.protocols.ha_master import Transfer, TransferCursor
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.flush_services import FlushOutcome
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.ha_frames import encode_transfer_header
+
+FIRST_REPORT = BoundedChannel[int].declare(
+    "ha.first_report",
+    1,
+    carries="the offset that the slave wants to start from",
+    sender="ReadSocketService",
+    receiver="WriteSocketService",
+)
+
+
+@attrs.define(eq=False)
+class WriteSocketService:
+    """Drives `protocols.ha_master.TransferCursor` on one socket.
+
+    `limit` gives the offset up to which may be sent; `growth` wakes when it may have moved.
+    """
+
+    name = "WriteSocketService"
+    conn_id: int
+    _socket: trio.socket.SocketType
+    _make_cursor: Callable[[int, float], TransferCursor]
+    _commit_log: CommitLog
+    _limit: Callable[[], int]
+    _growth: Broadcast[int] | Broadcast[FlushOutcome]
+    _first_report: trio.MemoryReceiveChannel[int]
+    _tracer: Tracer
+
+    async def run(self) -> None:
+        """Send until the connection ends. Raises `OSError`: never returns."""
+        with self._growth.subscribe() as growth:
+            requested = await self._first_report.receive()
+            cursor = self._make_cursor(requested, trio.current_time())
+            while True:
+                frames = cursor.plan(self._limit(), trio.current_time())
+                if frames:
+                    await self._send(frames)
+                    cursor.sent(trio.current_time())
+                    continue
+                with trio.move_on_at(cursor.wake_at):
+                    await growth.receive()
+
+    async def _send(self, frames: list[Transfer]) -> None:
+        buffers: list[bytes | memoryview] = []
+        for frame in frames:
+            buffers.append(encode_transfer_header(frame.offset, frame.size))
+            if frame.size:
+                buffers.append(self._commit_log.select(frame.offset, frame.size))
+        first, size = frames[0].offset, sum(frame.size for frame in frames)
+        if size:
+            self._tracer.emit("ha.transfer", self.name, conn_id=self.conn_id, conn_dir=1, offset=first, size=size)
+        else:
+            self._tracer.emit("ha.heartbeat", self.name, conn_id=self.conn_id, conn_dir=1, offset=first)
+        while buffers:
+            sent = await self._socket.sendmsg(buffers)
+            buffers = _after(buffers, sent)
+
+
+def _after(buffers: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
+    """What remains of `buffers` when their first `sent` bytes are gone."""
+    for number, buffer in enumerate(buffers):
+        if sent < len(buffer):
+            return [memoryview(buffer)[sent:], *buffers[number + 1 :]]
+        sent -= len(buffer)
+    return []

@@ -1,0 +1,78 @@
+"""The disk as the store sees it.
+
+A write goes to the page cache (`DiskFile.write_at`) and is durable only after `DiskFile.sync`, and, for a file that is new
+or was renamed, `Disk.sync_directory` of its directory. Paths are relative to the disk's root, with "/" between the parts.
+Every operation raises `OSError` with the errno that Linux would give (ENOSPC, EIO, ENOENT, EROFS, ...).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+BytesLike = bytes | bytearray | memoryview
+
+
+class DiskFile(Protocol):
+    """An open file of fixed size: RocketMQ allocates a file whole, then fills it."""
+
+    @property
+    def path(self) -> str:
+        """The path that it was opened by, relative to the disk's root."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The file's length; the unwritten part reads as zeros."""
+        ...
+
+    def write_at(self, offset: int, data: BytesLike) -> None:
+        """Write all of `data` at byte `offset` into the page cache; the file grows if need be."""
+        ...
+
+    def map(self) -> memoryview:
+        """A read-only view of the whole file that sees later writes; stale once the file grows or shrinks."""
+        ...
+
+    async def sync(self) -> None:
+        """Return when everything written before the call is durable. A checkpoint."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None:
+        """Set the file's length."""
+        ...
+
+    def close(self) -> None:
+        """Give the file up; a second call does nothing. Views handed out by `map` stay readable."""
+        ...
+
+
+class Disk(Protocol):
+    """One node's file tree."""
+
+    def open(self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False) -> DiskFile:
+        """Open a file.
+
+        With `allocate_bytes` a missing file is created, with its missing directories, as that many zeros; an existing
+        one is opened as it is. Without, a missing file is `FileNotFoundError`.
+        """
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has this path."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """The names in a directory, sorted; empty when there is no such directory."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file, replacing `target`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; those who have it open go on."""
+        ...
+
+    async def sync_directory(self, directory: str) -> None:
+        """Return when the names in a directory are durable. A checkpoint."""
+        ...

@@ -1,0 +1,143 @@
+"""The master's half of one HA connection: what a slave's bytes mean, and what to send it next.
+
+`SlaveReports` is the decision part of ReadSocketService, `TransferCursor` that of WriteSocketService. Where RocketMQ trusts
+the first report, repeats heartbeats for an offset that it no longer has, or starts a new slave at its last file, this machine
+refuses and names the reason, or starts at the minimum offset (`docs/ha-protocol.md`).
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rmq_actors.wire.ha_frames import REPORT, REPORT_BYTES
+
+
+class SlaveRefused(ValueError):
+    """The slave's mistake, or its misfortune: this connection cannot go on. `reason` is short and stable."""
+
+    reason = "refused"
+
+
+class SlaveAhead(SlaveRefused):
+    """The slave reports more than the master has: its log is another one, or the peer is no slave at all."""
+
+    reason = "slave_ahead"
+
+
+class OffsetGone(SlaveRefused):
+    """The slave asks for bytes that the master has deleted."""
+
+    reason = "offset_gone"
+
+
+class IllegalReport(SlaveRefused):
+    """A negative offset."""
+
+    reason = "illegal_report"
+
+
+class SlaveSilent(SlaveRefused):
+    """Nothing was heard from the slave for haHousekeepingInterval."""
+
+    reason = "housekeeping"
+
+
+@attrs.define(eq=False)
+class SlaveReports:
+    """Bytes from the slave to reports. Times are seconds of one monotonic clock."""
+
+    last_read: float
+    housekeeping_interval_s: float
+    _partial: bytes = attrs.field(default=b"", init=False)
+    _seen_one: bool = attrs.field(default=False, init=False)
+
+    def receive(self, data: bytes | memoryview, now: float, *, min_offset: int, max_offset: int) -> int | None:
+        """Take bytes as they came; return the newest whole report, or None while it is incomplete.
+
+        Reports supersede each other, so only the last whole one of a buffer counts, as in RocketMQ. Each is checked, the
+        first too. Raises `SlaveAhead`, `OffsetGone`, `IllegalReport`.
+        """
+        self.last_read = now
+        buffer = self._partial + bytes(data)
+        whole = len(buffer) - len(buffer) % REPORT_BYTES
+        self._partial = buffer[whole:]
+        if not whole:
+            return None
+        (offset,) = REPORT.unpack_from(buffer, whole - REPORT_BYTES)
+        return self._check(offset, min_offset, max_offset)
+
+    def _check(self, offset: int, min_offset: int, max_offset: int) -> int:
+        if offset < 0:
+            raise IllegalReport(f"the slave reports offset {offset}")
+        if offset > max_offset:
+            raise SlaveAhead(f"the slave reports offset {offset}, this master's log ends at {max_offset}")
+        if not self._seen_one and 0 < offset < min_offset:
+            raise OffsetGone(f"the slave asks for offset {offset}, this master's log begins at {min_offset}")
+        self._seen_one = True
+        return int(offset)
+
+    @property
+    def silent_at(self) -> float:
+        """When the slave has been silent too long."""
+        return self.last_read + self.housekeeping_interval_s
+
+    def check_silence(self, now: float) -> None:
+        """Raise `SlaveSilent` once `now` has reached `silent_at`."""
+        if now >= self.silent_at:
+            raise SlaveSilent(f"nothing was heard from the slave for {self.housekeeping_interval_s:g} s")
+
+
+@attrs.frozen
+class Transfer:
+    """An effect: send `size` bytes of the log from `offset` as one frame; size 0 is a heartbeat."""
+
+    offset: int
+    size: int
+
+
+@attrs.define(eq=False)
+class TransferCursor:
+    """What to send next. Offsets and sizes are bytes; a frame never crosses the end of a commit-log file."""
+
+    next_offset: int
+    last_write: float
+    file_size_bytes: int
+    heartbeat_interval_s: float
+    batch_size_bytes: int = 32 * 1024
+    group_size_bytes: int = 1024 * 1024
+    group_frames_max: int = 256
+
+    def plan(self, limit_offset: int, now: float) -> list[Transfer]:
+        """The frames to send now: log bytes before `limit_offset`, else a heartbeat when one is due, else nothing.
+
+        The cursor moves past what it returns: the driver sends all of it, or ends the connection.
+        """
+        frames: list[Transfer] = []
+        offset, room = self.next_offset, self.group_size_bytes
+        while offset < limit_offset and room > 0 and len(frames) < self.group_frames_max:
+            left_in_file = self.file_size_bytes - offset % self.file_size_bytes
+            size = min(limit_offset - offset, left_in_file, self.batch_size_bytes)
+            frames.append(Transfer(offset, size))
+            offset += size
+            room -= size
+        self.next_offset = offset
+        if not frames and now >= self.wake_at:
+            frames.append(Transfer(offset, 0))
+        return frames
+
+    def sent(self, now: float) -> None:
+        """All that `plan` returned has been handed to the socket."""
+        self.last_write = now
+
+    @property
+    def wake_at(self) -> float:
+        """When the next heartbeat is due if nothing else is sent."""
+        return self.last_write + self.heartbeat_interval_s
+
+
+def first_offset(requested: int, min_offset: int) -> int:
+    """Where to start for a slave that reports `requested`: a new slave (0) gets everything that there is.
+
+    RocketMQ 4.9 starts a new slave at its last file, so the older history never arrives (#3661).
+    """
+    return requested or min_offset

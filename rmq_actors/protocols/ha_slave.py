@@ -1,0 +1,126 @@
+"""The slave's half of an HA connection: the master's bytes to appends, and what to report when (HAClient).
+
+A machine lives as long as one connection: nothing that a broken connection left behind can reach the next one. Where RocketMQ
+waits 5 s before its first report and never notices a silent master, this machine reports at once and times the master out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from rmq_actors.wire.ha_frames import SLAVE_BUFFER_BYTES, TRANSFER_HEADER, TRANSFER_HEADER_BYTES, encode_report
+
+
+class MasterRefused(ValueError):
+    """The master's mistake: this connection cannot go on. `reason` is short and stable."""
+
+    reason = "refused"
+
+
+class OffsetMismatch(MasterRefused):
+    """The master sends other bytes than the ones that come next in this log."""
+
+    reason = "offset_mismatch"
+
+
+class IllegalFrame(MasterRefused):
+    """A frame of a negative size, or too large for the buffer."""
+
+    reason = "illegal_frame"
+
+
+class MasterSilent(MasterRefused):
+    """Nothing was heard from the master for haHousekeepingInterval."""
+
+    reason = "housekeeping"
+
+
+@attrs.frozen
+class Append:
+    """An effect: append `data` to the log at `offset`. The view is valid until the machine is next touched."""
+
+    offset: int
+    data: memoryview
+
+
+@attrs.define(eq=False)
+class HaSlave:
+    """One connection to a master. Times are seconds of one monotonic clock, offsets bytes in the log.
+
+    The driver receives into `free()`, calls `received`, executes each `Append` in order, and sends what `report` returns.
+    """
+
+    max_offset: int
+    last_read: float
+    heartbeat_interval_s: float
+    housekeeping_interval_s: float
+    buffer_bytes: int = SLAVE_BUFFER_BYTES
+    _buffer: bytearray = attrs.field(init=False)
+    _begin: int = attrs.field(default=0, init=False)
+    _end: int = attrs.field(default=0, init=False)
+    _reported: int = attrs.field(default=-1, init=False)
+    _last_write: float = attrs.field(default=float("-inf"), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._buffer = bytearray(self.buffer_bytes)
+
+    def free(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        elif self._begin and self._end == len(self._buffer):
+            rest = self._end - self._begin
+            self._buffer[:rest] = self._buffer[self._begin : self._end]
+            self._begin, self._end = 0, rest
+        return memoryview(self._buffer)[self._end :]
+
+    def received(self, size: int, now: float) -> Iterator[Append]:
+        """`size` bytes were put into `free()`: yield what whole frames ask for, in order.
+
+        Raises `OffsetMismatch` and `IllegalFrame` when it gets there; what came before stands.
+        """
+        self.last_read = now
+        self._end += size
+        view = memoryview(self._buffer)
+        while self._end - self._begin >= TRANSFER_HEADER_BYTES:
+            offset, body_bytes = TRANSFER_HEADER.unpack_from(view, self._begin)
+            self._check_header(offset, body_bytes)
+            body_at = self._begin + TRANSFER_HEADER_BYTES
+            if self._end < body_at + body_bytes:
+                return
+            self._begin = body_at + body_bytes
+            if body_bytes:
+                self.max_offset = offset + body_bytes
+                yield Append(offset, view[body_at : body_at + body_bytes])
+
+    def _check_header(self, offset: int, body_bytes: int) -> None:
+        if not 0 <= body_bytes <= len(self._buffer) - TRANSFER_HEADER_BYTES:
+            raise IllegalFrame(f"the master announces a frame of {body_bytes} bytes at offset {offset}")
+        # An empty log takes any beginning: the master's minimum offset need not be 0.
+        if self.max_offset != offset and (self.max_offset or offset < 0):
+            raise OffsetMismatch(f"the master sends offset {offset}, this slave's log ends at {self.max_offset}")
+
+    def report(self, log_offset: int, now: float) -> bytes | None:
+        """The report to send now, or None: at once after connecting, when `log_offset` grew, and as a heartbeat."""
+        if log_offset <= self._reported and now < self._last_write + self.heartbeat_interval_s:
+            return None
+        self._reported = log_offset
+        self._last_write = now
+        return encode_report(log_offset)
+
+    @property
+    def wake_at(self) -> float:
+        """When the next heartbeat report is due."""
+        return self._last_write + self.heartbeat_interval_s
+
+    @property
+    def silent_at(self) -> float:
+        """When the master has been silent too long."""
+        return self.last_read + self.housekeeping_interval_s
+
+    def check_silence(self, now: float) -> None:
+        """Raise `MasterSilent` once `now` has reached `silent_at`."""
+        if now >= self.silent_at:
+            raise MasterSilent(f"nothing was heard from the master for {self.housekeeping_interval_s:g} s")

@@ -1,0 +1,168 @@
+"""Which waiting put is answered when, and with what status.
+
+One machine holds every put that waits: for a sync of the disk (SYNC_FLUSH), for a slave (SYNC_MASTER), or for both. Puts enter
+in the order of their end offsets, so one watermark a condition and a queue a condition decide all of them: a rise of a
+watermark releases from the front, and the sweeper looks at the front only. In RocketMQ this work is spread over
+GroupCommitService, FlushDiskWatcher, GroupTransferService and the futures of CommitLog.asyncPutMessage.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import attrs
+
+Token = TypeVar("Token")
+
+
+class PutStatus(enum.Enum):
+    """RocketMQ's PutMessageStatus: the ones that a put can end with here."""
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPEDFILE_FAILED"
+
+
+@attrs.define(eq=False)
+class _Waiting(Generic[Token]):
+    token: Token
+    end_offset: int
+    flush_status: PutStatus | None
+    replica_status: PutStatus | None
+
+    @property
+    def status(self) -> PutStatus | None:
+        """The answer, or None while something is awaited. A slave's failure hides the disk's, as in RocketMQ."""
+        if self.flush_status is None or self.replica_status is None:
+            return None
+        return self.flush_status if self.replica_status is PutStatus.PUT_OK else self.replica_status
+
+
+@attrs.frozen
+class Completed(Generic[Token]):
+    """An effect: answer the put of `token` with `status`."""
+
+    token: Token
+    status: PutStatus
+
+
+@attrs.define(eq=False)
+class _Condition(Generic[Token]):
+    """One thing that puts wait for: everything before an offset flushed, or replicated."""
+
+    timeout_status: PutStatus
+    reached: int = 0
+    queue: deque[tuple[float, _Waiting[Token]]] = attrs.field(factory=deque)
+
+    def wait(self, put: _Waiting[Token], deadline: float) -> None:
+        # A deadline before its predecessor's would hide behind it: puts are swept in the order of their offsets.
+        self.queue.append((max(deadline, self.queue[-1][0]) if self.queue else deadline, put))
+
+    def advance(self, offset: int) -> Iterator[_Waiting[Token]]:
+        self.reached = max(self.reached, offset)
+        while self.queue and self.queue[0][1].end_offset <= self.reached:
+            yield self.queue.popleft()[1]
+
+    def expire(self, now: float) -> Iterator[_Waiting[Token]]:
+        while self.queue and self.queue[0][0] <= now:
+            yield self.queue.popleft()[1]
+
+
+@attrs.define(eq=False)
+class PutCompletion(Generic[Token]):
+    """The waiting puts of one store.
+
+    Times are seconds of one monotonic clock, offsets are bytes in the commit log. Every method returns the puts to be answered
+    now, each exactly once. `waiting_max` bounds memory: past it `has_room` is False, and the store refuses the put.
+    """
+
+    waiting_max: int = 100_000
+    _flush: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_DISK_TIMEOUT), init=False)
+    _replica: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_SLAVE_TIMEOUT), init=False)
+    _last_end_offset: int = attrs.field(default=0, init=False)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another put may wait."""
+        return max(len(self._flush.queue), len(self._replica.queue)) < self.waiting_max
+
+    @property
+    def waiting(self) -> int:
+        """How many puts wait for at least one thing; those that wait for both count once."""
+        return len({id(put) for condition in (self._flush, self._replica) for _, put in condition.queue})
+
+    def add(
+        self,
+        token: Token,
+        end_offset: int,
+        *,
+        flush_deadline: float | None,
+        replica_deadline: float | None,
+        slave_available: bool = True,
+    ) -> list[Completed[Token]]:
+        """Take a put whose record ends at `end_offset`; a deadline of None means that thing is not awaited.
+
+        With `slave_available` False the put waits for no slave and its status says SLAVE_NOT_AVAILABLE. Raises `ValueError`
+        when the offset is not above all earlier ones: our mistake.
+        """
+        if end_offset <= self._last_end_offset:
+            raise ValueError(f"a put that ends at {end_offset} after one that ends at {self._last_end_offset}")
+        self._last_end_offset = end_offset
+        wants_flush = flush_deadline is not None and end_offset > self._flush.reached
+        wants_replica = replica_deadline is not None and slave_available and end_offset > self._replica.reached
+        put = _Waiting(
+            token,
+            end_offset,
+            None if wants_flush else PutStatus.PUT_OK,
+            None if wants_replica else PutStatus.PUT_OK if slave_available else PutStatus.SLAVE_NOT_AVAILABLE,
+        )
+        if wants_flush and flush_deadline is not None:
+            self._flush.wait(put, flush_deadline)
+        if wants_replica and replica_deadline is not None:
+            self._replica.wait(put, replica_deadline)
+        return [] if put.status is None else [Completed(token, put.status)]
+
+    def flushed_to(self, offset: int) -> list[Completed[Token]]:
+        """Everything before `offset` is durable."""
+        return self._settle_flush(self._flush.advance(offset), PutStatus.PUT_OK)
+
+    def replicated_to(self, offset: int) -> list[Completed[Token]]:
+        """Enough live slaves have everything before `offset`."""
+        return self._settle_replica(self._replica.advance(offset), PutStatus.PUT_OK)
+
+    def flush_failed(self) -> list[Completed[Token]]:
+        """A sync failed: what waits for the disk is not durable and will not become so in this life of the store."""
+        return self._settle_flush(self._flush.expire(float("inf")), PutStatus.FLUSH_DISK_TIMEOUT)
+
+    def expire(self, now: float) -> list[Completed[Token]]:
+        """Answer what has waited too long."""
+        done = self._settle_flush(self._flush.expire(now), self._flush.timeout_status)
+        return done + self._settle_replica(self._replica.expire(now), self._replica.timeout_status)
+
+    def wake_at(self) -> float:
+        """When `expire` next has something to do; infinite when nothing waits."""
+        return min((c.queue[0][0] for c in (self._flush, self._replica) if c.queue), default=float("inf"))
+
+    def _settle_flush(self, puts: Iterator[_Waiting[Token]], status: PutStatus) -> list[Completed[Token]]:
+        done = []
+        for put in puts:
+            put.flush_status = status
+            if put.status is not None:
+                done.append(Completed(put.token, put.status))
+        return done
+
+    def _settle_replica(self, puts: Iterator[_Waiting[Token]], status: PutStatus) -> list[Completed[Token]]:
+        done = []
+        for put in puts:
+            put.replica_status = status
+            if put.status is not None:
+                done.append(Completed(put.token, put.status))
+        return done

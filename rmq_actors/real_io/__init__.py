@@ -1,0 +1,1 @@
+"""The ports on the real machine. Imported by composition roots alone: `embedding`, `testing` and `cli`."""

@@ -1,0 +1,16 @@
+"""A node on the real machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rmq_actors.ports.environment import Environment
+from rmq_actors.real_io.entropy import SystemEntropy
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.real_io.wall_clock import SystemWallClock
+
+
+def real_environment(root: Path) -> Environment:
+    """The ports of a node whose store is below `root`; the directory is made if it is missing."""
+    root.mkdir(parents=True, exist_ok=True)
+    return Environment(OsDisk(root), SystemWallClock(), SystemEntropy())

@@ -1,0 +1,113 @@
+"""The disk port on the file system of the machine."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path, PurePosixPath
+
+import attrs
+import trio
+
+from rmq_actors.ports.disk import BytesLike
+
+
+@attrs.define(eq=False)
+class OsFile:
+    """An open file. Appends are `pwrite`; readers share one read-only mapping."""
+
+    path: str
+    size_bytes: int
+    _fd: int
+    _view: memoryview | None = attrs.field(default=None, init=False)
+
+    def write_at(self, offset: int, data: BytesLike) -> None:
+        """See `ports.disk.DiskFile`."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, offset)
+            offset += written
+            view = view[written:]
+        self.size_bytes = max(self.size_bytes, offset)
+
+    def map(self) -> memoryview:
+        """See `ports.disk.DiskFile`."""
+        if self._view is None or len(self._view) != self.size_bytes:
+            # The mapping lives as long as a view of it does: closing it by hand would pull pages from under readers.
+            mapping = mmap.mmap(self._fd, self.size_bytes, access=mmap.ACCESS_READ) if self.size_bytes else b""
+            self._view = memoryview(mapping)
+        return self._view
+
+    async def sync(self) -> None:
+        """See `ports.disk.DiskFile`: `fdatasync` in a worker thread."""
+        await trio.to_thread.run_sync(os.fdatasync, self._fd)
+
+    def truncate(self, size_bytes: int) -> None:
+        """See `ports.disk.DiskFile`."""
+        os.ftruncate(self._fd, size_bytes)
+        self.size_bytes = size_bytes
+
+    def close(self) -> None:
+        """See `ports.disk.DiskFile`."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._view = None
+
+
+@attrs.define(eq=False)
+class OsDisk:
+    """The tree below one directory; no path leads out of it."""
+
+    root: Path
+
+    def _locate(self, path: str) -> Path:
+        parts = PurePosixPath(path)
+        if parts.is_absolute() or ".." in parts.parts:
+            raise ValueError(f"path {path!r} is not inside the store's directory")
+        return self.root / parts
+
+    def open(self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False) -> OsFile:
+        """See `ports.disk.Disk`."""
+        target = self._locate(path)
+        create = allocate_bytes is not None and not target.exists()
+        if create:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        fd = os.open(target, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
+        try:
+            if create and allocate_bytes is not None:
+                os.ftruncate(fd, allocate_bytes)
+            return OsFile(path, os.fstat(fd).st_size, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def exists(self, path: str) -> bool:
+        """See `ports.disk.Disk`."""
+        return self._locate(path).exists()
+
+    def list(self, directory: str) -> list[str]:
+        """See `ports.disk.Disk`."""
+        target = self._locate(directory)
+        return sorted(os.listdir(target)) if target.is_dir() else []
+
+    def rename(self, source: str, target: str) -> None:
+        """See `ports.disk.Disk`."""
+        os.replace(self._locate(source), self._locate(target))
+
+    def remove(self, path: str) -> None:
+        """See `ports.disk.Disk`."""
+        os.unlink(self._locate(path))
+
+    async def sync_directory(self, directory: str) -> None:
+        """See `ports.disk.Disk`: `fsync` of the directory in a worker thread."""
+        await trio.to_thread.run_sync(_sync_directory, self._locate(directory))
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,68 @@
+"""One file of a mapped-file queue: written by `write_at`, read through a read-only mapping."""
+
+from __future__ import annotations
+
+import attrs
+
+from rmq_actors.ports.disk import BytesLike, DiskFile
+
+_CHUNK_BYTES = 1024 * 1024
+_ZEROS = bytes(_CHUNK_BYTES)
+
+
+@attrs.define(eq=False)
+class MappedFile:
+    """A preallocated file that holds the log's bytes from `from_offset`. `wrote_position` is how many are valid."""
+
+    file: DiskFile
+    from_offset: int
+    wrote_position: int = 0
+    _view: memoryview = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._view = self.file.map()
+
+    @property
+    def size_bytes(self) -> int:
+        """The file's length: how many bytes it can hold."""
+        return self.file.size_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes are free."""
+        return self.size_bytes - self.wrote_position
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last valid byte."""
+        return self.from_offset + self.wrote_position
+
+    def append(self, data: BytesLike, *, advance: int | None = None) -> None:
+        """Write `data` behind the last valid byte and count it, or `advance` bytes (a blank covers more than it writes).
+
+        Raises `OSError` with nothing counted.
+        """
+        self.file.write_at(self.wrote_position, data)
+        self.wrote_position += len(data) if advance is None else advance
+
+    def select(self, offset: int, size: int) -> memoryview:
+        """A view of valid bytes, without a copy. Raises `ValueError` outside of them: our mistake."""
+        position = offset - self.from_offset
+        if position < 0 or position + size > self.wrote_position:
+            raise ValueError(f"{size} bytes from {offset} are not in {self.file.path}, valid to {self.end_offset}")
+        return self._view[position : position + size]
+
+    def whole(self) -> memoryview:
+        """All bytes of the file, valid or not: for recovery."""
+        return self._view
+
+    def used_bytes(self) -> int:
+        """The file's length without the zeros at its end, read a chunk at a time: a fresh file is large and sparse."""
+        end = self.size_bytes
+        while end:
+            begin = max(0, end - _CHUNK_BYTES)
+            chunk = self._view[begin:end]
+            if chunk != _ZEROS[: end - begin]:
+                return begin + len(bytes(chunk).rstrip(b"\0"))
+            end = begin
+        return 0

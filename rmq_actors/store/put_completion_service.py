@@ -1,0 +1,91 @@
+"""Answers waiting puts: drives `protocols.put_completion` with flushed offsets, replicated offsets, and the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import Broadcast, LatestChannel
+from rmq_actors.actors.service import WakeUp
+from rmq_actors.protocols.group_transfer import ReplicationState
+from rmq_actors.protocols.put_completion import Completed, PutCompletion, PutStatus
+from rmq_actors.store.flush_services import FlushFailed, FlushOutcome
+
+REPLICATION_STATE = LatestChannel[ReplicationState].declare(
+    "store.replication_state",
+    carries="how many slaves live, and up to where they have the log",
+    sender="GroupTransferService",
+    receiver="PutCompletionService",
+)
+
+
+@attrs.define(eq=False)
+class WaitingPut:
+    """One put that waits for its answer; `answered` is called once, with the status."""
+
+    answered: Callable[[PutStatus], None]
+
+
+@attrs.define(eq=False)
+class PutCompletionService:
+    """The one owner of waiting puts. `MessageStore` adds to it; its three loops release."""
+
+    name = "PutCompletionService"
+    completion: PutCompletion[WaitingPut]
+    replication: ReplicationState = attrs.field(factory=ReplicationState, init=False)
+    flush_failure: FlushFailed | None = attrs.field(default=None, init=False)
+    _outcomes: Broadcast[FlushOutcome]
+    _replication_states: trio.MemoryReceiveChannel[ReplicationState]
+    _added: WakeUp = attrs.field(factory=WakeUp, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until asked to stop. What still waits then is answered by its time-out status: it is stored, not confirmed."""
+        with self._outcomes.subscribe() as outcomes, self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._follow_flush, outcomes)
+                nursery.start_soon(self._follow_replication)
+                nursery.start_soon(self._sweep)
+                task_status.started()
+        self._answer(self.completion.expire(float("inf")))
+
+    def request_stop(self) -> None:
+        """End now."""
+        self._scope.cancel()
+
+    def add(
+        self, put: WaitingPut, end_offset: int, *, flush_deadline: float | None, replica_deadline: float | None, ok: bool
+    ) -> None:
+        """Take a put; it may be answered before this returns. `ok`: a slave that can keep up is there."""
+        before = self.completion.wake_at()
+        done = self.completion.add(
+            put, end_offset, flush_deadline=flush_deadline, replica_deadline=replica_deadline, slave_available=ok
+        )
+        if self.completion.wake_at() < before:
+            self._added.wakeup()
+        self._answer(done)
+
+    async def _follow_flush(self, outcomes: trio.MemoryReceiveChannel[FlushOutcome]) -> None:
+        async for outcome in outcomes:
+            if isinstance(outcome, FlushFailed):
+                self.flush_failure = outcome
+                self._answer(self.completion.flush_failed())
+            else:
+                self._answer(self.completion.flushed_to(outcome))
+
+    async def _follow_replication(self) -> None:
+        async for state in self._replication_states:
+            self.replication = state
+            self._answer(self.completion.replicated_to(state.replicated_to))
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._added.wait_for_running(self.completion.wake_at())
+            self._answer(self.completion.expire(trio.current_time()))
+
+    @staticmethod
+    def _answer(done: list[Completed[WaitingPut]]) -> None:
+        for completed in done:
+            completed.token.answered(completed.status)

@@ -1,0 +1,80 @@
+"""Finding the end of a log after a stop or a crash, and telling a torn tail from damage.
+
+A crash leaves at most a torn record at the very end: it is cut. A bad record with good ones behind it is damage, not a torn
+tail: RocketMQ deletes all that follows, this store refuses to open and names the place.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rmq_actors.store.mapped_file import MappedFile
+from rmq_actors.store.mapped_file_queue import MappedFileQueue
+from rmq_actors.wire.record import MAGIC_BYTES, StoredMessage, check_record, decode_record
+
+TopicQueueTable = dict[tuple[str, int], int]
+
+
+class DamagedLog(ValueError):
+    """A record in the middle of the log is not valid. Nothing was changed."""
+
+
+@attrs.frozen
+class Recovered:
+    """What recovery found: the log's end, how many non-zero bytes stood behind it and why, the next queue offsets."""
+
+    end_offset: int
+    torn_bytes: int
+    torn_reason: str
+    topic_queue_table: TopicQueueTable
+
+
+def recover(queue: MappedFileQueue) -> Recovered:
+    """Walk every record from the first file on. Changes nothing. Raises `DamagedLog`."""
+    table: TopicQueueTable = {}
+    for number, mapped_file in enumerate(queue.files):
+        view, position = mapped_file.whole(), 0
+        while position < len(view):
+            offset = mapped_file.from_offset + position
+            check = check_record(view, position, offset)
+            if check.what == "invalid":
+                return _end(queue, number, position, check.reason, table)
+            if check.what == "message":
+                _count(decode_record(view, position, offset), table)
+            position += check.size
+    return Recovered(queue.max_offset, 0, "", table)
+
+
+def _count(message: StoredMessage, table: TopicQueueTable) -> None:
+    if message.takes_queue_offset:
+        table[message.topic, message.queue_id] = message.queue_offset + 1
+
+
+def _end(queue: MappedFileQueue, number: int, position: int, reason: str, table: TopicQueueTable) -> Recovered:
+    mapped_file = queue.files[number]
+    end_offset = mapped_file.from_offset + position
+    torn_bytes = 0
+    for later in queue.files[number:]:
+        begin = position if later is mapped_file else 0
+        torn_bytes += max(0, later.used_bytes() - begin)
+        survivor = _next_record(later, begin, end_offset)
+        if survivor is not None:
+            raise DamagedLog(
+                f"{mapped_file.file.path}: no valid record at offset {end_offset} ({reason}), "
+                f"but one follows at offset {survivor}: the log is damaged in its middle"
+            )
+    return Recovered(end_offset, torn_bytes, reason if torn_bytes else "", table)
+
+
+def _next_record(mapped_file: MappedFile, position: int, end_offset: int) -> int | None:
+    """The first whole record from `position` on but not at `end_offset`. A record names its offset: chance finds none."""
+    view = mapped_file.whole()
+    data = bytes(view[position : max(position, mapped_file.used_bytes())])
+    at = data.find(MAGIC_BYTES)
+    while at >= 0:
+        start = position + at - 4
+        offset = mapped_file.from_offset + start
+        if start >= position and offset != end_offset and check_record(view, start, offset).what == "message":
+            return offset
+        at = data.find(MAGIC_BYTES, at + 1)
+    return None

@@ -1,0 +1,167 @@
+"""The one event type of every trace, its columns, and the registry of kinds.
+
+A trace is the list of events of one run, simulated or real. Arrow's and Spark's schemas and `docs/trace-schema.md` are made
+from `COLUMNS`; a kind that `KINDS` does not list cannot be recorded. Columns that nothing fills yet are null: the schema is
+whole from the first run on, so that old traces stay readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import attrs
+
+SCHEMA_VERSION = 1
+
+ColumnType = Literal["int8", "int16", "int32", "int64", "string", "dictionary", "links", "string_map"]
+
+
+@attrs.frozen
+class Column:
+    """One column: its name, its type, and what it means."""
+
+    name: str
+    type: ColumnType
+    meaning: str
+    nullable: bool = True
+
+
+#: Columns in file order. New ones are nullable and go to the end.
+COLUMNS: tuple[Column, ...] = (
+    Column("run_id", "int64", "stable hash of campaign, scenario, seed and config", nullable=False),
+    Column("seed", "int64", "the integer that the run was made from; 0 for a real run", nullable=False),
+    Column("seq", "int64", "position in the run, dense from 0 (dense per node for real brokers)", nullable=False),
+    Column("sim_time_ns", "int64", "virtual time since the start of the run; null in real runs"),
+    Column("wall_time_ns", "int64", "wall clock of the recording process, ns since the epoch", nullable=False),
+    Column("node", "dictionary", "the node that the event happened on; empty for the world itself", nullable=False),
+    Column("actor", "dictionary", "the actor, under RocketMQ's name for it", nullable=False),
+    Column("kind", "dictionary", "what happened: a name of `KINDS`", nullable=False),
+    Column("status", "dictionary", "how it ended, or why"),
+    Column("state_from", "dictionary", "the state before a transition"),
+    Column("state_to", "dictionary", "the state after a transition"),
+    Column("task", "int32", "number of the Trio task, in order of spawning"),
+    Column("parent_seq", "int64", "seq of the event that caused this one"),
+    Column("link_id", "int64", "envelope number of an actor message"),
+    Column("conn_id", "int32", "connection number, unique in the run for the node that names it"),
+    Column("conn_dir", "int8", "0 from the slave or client, 1 from the master or server"),
+    Column("offset", "int64", "physical offset in the commit log, bytes"),
+    Column("size", "int32", "bytes"),
+    Column("digest", "int64", "rolling digest of the log's prefix at offset + size"),
+    Column("msg_id", "int64", "number of the message, given by the run's workload"),
+    Column("msg_uid", "string", "UNIQ_KEY of the message (real brokers)"),
+    Column("fault_id", "int32", "index of the fault in the run's schedule"),
+    Column("lamport", "int64", "Lamport time"),
+    Column("links", "links", "further causes, as (node, seq)"),
+    Column("schema_version", "int16", "version of this table's meaning", nullable=False),
+    Column("attrs", "string_map", "what the kind requires beyond columns; OpenTelemetry's names where it has one"),
+)
+
+
+class Event(NamedTuple):
+    """One event in memory: the columns of `COLUMNS` without those that are constant in a run."""
+
+    seq: int
+    sim_time_ns: int | None
+    wall_time_ns: int
+    node: str
+    actor: str
+    kind: str
+    status: str | None = None
+    state_from: str | None = None
+    state_to: str | None = None
+    task: int | None = None
+    parent_seq: int | None = None
+    link_id: int | None = None
+    conn_id: int | None = None
+    conn_dir: int | None = None
+    offset: int | None = None
+    size: int | None = None
+    digest: int | None = None
+    msg_id: int | None = None
+    msg_uid: str | None = None
+    fault_id: int | None = None
+    lamport: int | None = None
+    links: tuple[tuple[str, int], ...] | None = None
+    attrs: Mapping[str, str] | None = None
+
+
+RUN_COLUMNS = frozenset({"run_id", "seed", "schema_version"})
+
+
+@attrs.frozen
+class Kind:
+    """A kind of event: which columns and attributes it must carry, and who emits it."""
+
+    name: str
+    emitter: str
+    meaning: str
+    columns: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+
+
+_KINDS: tuple[Kind, ...] = (
+    # The run and its faults.
+    Kind("run.start", "testing.scenarios, embedding", "the run begins"),
+    Kind("run.end", "testing.scenarios, embedding", "the run ends; status is its outcome", ("status",)),
+    Kind("fault.begin", "sim_net.nemesis", "a fault takes effect", ("fault_id",), ("fault.kind",)),
+    Kind("fault.end", "sim_net.nemesis", "a fault is over", ("fault_id",), ("fault.kind",)),
+    Kind("fault.observed", "testing.observation", "the program under test met a fault", ("status",)),
+    Kind("invariant.broken", "testing.checkers", "an invariant does not hold; status names it", ("status",), ("detail",)),
+    # Nodes and actors.
+    Kind("node.boot", "sim_net.node, embedding", "a node starts"),
+    Kind("node.kill", "sim_net.node", "a node dies; its page cache survives"),
+    Kind("node.stop", "sim_net.node, embedding", "a node has stopped in order"),
+    Kind("actor.start", "actors.system", "an actor is running"),
+    Kind("actor.stop", "actors.system", "an actor has stopped"),
+    Kind("actor.crash", "actors.supervisor", "an actor raised; status names the exception", ("status",), ("detail",)),
+    Kind("actor.restart", "actors.supervisor", "an actor is started again after a crash"),
+    # The simulated network.
+    Kind("net.connect", "sim_net.socket", "a connection attempt ended; status ok, refused or timed_out", ("status",)),
+    Kind("net.reset", "sim_net.network", "a connection was reset", ("status",)),
+    Kind("net.partial_write", "sim_net.socket", "a send took fewer bytes than offered", ("size",)),
+    Kind("net.partial_read", "sim_net.socket", "a receive gave fewer bytes than there were", ("size",)),
+    Kind("net.stall", "sim_net.socket", "a sender waits: no room in the send buffer"),
+    Kind("net.held", "sim_net.network", "a segment could not pass a partitioned or stalled link", ("size",)),
+    # The store.
+    Kind("store.open", "store.commit_log", "recovery ended; offset is the log's end, status clean or torn_tail_cut", ("offset", "status")),
+    Kind("log.append", "store.commit_log", "bytes were appended at offset", ("offset", "size")),
+    Kind("log.roll", "store.commit_log", "a new file begins at offset", ("offset",)),
+    Kind("log.flush", "store.flush_services", "everything before offset is durable", ("offset",)),
+    Kind("log.flush_failed", "store.flush_services", "a sync failed: the store refuses writes", ("offset", "status")),
+    Kind("put.begin", "broker.broker_controller", "a message was appended and its put waits", ("msg_id", "offset", "size")),
+    Kind("put.end", "broker.broker_controller", "a put was answered; offset is the record's end", ("msg_id", "offset", "status")),
+    # High availability, the master's side.
+    Kind("ha.connection.open", "ha.ha_connection", "a slave connected", ("conn_id",), ("network.peer.address",)),
+    Kind("ha.connection.close", "ha.ha_connection", "a slave's connection ended; status says why", ("conn_id", "status")),
+    Kind("ha.report", "ha.read_socket_service", "a slave reported its offset", ("conn_id", "offset")),
+    Kind("ha.transfer", "ha.write_socket_service", "log bytes were handed to the socket", ("conn_id", "offset", "size")),
+    Kind("ha.heartbeat", "ha.write_socket_service", "an empty frame was sent", ("conn_id", "offset")),
+    Kind("ha.replicated", "ha.group_transfer_service", "enough live slaves have everything before offset", ("offset",)),
+    # High availability, the slave's side.
+    Kind("ha.client.connect", "ha.ha_client", "connected to the master", (), ("network.peer.address",)),
+    Kind("ha.client.close", "ha.ha_client", "the connection to the master ended; status says why", ("status",)),
+    Kind("ha.client.report", "ha.ha_client", "the slave reported its offset", ("offset",)),
+)
+
+#: Every kind by name.
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
+
+
+@attrs.frozen
+class RunInfo:
+    """What identifies a run. `run_id` is the same for the same four values, in every process."""
+
+    campaign: str
+    scenario: str
+    seed: int
+    config: str = "{}"
+    source: Literal["sim", "broker"] = "sim"
+    git_revision: str = ""
+
+    @property
+    def run_id(self) -> int:
+        """A stable signed 64-bit hash of campaign, scenario, seed and config."""
+        text = "\x00".join((self.campaign, self.scenario, str(self.seed), self.config))
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

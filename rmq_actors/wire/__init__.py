@@ -1,0 +1,1 @@
+"""Bytes to values and back: pure functions, no clock, no I/O."""
