@@ -57,7 +57,7 @@ def _end(queue: MappedFileQueue, number: int, position: int, reason: str, table:
     for later in queue.files[number:]:
         begin = position if later is mapped_file else 0
         torn_bytes += max(0, later.used_bytes() - begin)
-        survivor = _next_record(later, begin, end_offset)
+        survivor = next_record(later, begin, end_offset)
         if survivor is not None:
             raise DamagedLog(
                 f"{mapped_file.file.path}: no valid record at offset {end_offset} ({reason}), "
@@ -66,7 +66,7 @@ def _end(queue: MappedFileQueue, number: int, position: int, reason: str, table:
     return Recovered(end_offset, torn_bytes, reason if torn_bytes else "", table)
 
 
-def _next_record(mapped_file: MappedFile, position: int, end_offset: int) -> int | None:
+def next_record(mapped_file: MappedFile, position: int, end_offset: int) -> int | None:
     """The first whole record from `position` on but not at `end_offset`. A record names its offset: chance finds none."""
     view = mapped_file.whole()
     data = bytes(view[position : max(position, mapped_file.used_bytes())])

@@ -112,6 +112,7 @@ _KINDS: tuple[Kind, ...] = (
     # Nodes and actors.
     Kind("node.boot", "sim_net.node, embedding", "a node starts"),
     Kind("node.kill", "sim_net.node", "a node dies; its page cache survives"),
+    Kind("node.late_error", "sim_net.node", "clean-up of a dead incarnation raised; status names the exception", ("status",)),
     Kind("node.stop", "sim_net.node, embedding", "a node has stopped in order"),
     Kind("actor.start", "actors.system", "an actor is running"),
     Kind("actor.stop", "actors.system", "an actor has stopped"),

@@ -1,0 +1,1 @@
+"""The commands of `rmq-actors`. Heavy imports happen inside the commands that need them."""

@@ -1,0 +1,46 @@
+"""The command `rmq-actors`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+try:
+    import typer
+except ModuleNotFoundError:
+    sys.exit("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'")
+
+import rmq_actors
+from rmq_actors.cli.store import store_app
+
+app = typer.Typer(
+    help="A RocketMQ-compatible broker with replication, and a deterministic world to break it in.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(store_app, name="store")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rmq-actors {rmq_actors.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A RocketMQ-compatible broker with replication, and a deterministic world to break it in."""
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 usage or bad input, 3 crash, 4 liveness."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Whole brokers inside another program: composition roots on real ports and files."""

@@ -1,0 +1,154 @@
+"""The invariants of replication, checked after every event that changes a log, an ack or a node.
+
+The checker believes nothing that a broker says: it follows the trace to know *when* to look, and reads the bytes from each
+node's page cache to know *what* is there. Its model is the log that the master has written, in full.
+
+* prefix: what a slave has equals the master's log at the same offsets
+* report: a slave never reports more than it has had
+* replicated: the master never takes for replicated what no slave has
+* ack: a put answered PUT_OK under SYNC_MASTER is, whole, in some slave's log at that moment
+* survival: after a kill the master has all that it wrote, a slave all but a torn last record
+* convergence: at the end all logs are equal (`docs/invariants.md`)
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from rmq_actors.tracing.event import Event
+
+#: (node, first offset, end offset) to the bytes in the node's page cache.
+ReadLog = Callable[[str, int, int], bytes]
+
+
+@attrs.frozen
+class Broken:
+    """An invariant that does not hold: its name, what was seen, and at which event."""
+
+    invariant: str
+    detail: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.detail} (at event {self.seq})"
+
+
+@attrs.define(eq=False)
+class ReplicationChecker:
+    """Follows one run. `slaves` are node names, `node_of` gives the node of an IP address."""
+
+    master: str
+    slaves: Sequence[str]
+    node_of: Callable[[str], str]
+    read_log: ReadLog
+    on_broken: Callable[[Broken], None]
+    broken: list[Broken] = attrs.field(factory=list, init=False)
+    checks: int = attrs.field(default=0, init=False)
+    acked: int = attrs.field(default=0, init=False)
+    _log: bytearray = attrs.field(factory=bytearray, init=False)
+    _boundaries: list[int] = attrs.field(factory=lambda: [0], init=False)
+    _ends: dict[str, int] = attrs.field(factory=dict, init=False)
+    _highest: dict[str, int] = attrs.field(factory=dict, init=False)
+    _peers: dict[int, str] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._ends = dict.fromkeys((self.master, *self.slaves), 0)
+        self._highest = dict.fromkeys(self._ends, 0)
+
+    def observe(self, event: Event) -> None:
+        """Check what `event` may have changed: subscribe this to the run's recorder."""
+        check = self._CHECKS.get(event.kind)
+        if check is not None and not self.broken:
+            self.checks += 1
+            check(self, event)
+
+    def end(self, node: str) -> int:
+        """Where the node's log ends, as far as the trace has gone."""
+        return self._ends[node]
+
+    @property
+    def converged(self) -> bool:
+        """Whether every slave has all of the master's log."""
+        return all(self._ends[slave] == len(self._log) for slave in self.slaves)
+
+    def check_convergence(self, seq: int) -> None:
+        """For the end of a run, when every fault is over: all logs equal the master's, byte for byte."""
+        for node in self._ends:
+            if self._ends[node] != len(self._log):
+                self._break("convergence", f"{node} ends at {self._ends[node]}, the master at {len(self._log)}", seq)
+            self._compare(node, 0, self._ends[node], "convergence", seq)
+
+    def _break(self, invariant: str, detail: str, seq: int) -> None:
+        broken = Broken(invariant, detail, seq)
+        self.broken.append(broken)
+        self.on_broken(broken)
+
+    def _compare(self, node: str, begin: int, end: int, invariant: str, seq: int) -> None:
+        found, expected = self.read_log(node, begin, end), self._log[begin:end]
+        if found != expected:
+            first = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(expected))
+            self._break(invariant, f"{node} differs from the master's log at offset {begin + first}", seq)
+
+    def _on_append(self, event: Event) -> None:
+        node, offset, size = event.node, event.offset or 0, event.size or 0
+        if offset != self._ends[node]:
+            self._break("prefix", f"{node} appends at {offset}, its log ends at {self._ends[node]}", event.seq)
+        end = offset + size
+        self._ends[node] = end
+        self._highest[node] = max(self._highest[node], end)
+        if node == self.master:
+            self._log += self.read_log(node, offset, end)
+            self._boundaries.append(end)
+        elif end > len(self._log):
+            self._break("prefix", f"{node} has bytes to {end}, the master has {len(self._log)}", event.seq)
+        else:
+            self._compare(node, offset, end, "prefix", event.seq)
+
+    def _on_open(self, event: Event) -> None:
+        node, end = event.node, event.offset or 0
+        before = self._ends[node]
+        whole = self._boundaries[bisect.bisect_right(self._boundaries, before) - 1]
+        if end < whole or end > len(self._log):
+            self._break("survival", f"{node} ended at {before}, whole records to {whole}; now at {end}", event.seq)
+        self._ends[node] = end
+        self._compare(node, 0, end, "survival", event.seq)
+
+    def _on_connection(self, event: Event) -> None:
+        address = (event.attrs or {})["network.peer.address"]
+        self._peers[event.conn_id or 0] = self.node_of(address.rpartition(":")[0])
+
+    def _on_report(self, event: Event) -> None:
+        slave, offset = self._peers[event.conn_id or 0], event.offset or 0
+        if offset > self._highest[slave]:
+            self._break("report", f"{slave} reports {offset}, it never had more than {self._highest[slave]}", event.seq)
+
+    def _on_replicated(self, event: Event) -> None:
+        best = max(self._highest[slave] for slave in self.slaves)
+        if (event.offset or 0) > best:
+            self._break("replicated", f"to {event.offset}, no slave ever had more than {best}", event.seq)
+
+    def _on_put_end(self, event: Event) -> None:
+        if event.status != "PUT_OK":
+            return
+        self.acked += 1
+        best = max(self._ends[slave] for slave in self.slaves)
+        if (event.offset or 0) > best:
+            detail = f"put {event.msg_id} was answered PUT_OK, it ends at {event.offset}; the best slave has {best}"
+            self._break("ack", detail, event.seq)
+
+    def _on_node(self, event: Event) -> None:
+        self._compare(event.node, 0, self._ends[event.node], "survival", event.seq)
+
+    _CHECKS = {
+        "log.append": _on_append,
+        "store.open": _on_open,
+        "ha.connection.open": _on_connection,
+        "ha.report": _on_report,
+        "ha.replicated": _on_replicated,
+        "put.end": _on_put_end,
+        "node.kill": _on_node,
+        "node.stop": _on_node,
+    }
