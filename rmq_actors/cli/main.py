@@ -11,6 +11,7 @@ except ModuleNotFoundError:
     sys.exit("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'")
 
 import rmq_actors
+from rmq_actors.cli.chaos import chaos_app
 from rmq_actors.cli.store import store_app
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")
 
 

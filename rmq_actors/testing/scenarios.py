@@ -29,7 +29,6 @@ from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
 from sim_net import (
-    Case,
     Deadlock,
     Delay,
     Fault,
@@ -46,13 +45,14 @@ from sim_net import (
     World,
     WorldConfig,
 )
+from sim_net.search import Case
 
 SCENARIO = "replication"
 MASTER = "master"
 SLAVES = ("slave-1", "slave-2")
 HA_PORT = 10912
 
-Outcome = Literal["ok", "invariant", "crash", "liveness"]
+Outcome = Literal["passed", "invariant", "crash", "liveness"]
 
 #: Small, so that a few dozen messages roll files, split frames and fill buffers.
 _STORE = MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER, mapped_file_size_commit_log_bytes=4096)
@@ -144,6 +144,7 @@ class _Run:
     case: Case
     world: World
     info: RunInfo
+    hidden_faults: Schedule
     puts_left: int
     recorder: Recorder = attrs.field(init=False)
     nodes: dict[str, Node] = attrs.field(init=False)
@@ -228,7 +229,7 @@ class _Run:
         """The harness: boot, break, wait until all is well again."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end_when_broken)
-            world.start_schedule(self.case.schedule)
+            world.start_schedule(Schedule((*self.case.schedule.faults, *self.hidden_faults.faults)))
             for node in self.nodes.values():
                 node.boot(self._serve)
             await trio.sleep_until(trio.current_time() + _last_fault_ends_s(self.case.schedule))
@@ -249,6 +250,7 @@ class _Run:
     def _is_well(self) -> bool:
         return (
             self.puts_left <= 0
+            and len(self.brokers) == len(self.nodes)
             and all(node.is_up for node in self.nodes.values())
             and self.checker.converged
             and len(self.brokers[MASTER].ha_service.connections) == len(SLAVES)
@@ -256,7 +258,8 @@ class _Run:
 
     def _state(self) -> str:
         ends = ", ".join(f"{name} ends at {self.checker.end(name)}" for name in self.nodes)
-        connections = len(self.brokers[MASTER].ha_service.connections)
+        master = self.brokers.get(MASTER)
+        connections = len(master.ha_service.connections) if master else 0
         return f"{CONVERGENCE_S:g} s after the last fault: {ends}; {connections} connections, {self.puts_left} puts left"
 
     async def _last_put(self) -> None:
@@ -272,11 +275,14 @@ class _Run:
             raise _NotConverged(self._state())
 
 
-def run_case(case: Case, *, campaign: str = "chaos") -> RunResult:
-    """Run a case in a fresh world. Never raises for what the run did wrong: the outcome says it."""
+def run_case(case: Case, *, campaign: str = "chaos", hidden_faults: Schedule = Schedule()) -> RunResult:
+    """Run a case in a fresh world. Never raises for what the run did wrong: the outcome says it.
+
+    `hidden_faults` happen too, but the scenario does not wait for their end: they test that it can fail.
+    """
     world = World(case.seed, _WORLD, guard_packages=_GUARDED)
     info = RunInfo(campaign, SCENARIO, case.seed, case.to_json())
-    run = _Run(case, world, info, puts_left=int(case.parameters["puts"] or 0))
+    run = _Run(case, world, info, hidden_faults, puts_left=int(case.parameters["puts"] or 0))
     run.recorder.record("", "scenario", "run.start")
     outcome, failure = _outcome(run, world)
     run.recorder.record("", "scenario", "run.end", status=outcome, attributes={"detail": failure} if failure else None)
@@ -310,7 +316,7 @@ def _outcome(run: _Run, world: World) -> tuple[Outcome, str]:
         return "liveness", str(error)
     if run.checker.broken:
         return "invariant", str(run.checker.broken[0])
-    return "ok", ""
+    return "passed", ""
 
 
 def _leaf(error: BaseException) -> BaseException:

@@ -1,0 +1,186 @@
+"""`rmq-actors chaos`: runs in a simulated world, each made from one integer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
+from rmq_actors.testing.observation import OBSERVABLE
+from rmq_actors.testing.planted_bugs import PLANTED_BUGS
+from rmq_actors.testing.scenarios import SCENARIO, SCENARIOS, Outcome, RunResult, run_case
+from rmq_actors.tracing.event import Event
+
+chaos_app = typer.Typer(help="Run replication under faults, on a simulated network, disk and clock.", no_args_is_help=True)
+
+EXIT_OF_OUTCOME: dict[Outcome, ExitCode] = {
+    "passed": ExitCode.OK,
+    "invariant": ExitCode.CHECK_FAILED,
+    "crash": ExitCode.CRASH,
+    "liveness": ExitCode.LIVENESS,
+}
+
+
+def parse_seeds(text: str) -> range:
+    """"A:B" to the seeds A to B - 1, "A" to that one. Raises `typer.BadParameter`."""
+    first, colon, end = text.partition(":")
+    try:
+        seeds = range(int(first), int(end) if colon else int(first) + 1)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is neither a number nor A:B") from error
+    if not seeds or seeds[0] < 0:
+        raise typer.BadParameter(f"{text!r} names no seed: A:B is A, A+1, ..., B-1, from 0 on")
+    return seeds
+
+
+def replay_command(path: Path) -> str:
+    """The one command that replays a failing run."""
+    return f"rmq-actors chaos replay {path}"
+
+
+def progress_bar(console: Console) -> Progress:
+    """The project's way to show long work."""
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+
+
+@chaos_app.command("run")
+def run(
+    seeds: Annotated[str, typer.Option(help="The seeds: A:B for A to B-1, or one number.")] = "0:100",
+    scenario: Annotated[str, typer.Option(help="Which scenario; see `chaos list`.")] = SCENARIO,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="How many processes.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Where traces/ and failures/ go; nothing is written without.")] = None,
+    digest: Annotated[bool, typer.Option("--digest", help="Print a line a run: seed, digest, events.")] = False,
+    planted_bug: Annotated[str | None, typer.Option(help="Run with this bug planted; see `chaos list`.")] = None,
+) -> None:
+    """Run a scenario once for each seed and check its invariants after every event.
+
+    The same seed gives the same run, digest and trace, on any machine. Each failing run is written to OUT/failures, with the one
+    command that replays it. Exit code 1: an invariant broke; 3: a broker crashed; 4: no progress after the last fault.
+    """
+    from rmq_actors.testing.campaign import Campaign, RunSummary, run_campaign  # noqa: PLC0415  # needs pyarrow
+
+    _known(scenario, SCENARIOS, "scenario")
+    if planted_bug is not None:
+        _known(planted_bug, PLANTED_BUGS, "planted bug")
+    # What brokers log of their peers' deaths is in the trace.
+    logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
+    chosen = parse_seeds(seeds)
+    stderr = Console(stderr=True)
+    failing: list[RunSummary] = []
+    with progress_bar(stderr) as progress:
+        task = progress.add_task(f"chaos: {scenario}", total=len(chosen))
+
+        def show(summary: RunSummary) -> None:
+            progress.advance(task)
+            if digest:
+                typer.echo(f"{summary.seed} {summary.digest} {summary.events}")
+            if summary.outcome != "passed":
+                failing.append(summary)
+                stderr.print(f"seed {summary.seed}: {summary.outcome}: {summary.failure}", markup=False, soft_wrap=True)
+                if summary.case_path is not None:
+                    stderr.print(f"  replay: {replay_command(summary.case_path)}", markup=False, soft_wrap=True)
+
+        summaries = run_campaign(Campaign(chosen, jobs=jobs, out=out, planted_bug=planted_bug), show)
+    if not digest:
+        _print_summary(summaries)
+    if failing:
+        raise typer.Exit(EXIT_OF_OUTCOME[failing[0].outcome])
+
+
+def _print_summary(summaries: object) -> None:
+    from rmq_actors.testing.campaign import RunSummary  # noqa: PLC0415  # needs pyarrow
+
+    assert isinstance(summaries, list)
+    runs: list[RunSummary] = summaries
+    fired = Counter(kind for summary in runs for kind in summary.fired)
+    observed = Counter(kind for summary in runs for kind in summary.observed)
+    outcomes = Counter(summary.outcome for summary in runs)
+    table = Table("what", "runs", box=None, header_style="bold")
+    for outcome, count in sorted(outcomes.items()):
+        table.add_row(f"ended {outcome}", str(count))
+    for kind, count in sorted(fired.items()):
+        table.add_row(f"fault made: {kind}", str(count))
+    for kind in OBSERVABLE:
+        table.add_row(f"fault observed: {kind}", str(observed[kind]))
+    console = Console()
+    console.print(table)
+    acked, checks = sum(run.acked for run in runs), sum(run.checks for run in runs)
+    console.print(f"{acked} puts acknowledged, {checks} checks of invariants, {sum(run.virtual_s for run in runs):.0f} virtual s")
+
+
+def _known(name: str, names: object, what: str) -> None:
+    assert hasattr(names, "__iter__")
+    known = list(names)
+    if name not in known:
+        raise typer.BadParameter(f"no {what} is called {name!r}; there are: {', '.join(known)}")
+
+
+@chaos_app.command("replay")
+def replay(
+    case: Annotated[Path, typer.Argument(help="A case file, as `chaos run --out` writes it to failures/.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the events as JSON, one a line.")] = False,
+    last: Annotated[int, typer.Option(min=1, help="How many events to print, counted from the end.")] = 40,
+) -> None:
+    """Run one case again and print its last events. The exit code is that of the run: 0, 1, 3 or 4."""
+    case_file = _load(case)
+    logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
+    result = run_case(case_file.case)
+    for event in result.events[-last:]:
+        typer.echo(json.dumps(_event_to_json(event)) if as_json else _event_row(event))
+    typer.echo(f"{result.outcome}: {result.failure or 'every invariant held'}", err=as_json)
+    typer.echo(f"digest {result.digest}, {len(result.events)} events, {result.virtual_s:.3f} virtual s", err=as_json)
+    if case_file.outcome and case_file.outcome != result.outcome:
+        typer.echo(f"when the case was written it ended otherwise: {case_file.outcome}: {case_file.failure}", err=True)
+    raise typer.Exit(EXIT_OF_OUTCOME[result.outcome])
+
+
+def _load(path: Path) -> CaseFile:
+    try:
+        return CaseFile.load(path)
+    except (IllegalCaseFile, OSError) as error:
+        typer.echo(f"rmq-actors chaos: {error}", err=True)
+        raise typer.Exit(ExitCode.BAD_INPUT) from error
+
+
+def _event_to_json(event: Event) -> dict[str, object]:
+    return {name: value for name, value in event._asdict().items() if value is not None}
+
+
+def _event_row(event: Event) -> str:
+    facts = [
+        f"{name}={value}"
+        for name in ("status", "conn_id", "offset", "size", "msg_id", "fault_id")
+        if (value := getattr(event, name)) is not None
+    ]
+    facts += [f"{name}={value}" for name, value in (event.attrs or {}).items()]
+    return f"{(event.sim_time_ns or 0) / 1e9:>10.6f} s  {event.node:<8} {event.kind:<20} {' '.join(facts)}"
+
+
+@chaos_app.command("list")
+def list_() -> None:
+    """Print the scenarios, and the bugs that can be planted."""
+    table = Table("what", "name", "meaning", box=None, header_style="bold")
+    for name, meaning in SCENARIOS.items():
+        table.add_row("scenario", name, meaning)
+    for bug in PLANTED_BUGS.values():
+        table.add_row("planted bug", bug.name, bug.description)
+    Console().print(table)
+
+
+def print_failure(console: Console, result: RunResult, path: Path) -> None:
+    """What is said of a failing run: why, its schedule, and the command."""
+    console.print(f"{result.outcome}: {result.failure}", markup=False, soft_wrap=True)
+    for number, fault in enumerate(result.case.schedule.faults):
+        console.print(f"  fault {number}: {fault}", markup=False, soft_wrap=True)
+    console.print(f"replay: {replay_command(path)}", markup=False, soft_wrap=True)

@@ -1,0 +1,73 @@
+"""Finding a planted bug from a random start, and making the schedule that shows it small."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+import attrs
+
+from rmq_actors.testing.scenarios import RunResult, random_case, run_case
+from sim_net.search import Case, find, shrink
+
+
+@attrs.frozen
+class Hunt:
+    """Where to begin and when to give up. `time_max_s` bounds the search, `shrink_runs_max` what follows it."""
+
+    planted_bug: str
+    start: int
+    time_max_s: float = 60.0
+    runs_max: int = 100_000
+    shrink_runs_max: int = 150
+
+
+@attrs.frozen
+class Caught:
+    """A planted bug that was found: the first failing case, the small one, and what it took."""
+
+    first: Case
+    result: RunResult
+    runs: int
+    search_s: float
+    shrink_s: float
+
+
+def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None) -> Caught | None:
+    """Search, then shrink; None when the bound was reached. `on_progress` gets the phase and the runs done in it."""
+    began = time.monotonic()
+
+    def failure_of(case: Case) -> str | None:
+        result = run_case(case, campaign="hunt")
+        return result.failure if result.outcome != "passed" else None
+
+    def report(phase: str) -> Callable[..., object]:
+        return lambda runs, *_: on_progress(phase, runs) if on_progress is not None else None
+
+    found = find(
+        failure_of,
+        lambda seed: random_case(seed, planted_bug=hunt.planted_bug),
+        itertools.count(hunt.start),
+        runs_max=hunt.runs_max,
+        stop=lambda: time.monotonic() - began > hunt.time_max_s,
+        on_progress=report("searching"),
+    )
+    if found is None:
+        return None
+    search_s = time.monotonic() - began
+    wanted = _kind(found.failure)
+
+    def fails_alike(case: Case) -> bool:
+        failure = failure_of(case)
+        return failure is not None and _kind(failure) == wanted
+
+    # The seed stays, and so do the workload's numbers: what shrinks is the schedule.
+    small = shrink(found.case, fails_alike, runs_max=hunt.shrink_runs_max, on_progress=report("shrinking"))
+    result = run_case(small, campaign="hunt")
+    return Caught(found.case, result, found.runs, search_s, time.monotonic() - began - search_s)
+
+
+def _kind(failure: str) -> str:
+    """What makes two failures alike: the invariant's name."""
+    return failure.partition(":")[0]

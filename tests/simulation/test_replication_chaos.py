@@ -1,0 +1,105 @@
+"""The replication scenario: it passes as it is, it fails with each planted bug, and what happens depends on the case alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rmq_actors.testing.bug_hunt import Hunt, hunt_bug
+from rmq_actors.testing.case_file import CaseFile
+from rmq_actors.testing.observation import OBSERVABLE
+from rmq_actors.testing.planted_bugs import PLANTED_BUGS
+from rmq_actors.testing.scenarios import CONVERGENCE_S, RunResult, random_case, run_case
+from sim_net import Kill, Partition, Schedule, fault_kind
+from sim_net.faults import FAULT_TYPES
+from sim_net.search import Case
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
+SEEDS = range(60)
+
+
+@pytest.fixture(scope="module")
+def results() -> list[RunResult]:
+    return [run_case(random_case(seed)) for seed in SEEDS]
+
+
+def test_every_run_passes(results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+
+
+def test_the_runs_do_something(results: list[RunResult]) -> None:
+    assert all(result.acked > 0 and result.checks > 100 for result in results)
+    assert sum(result.acked for result in results) > 1000
+
+
+def test_every_fault_fires_and_is_observed(results: list[RunResult]) -> None:
+    fired = {fault_kind(fault) for result in results for fault in result.case.schedule.faults}
+    begun = {
+        (event.attrs or {})["fault.kind"] for result in results for event in result.events if event.kind == "fault.begin"
+    }
+    assert fired == begun == set(FAULT_TYPES)
+    assert set().union(*(result.observed for result in results)) == set(OBSERVABLE)
+
+
+def test_a_case_decides_everything(results: list[RunResult]) -> None:
+    for first in results[:5]:
+        again = run_case(Case.from_json(first.case.to_json()))
+        assert (again.digest, again.events) == (first.digest, first.events)
+    assert len({result.digest for result in results}) == len(results)
+
+
+def test_digests_do_not_depend_on_the_process() -> None:
+    outputs = []
+    for hash_seed in ("1", "4242"):
+        done = subprocess.run(
+            [sys.executable, "-m", "rmq_actors.cli.main", "chaos", "run", "--seeds", "0:10", "--digest"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        outputs.append(done.stdout.splitlines())
+    assert len(outputs[0]) == 10
+    assert outputs[0] == outputs[1]
+    assert [line.split()[:2] for line in outputs[0]] == [
+        [str(seed), run_case(random_case(seed)).digest] for seed in range(10)
+    ]
+
+
+@pytest.mark.parametrize("name", PLANTED_BUGS)
+def test_a_planted_bug_is_found_and_made_small(name: str) -> None:
+    caught = hunt_bug(Hunt(name, start=1000, runs_max=600, time_max_s=90.0, shrink_runs_max=60))
+    assert caught is not None, f"{name} was not found: the pipeline sees nothing"
+    assert caught.result.outcome != "passed"
+    assert len(caught.result.case.schedule) <= len(caught.first.schedule)
+    cured = attrs.evolve(caught.result.case, parameters={**caught.result.case.parameters, "planted_bug": None})
+    assert run_case(cured).outcome == "passed"
+
+
+def test_there_are_regressions() -> None:
+    assert CASES
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_kept_schedule_still_shows_its_bug_and_passes_without(path: Path) -> None:
+    case_file = CaseFile.load(path)
+    result = run_case(case_file.case)
+    assert (result.outcome, result.failure.partition(":")[0]) == (case_file.outcome, case_file.failure.partition(":")[0])
+    cured = attrs.evolve(case_file.case, parameters={**case_file.case.parameters, "planted_bug": None})
+    assert run_case(cured).outcome == "passed"
+
+
+def test_a_slave_that_never_comes_back_is_a_liveness_failure() -> None:
+    """The liveness check can fail: a fault that outlasts the schedule's idea of its end is seen."""
+    blocked = Partition(0.0, 3 * CONVERGENCE_S, "master", "slave-1")
+    case = Case(5, Schedule((Kill(0.5, "slave-2", 0.5),)), {"puts": 10, "pause_s": 0.1})
+    assert run_case(case).outcome == "passed"
+    result = run_case(case, hidden_faults=Schedule((blocked,)))
+    assert result.outcome == "liveness"
+    assert "slave-1" in result.failure
