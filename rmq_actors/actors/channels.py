@@ -1,8 +1,8 @@
 """The channels between actors: each is declared once, with a name, a capacity and a policy, and can be listed.
 
 `trio.open_memory_channel` is called here alone. A bounded channel makes its sender wait (one value a batch, never one a
-message). A latest channel has room for one value and a newer one replaces it: right for values that supersede each other,
-such as the end of the log. A broadcast is a latest channel for each of several receivers.
+message). A latest channel has room for one value and a newer one replaces it: right for values that supersede each
+other, such as the end of the log. A broadcast is a latest channel for each of several receivers.
 """
 
 from __future__ import annotations

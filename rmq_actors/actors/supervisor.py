@@ -1,4 +1,4 @@
-"""What happens when an actor fails: it is made anew after a pause, or its failure goes up. Never is it logged and forgotten."""
+"""What happens when an actor fails: it is made anew after a pause, or its failure goes up; never only logged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 class Restart:
     """When to start a crashed child again. Times are in seconds.
 
-    At most `restarts_max` restarts in any `within_s`; the pause doubles from `initial_pause_s` to `pause_max_s`, with up to as
-    much again of jitter. A failure of another type than `on` goes up at once.
+    At most `restarts_max` restarts in any `within_s`; the pause doubles from `initial_pause_s` to `pause_max_s`, with
+    up to as much again of jitter. A failure of another type than `on` goes up at once.
     """
 
     on: tuple[type[Exception], ...]
@@ -40,8 +40,8 @@ async def supervise(
 ) -> None:
     """Run what `make` makes, and a fresh one after each crash that `restart` allows.
 
-    A fresh object each time: no state of the crashed one survives. Raises what the child raised when it may not be restarted.
-    Reports the first incarnation, once started.
+    A fresh object each time: no state of the crashed one survives. Raises what the child raised when it may not be
+    restarted. Reports the first incarnation, once started.
     """
     crashes: list[float] = []
     started = False

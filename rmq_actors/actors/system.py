@@ -70,7 +70,7 @@ class ActorSystem:
 
 @contextlib.asynccontextmanager
 async def open_actor_system(name: str, tracer: Tracer, *, stop_budget_s: float = 5.0) -> AsyncIterator[ActorSystem]:
-    """An actor system for the length of a block: on a normal end its actors are stopped in order, on an error cancelled."""
+    """An actor system for the length of a block: stopped in order on a normal end, cancelled on an error."""
     async with trio.open_nursery() as nursery:
         system = ActorSystem(name, tracer, stop_budget_s, nursery)
         yield system

@@ -1,4 +1,4 @@
-"""One broker from its start to its stop (BrokerController): opens the store, starts the actors, stops them in reverse."""
+"""One broker (BrokerController): opens the store, starts the actors in order, stops them in reverse."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BrokerController:
 
     @property
     def ha_address(self) -> str:
-        """"host:port" on which slaves are served."""
+        """Where slaves are served, as "host:port"."""
         return self.ha_service.address
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,9 @@ from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.scenarios import SCENARIO, SCENARIOS, Outcome, RunResult, run_case
 from rmq_actors.tracing.event import Event
 
-chaos_app = typer.Typer(help="Run replication under faults, on a simulated network, disk and clock.", no_args_is_help=True)
+chaos_app = typer.Typer(
+    help="Run replication under faults, on a simulated network, disk and clock.", no_args_is_help=True
+)
 
 EXIT_OF_OUTCOME: dict[Outcome, ExitCode] = {
     "passed": ExitCode.OK,
@@ -31,7 +34,7 @@ EXIT_OF_OUTCOME: dict[Outcome, ExitCode] = {
 
 
 def parse_seeds(text: str) -> range:
-    """"A:B" to the seeds A to B - 1, "A" to that one. Raises `typer.BadParameter`."""
+    """Turn "A:B" into the seeds A to B - 1, "A" into that one. Raises `typer.BadParameter`."""
     first, colon, end = text.partition(":")
     try:
         seeds = range(int(first), int(end) if colon else int(first) + 1)
@@ -44,7 +47,15 @@ def parse_seeds(text: str) -> range:
 
 def replay_command(path: Path) -> str:
     """The one command that replays a failing run."""
-    return f"rmq-actors chaos replay {path}"
+    return f"{_program()} chaos replay {path}"
+
+
+def _program() -> str:
+    """This program as it was called, so that the command can be pasted."""
+    called = Path(sys.argv[0])
+    if called.name != "rmq-actors":
+        return "rmq-actors"
+    return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
 
 
 def progress_bar(console: Console) -> Progress:
@@ -59,16 +70,19 @@ def run(
     seeds: Annotated[str, typer.Option(help="The seeds: A:B for A to B-1, or one number.")] = "0:100",
     scenario: Annotated[str, typer.Option(help="Which scenario; see `chaos list`.")] = SCENARIO,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="How many processes.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Where traces/ and failures/ go; nothing is written without.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where traces/ and failures/ go; nothing is written without.")
+    ] = None,
     digest: Annotated[bool, typer.Option("--digest", help="Print a line a run: seed, digest, events.")] = False,
     planted_bug: Annotated[str | None, typer.Option(help="Run with this bug planted; see `chaos list`.")] = None,
 ) -> None:
     """Run a scenario once for each seed and check its invariants after every event.
 
-    The same seed gives the same run, digest and trace, on any machine. Each failing run is written to OUT/failures, with the one
-    command that replays it. Exit code 1: an invariant broke; 3: a broker crashed; 4: no progress after the last fault.
+    The same seed gives the same run, digest and trace, on any machine. Each failing run is written to OUT/failures,
+    with the one command that replays it. Exit code 1: an invariant broke; 3: a broker crashed; 4: no progress after the
+    last fault.
     """
-    from rmq_actors.testing.campaign import Campaign, RunSummary, run_campaign  # noqa: PLC0415  # needs pyarrow
+    from rmq_actors.testing.campaign import Campaign, RunSummary, run_campaign  # needs pyarrow
 
     _known(scenario, SCENARIOS, "scenario")
     if planted_bug is not None:
@@ -99,7 +113,7 @@ def run(
 
 
 def _print_summary(summaries: object) -> None:
-    from rmq_actors.testing.campaign import RunSummary  # noqa: PLC0415  # needs pyarrow
+    from rmq_actors.testing.campaign import RunSummary  # needs pyarrow
 
     assert isinstance(summaries, list)
     runs: list[RunSummary] = summaries
@@ -116,7 +130,9 @@ def _print_summary(summaries: object) -> None:
     console = Console()
     console.print(table)
     acked, checks = sum(run.acked for run in runs), sum(run.checks for run in runs)
-    console.print(f"{acked} puts acknowledged, {checks} checks of invariants, {sum(run.virtual_s for run in runs):.0f} virtual s")
+    console.print(
+        f"{acked} puts acknowledged, {checks} checks of invariants, {sum(run.virtual_s for run in runs):.0f} virtual s"
+    )
 
 
 def _known(name: str, names: object, what: str) -> None:

@@ -58,8 +58,8 @@ def dump(
 ) -> None:
     """Print every message of a commit log, oldest first.
 
-    Nothing is changed, and no configuration is needed: file sizes are taken from the files. Places that are no record are named on
-    standard error, and the exit code is then 1; files that do not fit together give 2.
+    Nothing is changed, and no configuration is needed: file sizes are taken from the files. Places that are no record
+    are named on standard error, and the exit code is then 1; files that do not fit together give 2.
     """
     if not directory.is_dir():
         typer.echo(f"rmq-actors store dump: {directory}: no such directory", err=True)

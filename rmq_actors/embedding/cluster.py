@@ -1,9 +1,4 @@
-"""A master and its slaves in this process, on loopback ports and real directories.
-
-    async with open_cluster(Path("data"), slaves=1) as cluster:
-        result = await cluster.master.put_message(Message("Topic", b"hello"))
-        await cluster.wait_until_replicated()
-"""
+"""A master and its slaves in this process, on loopback and real directories: see `examples/embedded_cluster.py`."""
 
 from __future__ import annotations
 
@@ -46,6 +41,11 @@ class Cluster:
     master: BrokerController
     slaves: list[BrokerController]
 
+    async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
+        """Return when the master serves every slave. Raises `trio.TooSlowError`."""
+        with trio.fail_after(timeout_s):
+            await self.master.store.wait_for_slaves(len(self.slaves))
+
     async def wait_until_replicated(self, timeout_s: float = 30.0) -> None:
         """Return when every slave has all that the master had at the call. Raises `trio.TooSlowError`."""
         end = self.master.store.commit_log.max_offset
@@ -67,7 +67,8 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """A cluster whose stores are `directory`/master and `directory`/slave-1, -2, ...; it stops in order at the end.
 
-    `store` holds the settings of all of them but for the slaves' role; a SYNC_MASTER by default. Raises what `open_broker` raises.
+    `store` holds the settings of all of them but for the slaves' role; a SYNC_MASTER by default. Raises what
+    `open_broker` raises.
     """
     store = store or MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER)
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))

@@ -31,7 +31,8 @@ def _address(_: object, attribute: attrs.Attribute[str | None], value: str | Non
 class HaConfig:
     """Raises `ValueError` naming the field that is out of range.
 
-    `ha_listen_host` is loopback unless told; port 0 lets the system choose. `read_buffer_bytes` bounds a frame that a slave takes.
+    `ha_listen_host` is loopback unless told; port 0 lets the system choose. `read_buffer_bytes` bounds a frame that a
+    slave takes.
     """
 
     ha_listen_host: str = "127.0.0.1"

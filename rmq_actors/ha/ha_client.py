@@ -92,9 +92,7 @@ class HAClient:
                     nursery.start_soon(self._wake_on_flush, wake)
                 await self._read(stream.socket, slave, wake, backoff)
 
-    async def _read(
-        self, socket: trio.socket.SocketType, slave: HaSlave, wake: WakeUp, backoff: Backoff
-    ) -> None:
+    async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, wake: WakeUp, backoff: Backoff) -> None:
         while True:
             size = await socket.recv_into(slave.free())
             if not size:
@@ -111,8 +109,7 @@ class HAClient:
             report = slave.report(offset, trio.current_time())
             if report is not None:
                 self._tracer.emit("ha.client.report", self.name, conn_dir=0, offset=offset)
-                while report:
-                    report = report[await socket.send(report) :]
+                await _send_unless_silent(socket, report, slave)
             await wake.wait_for_running(min(slave.wake_at, slave.silent_at))
             slave.check_silence(trio.current_time())
 
@@ -132,3 +129,11 @@ class HAClient:
         with self._store.flush_outcomes.subscribe() as outcomes:
             while self._acks_synced_only and log.flushed_where < log.max_offset:
                 await outcomes.receive()
+
+
+async def _send_unless_silent(socket: trio.socket.SocketType, data: bytes, slave: HaSlave) -> None:
+    """Send all of `data`. A master that neither reads nor speaks must not hold the slave for ever: raises `MasterSilent`."""
+    while data:
+        with trio.move_on_at(slave.silent_at):
+            data = data[await socket.send(data) :]
+        slave.check_silence(trio.current_time())

@@ -73,9 +73,7 @@ class HAConnection:
 
         send, receive = FIRST_REPORT.open()
         reports = SlaveReports(trio.current_time(), config.housekeeping_interval_s)
-        reader = ReadSocketService(
-            self.conn_id, self._stream.socket, reports, log, self._events, send, self._tracer
-        )
+        reader = ReadSocketService(self.conn_id, self._stream.socket, reports, log, self._events, send, self._tracer)
         writer = WriteSocketService(
             self.conn_id,
             self._stream.socket,

@@ -1,4 +1,4 @@
-"""The writing half of a slave's connection (HAConnection.WriteSocketService): log bytes as they come, heartbeats between."""
+"""The writing half of a slave's connection (HAConnection.WriteSocketService): log bytes, and heartbeats between."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The disk as the store sees it.
 
-A write goes to the page cache (`DiskFile.write_at`) and is durable only after `DiskFile.sync`, and, for a file that is new
-or was renamed, `Disk.sync_directory` of its directory. Paths are relative to the disk's root, with "/" between the parts.
-Every operation raises `OSError` with the errno that Linux would give (ENOSPC, EIO, ENOENT, EROFS, ...).
+A write goes to the page cache (`DiskFile.write_at`) and is durable only after `DiskFile.sync`, and, for a file that is
+new or was renamed, `Disk.sync_directory` of its directory. Paths are relative to the disk's root, with "/" between the
+parts. Every operation raises `OSError` with the errno that Linux would give (ENOSPC, EIO, ENOENT, EROFS, ...).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The master's half of one HA connection: what a slave's bytes mean, and what to send it next.
 
-`SlaveReports` is the decision part of ReadSocketService, `TransferCursor` that of WriteSocketService. Where RocketMQ trusts
-the first report, repeats heartbeats for an offset that it no longer has, or starts a new slave at its last file, this machine
-refuses and names the reason, or starts at the minimum offset (`docs/ha-protocol.md`).
+`SlaveReports` is the decision part of ReadSocketService, `TransferCursor` that of WriteSocketService. Where RocketMQ
+trusts the first report, repeats heartbeats for an offset that it no longer has, or starts a new slave at its last file,
+this machine refuses and names the reason, or starts at the minimum offset (`docs/ha-protocol.md`).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class SlaveReports:
     def receive(self, data: bytes | memoryview, now: float, *, min_offset: int, max_offset: int) -> int | None:
         """Take bytes as they came; return the newest whole report, or None while it is incomplete.
 
-        Reports supersede each other, so only the last whole one of a buffer counts, as in RocketMQ. Each is checked, the
-        first too. Raises `SlaveAhead`, `OffsetGone`, `IllegalReport`.
+        Reports supersede each other, so only the last whole one of a buffer counts, as in RocketMQ. Each is checked,
+        the first too. Raises `SlaveAhead`, `OffsetGone`, `IllegalReport`.
         """
         self.last_read = now
         buffer = self._partial + bytes(data)

@@ -1,7 +1,8 @@
 """The slave's half of an HA connection: the master's bytes to appends, and what to report when (HAClient).
 
-A machine lives as long as one connection: nothing that a broken connection left behind can reach the next one. Where RocketMQ
-waits 5 s before its first report and never notices a silent master, this machine reports at once and times the master out.
+A machine lives as long as one connection: nothing that a broken connection left behind can reach the next one. Where
+RocketMQ waits 5 s before its first report and never notices a silent master, this machine reports at once and times the
+master out.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Append:
 class HaSlave:
     """One connection to a master. Times are seconds of one monotonic clock, offsets bytes in the log.
 
-    The driver receives into `free()`, calls `received`, executes each `Append` in order, and sends what `report` returns.
+    The driver receives into `free()`, calls `received`, executes each `Append` in order, and sends what `report`
+    returns.
     """
 
     max_offset: int

@@ -1,9 +1,9 @@
 """Which waiting put is answered when, and with what status.
 
-One machine holds every put that waits: for a sync of the disk (SYNC_FLUSH), for a slave (SYNC_MASTER), or for both. Puts enter
-in the order of their end offsets, so one watermark a condition and a queue a condition decide all of them: a rise of a
-watermark releases from the front, and the sweeper looks at the front only. In RocketMQ this work is spread over
-GroupCommitService, FlushDiskWatcher, GroupTransferService and the futures of CommitLog.asyncPutMessage.
+One machine holds every put that waits: for a sync of the disk (SYNC_FLUSH), for a slave (SYNC_MASTER), or for both.
+Puts enter in the order of their end offsets, so one watermark a condition and a queue a condition decide all of them: a
+rise of a watermark releases from the front, and the sweeper looks at the front only. In RocketMQ this work is spread
+over GroupCommitService, FlushDiskWatcher, GroupTransferService and the futures of CommitLog.asyncPutMessage.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ class _Condition(Generic[Token]):
 class PutCompletion(Generic[Token]):
     """The waiting puts of one store.
 
-    Times are seconds of one monotonic clock, offsets are bytes in the commit log. Every method returns the puts to be answered
-    now, each exactly once. `waiting_max` bounds memory: past it `has_room` is False, and the store refuses the put.
+    Times are seconds of one monotonic clock, offsets are bytes in the commit log. Every method returns the puts to be
+    answered now, each exactly once. `waiting_max` bounds memory: past it `has_room` is False, and the store refuses the
+    put.
     """
 
     waiting_max: int = 100_000
@@ -110,8 +111,8 @@ class PutCompletion(Generic[Token]):
     ) -> list[Completed[Token]]:
         """Take a put whose record ends at `end_offset`; a deadline of None means that thing is not awaited.
 
-        With `slave_available` False the put waits for no slave and its status says SLAVE_NOT_AVAILABLE. Raises `ValueError`
-        when the offset is not above all earlier ones: our mistake.
+        With `slave_available` False the put waits for no slave and its status says SLAVE_NOT_AVAILABLE. Raises
+        `ValueError` when the offset is not above all earlier ones: our mistake.
         """
         if end_offset <= self._last_end_offset:
             raise ValueError(f"a put that ends at {end_offset} after one that ends at {self._last_end_offset}")

@@ -81,6 +81,8 @@ class OsDisk:
             return OsFile(path, os.fstat(fd).st_size, fd)
         except BaseException:
             os.close(fd)
+            if create:
+                os.unlink(target)
             raise
 
     def exists(self, path: str) -> bool:

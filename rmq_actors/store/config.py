@@ -32,8 +32,8 @@ class FlushDiskType(enum.Enum):
 class MessageStoreConfig:
     """The store's settings. Raises `ValueError` naming the field that is out of range.
 
-    The two time-outs count from a put's arrival. They default to less than 4.9's (3,000 and 5,000 ms), so that a put is answered
-    before a client's own time-out of 3 s.
+    The two time-outs count from a put's arrival. They default to less than 4.9's (3,000 and 5,000 ms), so that a put is
+    answered before a client's own time-out of 3 s.
     """
 
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER

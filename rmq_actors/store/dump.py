@@ -16,7 +16,7 @@ from rmq_actors.wire.record import RecordError, StoredMessage, check_record, dec
 
 @attrs.frozen
 class Finding:
-    """Bytes that are no record: where, and why. `resumes_at` is the next whole record's offset, None if there is none."""
+    """Bytes that are no record: where, and why. `resumes_at`: the next whole record's offset, if there is one."""
 
     path: str
     offset: int
@@ -25,7 +25,7 @@ class Finding:
 
 
 def read_commit_log(disk: Disk) -> Iterator[StoredMessage | Finding]:
-    """Every message of the log below `commitlog/`, and a finding for each place that cannot be read; blanks are passed over.
+    """Every message of the log below `commitlog/`, and a finding for each place that cannot be read.
 
     The file size is the first file's. Raises `StoreLayoutError` when there is no log or its files do not fit together.
     """

@@ -1,7 +1,7 @@
 """The two services that make the log durable: GroupCommitService for SYNC_FLUSH, FlushRealTimeService for ASYNC_FLUSH.
 
-`flushed_where` moves only after a successful sync. After a failed one the store takes no more writes: the kernel may have
-dropped the pages and called them clean, so a later sync that succeeds proves nothing (RocketMQ goes on, #9713).
+`flushed_where` moves only after a successful sync. After a failed one the store takes no more writes: the kernel may
+have dropped the pages and called them clean, so a later sync that succeeds proves nothing (RocketMQ goes on, #9713).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 import attrs
 import trio
 
-from rmq_actors.actors.channels import Broadcast, BroadcastChannel, LatestSender, LatestChannel
+from rmq_actors.actors.channels import Broadcast, BroadcastChannel, LatestChannel, LatestSender
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.tracing.recorder import Tracer
 
@@ -92,7 +92,7 @@ class FlushService:
             flushed_where = await self._commit_log.flush()
         except OSError as error:
             self._failed = True
-            _log.error("%s: a sync failed, the store refuses writes from now on: %s", self.name, error)  # noqa: TRY400
+            _log.error("%s: a sync failed, the store refuses writes from now on: %s", self.name, error)
             self._tracer.emit(
                 "log.flush_failed", self.name, offset=self._commit_log.flushed_where, status=type(error).__name__
             )

@@ -38,7 +38,7 @@ class MappedFile:
         return self.from_offset + self.wrote_position
 
     def append(self, data: BytesLike, *, advance: int | None = None) -> None:
-        """Write `data` behind the last valid byte and count it, or `advance` bytes (a blank covers more than it writes).
+        """Write `data` behind the last valid byte; count it, or `advance` bytes (a blank covers more than it writes).
 
         Raises `OSError` with nothing counted.
         """

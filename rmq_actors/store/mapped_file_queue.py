@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import attrs
 
 from rmq_actors.ports.disk import Disk
@@ -27,7 +29,8 @@ class MappedFileQueue:
     def load(self, *, read_only: bool = False) -> None:
         """Open the files that there are. All bytes of all files count as valid until recovery says otherwise.
 
-        A last file of length 0, which a crash between creating and allocating leaves, is removed. Raises `StoreLayoutError`.
+        A last file of length 0, which a crash between creating and allocating leaves, is removed. Raises
+        `StoreLayoutError`.
         """
         offsets = []
         for name in self.disk.list(self.directory):
@@ -44,13 +47,17 @@ class MappedFileQueue:
                     self.disk.remove(path)
                 continue
             if file.size_bytes != self.file_size_bytes:
+                file.close()
                 raise StoreLayoutError(
                     f"{path} is {file.size_bytes} bytes long, mappedFileSizeCommitLog is {self.file_size_bytes}"
                 )
             expected = self.files[-1].from_offset + self.file_size_bytes if self.files else offset
             if offset != expected:
+                file.close()
                 raise StoreLayoutError(f"{path} follows a gap: the file before it ends at {expected}")
             self.files.append(MappedFile(file, offset, file.size_bytes))
+        # Whether the process that made these names lived to sync them is not known.
+        self.directory_is_dirty = bool(self.files) and not read_only
 
     @property
     def min_offset(self) -> int:
@@ -70,8 +77,11 @@ class MappedFileQueue:
         return self.files[number] if 0 <= number < len(self.files) else None
 
     def add_file(self, from_offset: int) -> MappedFile:
-        """Create the next file, empty. Raises `OSError`."""
-        file = self.disk.open(f"{self.directory}/{file_name(from_offset)}", allocate_bytes=self.file_size_bytes)
+        """Create the next file, empty. Raises `OSError`, also when the file is there already."""
+        path = f"{self.directory}/{file_name(from_offset)}"
+        if self.disk.exists(path):
+            raise FileExistsError(errno.EEXIST, "the next file of the log is there already", path)
+        file = self.disk.open(path, allocate_bytes=self.file_size_bytes)
         self.directory_is_dirty = True
         self.files.append(MappedFile(file, from_offset))
         return self.files[-1]

@@ -1,4 +1,4 @@
-"""The store of one broker (DefaultMessageStore): the one writer of its commit log, for producers and for the HAClient alike."""
+"""The store of one broker (DefaultMessageStore): its log's one writer, for producers and the HAClient alike."""
 
 from __future__ import annotations
 
@@ -114,6 +114,8 @@ class MessageStore:
     def _append(self, message: Message) -> AppendMessageResult | PutResult:
         if self.config.broker_role is BrokerRole.SLAVE:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, "a slave takes no puts")
+        if self._completion_service.stopped:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, "the store has stopped")
         failure = self._completion_service.flush_failure
         if failure is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, f"a sync failed: {failure.reason}")
@@ -158,8 +160,12 @@ class MessageStore:
         await answered.wait()
         return status
 
+    async def wait_for_slaves(self, count: int) -> None:
+        """Return when `count` slaves are connected: from then on a sync put waits for one instead of being refused."""
+        await self._completion_service.wait_for_slaves(count)
+
     def append_to_commit_log(self, offset: int, data: BytesLike) -> None:
-        """Append a master's bytes (DefaultMessageStore.appendToCommitLog). Raises `AppendRefused`, `OSError`."""
+        """Append a master's bytes (DefaultMessageStore.appendToCommitLog). Raises `AppendRefused`."""
         failure = self._completion_service.flush_failure
         if failure is not None:
             raise AppendRefused(f"a sync failed: {failure.reason}")

@@ -36,19 +36,23 @@ class PutCompletionService:
     completion: PutCompletion[WaitingPut]
     replication: ReplicationState = attrs.field(factory=ReplicationState, init=False)
     flush_failure: FlushFailed | None = attrs.field(default=None, init=False)
+    #: From here on nobody answers a put: the store refuses it.
+    stopped: bool = attrs.field(default=False, init=False)
     _outcomes: Broadcast[FlushOutcome]
     _replication_states: trio.MemoryReceiveChannel[ReplicationState]
     _added: WakeUp = attrs.field(factory=WakeUp, init=False)
+    _waiting_for_slaves: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until asked to stop. What still waits then is answered by its time-out status: it is stored, not confirmed."""
+        """Run until asked to stop. What still waits then is answered as timed out: stored, not confirmed."""
         with self._outcomes.subscribe() as outcomes, self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._follow_flush, outcomes)
                 nursery.start_soon(self._follow_replication)
                 nursery.start_soon(self._sweep)
                 task_status.started()
+        self.stopped = True
         self._answer(self.completion.expire(float("inf")))
 
     def request_stop(self) -> None:
@@ -56,7 +60,13 @@ class PutCompletionService:
         self._scope.cancel()
 
     def add(
-        self, put: WaitingPut, end_offset: int, *, flush_deadline: float | None, replica_deadline: float | None, ok: bool
+        self,
+        put: WaitingPut,
+        end_offset: int,
+        *,
+        flush_deadline: float | None,
+        replica_deadline: float | None,
+        ok: bool,
     ) -> None:
         """Take a put; it may be answered before this returns. `ok`: a slave that can keep up is there."""
         before = self.completion.wake_at()
@@ -66,6 +76,11 @@ class PutCompletionService:
         if self.completion.wake_at() < before:
             self._added.wakeup()
         self._answer(done)
+
+    async def wait_for_slaves(self, count: int) -> None:
+        """Return when `count` slaves are connected. A checkpoint only if it has to wait."""
+        while self.replication.live_slaves < count:
+            await self._waiting_for_slaves.park()
 
     async def _follow_flush(self, outcomes: trio.MemoryReceiveChannel[FlushOutcome]) -> None:
         async for outcome in outcomes:
@@ -78,6 +93,7 @@ class PutCompletionService:
     async def _follow_replication(self) -> None:
         async for state in self._replication_states:
             self.replication = state
+            self._waiting_for_slaves.unpark_all()
             self._answer(self.completion.replicated_to(state.replicated_to))
 
     async def _sweep(self) -> None:

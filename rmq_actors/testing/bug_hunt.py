@@ -20,7 +20,7 @@ class Hunt:
     start: int
     time_max_s: float = 60.0
     runs_max: int = 100_000
-    shrink_runs_max: int = 150
+    shrink_runs_max: int = 100
 
 
 @attrs.frozen

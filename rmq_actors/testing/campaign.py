@@ -44,7 +44,7 @@ class RunSummary:
 
 @attrs.frozen
 class Campaign:
-    """What to run: `seeds`, over `jobs` processes. With `out`, traces go to `out`/traces, failures to `out`/failures."""
+    """What to run, over how many processes. With `out`, traces go to `out`/traces, failures to `out`/failures."""
 
     seeds: Sequence[int]
     name: str = "chaos"
@@ -119,7 +119,9 @@ def _run_in_processes(campaign: Campaign) -> Iterator[RunSummary]:
     context = multiprocessing.get_context("spawn")
     done: Queue[RunSummary] = context.Queue()
     workers = [
-        context.Process(target=_work, args=(campaign, number, campaign.seeds[number :: campaign.jobs], done), daemon=True)
+        context.Process(
+            target=_work, args=(campaign, number, campaign.seeds[number :: campaign.jobs], done), daemon=True
+        )
         for number in range(campaign.jobs)
     ]
     for worker in workers:

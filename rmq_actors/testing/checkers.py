@@ -1,7 +1,7 @@
 """The invariants of replication, checked after every event that changes a log, an ack or a node.
 
-The checker believes nothing that a broker says: it follows the trace to know *when* to look, and reads the bytes from each
-node's page cache to know *what* is there. Its model is the log that the master has written, in full.
+The checker believes nothing that a broker says: it follows the trace to know *when* to look, and reads the bytes from
+each node's page cache to know *what* is there. Its model is the log that the master has written, in full.
 
 * prefix: what a slave has equals the master's log at the same offsets
 * report: a slave never reports more than it has had
@@ -14,7 +14,7 @@ node's page cache to know *what* is there. Its model is the log that the master 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -48,6 +48,7 @@ class ReplicationChecker:
     broken: list[Broken] = attrs.field(factory=list, init=False)
     checks: int = attrs.field(default=0, init=False)
     acked: int = attrs.field(default=0, init=False)
+    _checks: Mapping[str, Callable[[Event], None]] = attrs.field(init=False)
     _log: bytearray = attrs.field(factory=bytearray, init=False)
     _boundaries: list[int] = attrs.field(factory=lambda: [0], init=False)
     _ends: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -57,13 +58,23 @@ class ReplicationChecker:
     def __attrs_post_init__(self) -> None:
         self._ends = dict.fromkeys((self.master, *self.slaves), 0)
         self._highest = dict.fromkeys(self._ends, 0)
+        self._checks = {
+            "log.append": self._on_append,
+            "store.open": self._on_open,
+            "ha.connection.open": self._on_connection,
+            "ha.report": self._on_report,
+            "ha.replicated": self._on_replicated,
+            "put.end": self._on_put_end,
+            "node.kill": self._on_node,
+            "node.stop": self._on_node,
+        }
 
     def observe(self, event: Event) -> None:
         """Check what `event` may have changed: subscribe this to the run's recorder."""
-        check = self._CHECKS.get(event.kind)
+        check = self._checks.get(event.kind)
         if check is not None and not self.broken:
             self.checks += 1
-            check(self, event)
+            check(event)
 
     def end(self, node: str) -> int:
         """Where the node's log ends, as far as the trace has gone."""
@@ -141,14 +152,3 @@ class ReplicationChecker:
 
     def _on_node(self, event: Event) -> None:
         self._compare(event.node, 0, self._ends[event.node], "survival", event.seq)
-
-    _CHECKS = {
-        "log.append": _on_append,
-        "store.open": _on_open,
-        "ha.connection.open": _on_connection,
-        "ha.report": _on_report,
-        "ha.replicated": _on_replicated,
-        "put.end": _on_put_end,
-        "node.kill": _on_node,
-        "node.stop": _on_node,
-    }

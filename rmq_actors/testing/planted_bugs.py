@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001  # the bugs are in the machines' insides
 """Wrong variants of the pure machines, each with a known fault. A chaos pipeline that cannot find them sees nothing."""
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def _stale_frame() -> Machines:
         slave = make_ha_slave(max_offset, now, config)
         if previous:
             old = previous.pop()
-            rest = bytes(memoryview(old._buffer)[old._begin : old._end])  # noqa: SLF001  # the bug is in its insides
-            slave._buffer[: len(rest)] = rest  # noqa: SLF001
-            slave._end = len(rest)  # noqa: SLF001
+            rest = bytes(memoryview(old._buffer)[old._begin : old._end])  # the bug is in its insides
+            slave._buffer[: len(rest)] = rest
+            slave._end = len(rest)
         previous.append(slave)
         return slave
 
@@ -82,7 +83,9 @@ PLANTED_BUGS: Mapping[str, PlantedBug] = {
         ),
         PlantedBug("ack_of_header", "a slave acknowledges a frame when it has only its header", _ack_of_header),
         PlantedBug(
-            "any_ack", "the master takes a connected slave for a replicated one", lambda: Machines(make_group_transfer=_AnyAck)
+            "any_ack",
+            "the master takes a connected slave for a replicated one",
+            lambda: Machines(make_group_transfer=_AnyAck),
         ),
     )
 }

@@ -1,0 +1,1 @@
+"""Events of a run: the one event type, recording, and trace files."""

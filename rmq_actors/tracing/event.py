@@ -1,8 +1,8 @@
 """The one event type of every trace, its columns, and the registry of kinds.
 
-A trace is the list of events of one run, simulated or real. Arrow's and Spark's schemas and `docs/trace-schema.md` are made
-from `COLUMNS`; a kind that `KINDS` does not list cannot be recorded. Columns that nothing fills yet are null: the schema is
-whole from the first run on, so that old traces stay readable.
+A trace is the list of events of one run, simulated or real. Arrow's and Spark's schemas and `docs/trace-schema.md` are
+made from `COLUMNS`; a kind that `KINDS` does not list cannot be recorded. Columns that nothing fills yet are null: the
+schema is whole from the first run on, so that old traces stay readable.
 """
 
 from __future__ import annotations
@@ -108,11 +108,18 @@ _KINDS: tuple[Kind, ...] = (
     Kind("fault.begin", "sim_net.nemesis", "a fault takes effect", ("fault_id",), ("fault.kind",)),
     Kind("fault.end", "sim_net.nemesis", "a fault is over", ("fault_id",), ("fault.kind",)),
     Kind("fault.observed", "testing.observation", "the program under test met a fault", ("status",)),
-    Kind("invariant.broken", "testing.checkers", "an invariant does not hold; status names it", ("status",), ("detail",)),
+    Kind(
+        "invariant.broken", "testing.checkers", "an invariant does not hold; status names it", ("status",), ("detail",)
+    ),
     # Nodes and actors.
     Kind("node.boot", "sim_net.node, embedding", "a node starts"),
     Kind("node.kill", "sim_net.node", "a node dies; its page cache survives"),
-    Kind("node.late_error", "sim_net.node", "clean-up of a dead incarnation raised; status names the exception", ("status",)),
+    Kind(
+        "node.late_error",
+        "sim_net.node",
+        "clean-up of a dead incarnation raised; status names the exception",
+        ("status",),
+    ),
     Kind("node.stop", "sim_net.node, embedding", "a node has stopped in order"),
     Kind("actor.start", "actors.system", "an actor is running"),
     Kind("actor.stop", "actors.system", "an actor has stopped"),
@@ -126,18 +133,37 @@ _KINDS: tuple[Kind, ...] = (
     Kind("net.stall", "sim_net.socket", "a sender waits: no room in the send buffer"),
     Kind("net.held", "sim_net.network", "a segment could not pass a partitioned or stalled link", ("size",)),
     # The store.
-    Kind("store.open", "store.commit_log", "recovery ended; offset is the log's end, status clean or torn_tail_cut", ("offset", "status")),
+    Kind(
+        "store.open",
+        "store.commit_log",
+        "recovery ended; offset is the log's end, status clean or torn_tail_cut",
+        ("offset", "status"),
+    ),
     Kind("log.append", "store.commit_log", "bytes were appended at offset", ("offset", "size")),
     Kind("log.roll", "store.commit_log", "a new file begins at offset", ("offset",)),
     Kind("log.flush", "store.flush_services", "everything before offset is durable", ("offset",)),
     Kind("log.flush_failed", "store.flush_services", "a sync failed: the store refuses writes", ("offset", "status")),
-    Kind("put.begin", "broker.broker_controller", "a message was appended and its put waits", ("msg_id", "offset", "size")),
-    Kind("put.end", "broker.broker_controller", "a put was answered; offset is the record's end", ("msg_id", "offset", "status")),
+    Kind(
+        "put.begin",
+        "broker.broker_controller",
+        "a message was appended and its put waits",
+        ("msg_id", "offset", "size"),
+    ),
+    Kind(
+        "put.end",
+        "broker.broker_controller",
+        "a put was answered; offset is the record's end",
+        ("msg_id", "offset", "status"),
+    ),
     # High availability, the master's side.
     Kind("ha.connection.open", "ha.ha_connection", "a slave connected", ("conn_id",), ("network.peer.address",)),
-    Kind("ha.connection.close", "ha.ha_connection", "a slave's connection ended; status says why", ("conn_id", "status")),
+    Kind(
+        "ha.connection.close", "ha.ha_connection", "a slave's connection ended; status says why", ("conn_id", "status")
+    ),
     Kind("ha.report", "ha.read_socket_service", "a slave reported its offset", ("conn_id", "offset")),
-    Kind("ha.transfer", "ha.write_socket_service", "log bytes were handed to the socket", ("conn_id", "offset", "size")),
+    Kind(
+        "ha.transfer", "ha.write_socket_service", "log bytes were handed to the socket", ("conn_id", "offset", "size")
+    ),
     Kind("ha.heartbeat", "ha.write_socket_service", "an empty frame was sent", ("conn_id", "offset")),
     Kind("ha.replicated", "ha.group_transfer_service", "enough live slaves have everything before offset", ("offset",)),
     # High availability, the slave's side.

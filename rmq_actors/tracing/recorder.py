@@ -1,7 +1,7 @@
 """Recording events: a `Recorder` a run, a `Tracer` a node.
 
-The recorder numbers and times events, checks each against the registry of kinds, keeps them, and tells its listeners (the
-invariant checker, the digest, a spool). It does no I/O: `spool` writes files.
+The recorder numbers and times events, checks each against the registry of kinds, keeps them, and tells its listeners
+(the invariant checker, the digest, a spool). It does no I/O: `spool` writes files.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Recorder:
             raise UnknownKind(kind)
         seq = self._next_seq
         if seq >= self.events_max:
-            raise TraceLimitExceeded(f"run {self.run.scenario} seed {self.run.seed}: more than {self.events_max} events")
+            raise TraceLimitExceeded(
+                f"run {self.run.scenario} seed {self.run.seed}: more than {self.events_max} events"
+            )
         self._next_seq = seq + 1
         sim_time_ns, wall_time_ns = self.now()
         event = Event(

@@ -1,7 +1,7 @@
 """The two messages of RocketMQ's HA protocol (DefaultHA, 4.x and 5.x), big-endian, without handshake or version.
 
-A slave sends nothing but its maximum physical offset, 8 bytes. A master sends a header of 12 bytes (offset of the first byte,
-int32 size) and that many bytes of its log; size 0 is a heartbeat, whose offset is the next one to be sent.
+A slave sends nothing but its maximum physical offset, 8 bytes. A master sends a header of 12 bytes (offset of the first
+byte, int32 size) and that many bytes of its log; size 0 is a heartbeat, whose offset is the next one to be sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Message properties as RocketMQ stores them: `name 0x01 value 0x02 name 0x01 value` (MessageDecoder).
 
-Since 4.9.1 no separator follows the last value; both forms are read. The order on disk is that of Java's HashMap: compare
-properties as maps, never as bytes.
+Since 4.9.1 no separator follows the last value; both forms are read. The order on disk is that of Java's HashMap:
+compare properties as maps, never as bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROPERTY_CLUSTER = "CLUSTER"
 
 
 class IllegalProperty(ValueError):
-    """A property whose name or value holds a separator."""
+    """A property whose name or value holds a separator, or is no Unicode text."""
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
@@ -31,7 +31,13 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         if NAME_VALUE_SEPARATOR in value:
             raise IllegalProperty(f"property {name!r}: its value holds 0x01")
         parts.append(f"{name}{NAME_VALUE_SEPARATOR}{value}")
-    return PROPERTY_SEPARATOR.join(parts).encode()
+    text = PROPERTY_SEPARATOR.join(parts)
+    if text.endswith("\0"):
+        raise IllegalProperty("the last property ends in 0x00: recovery could not tell it from a torn record")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise IllegalProperty(f"properties that are no Unicode text: {error}") from error
 
 
 def decode_properties(data: bytes) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The commit-log record: RocketMQ 4.9's layout, big-endian (CommitLog.MessageExtEncoder, MessageDecoder).
 
-Here: encoding a message at an offset, checking that the bytes at an offset are a record, decoding one. Not here: where records
-go and what follows them (`store.commit_log`). The layout is in `docs/commit-log-format.md`.
+Here: encoding a message at an offset, checking that the bytes at an offset are a record, decoding one. Not here: where
+records go and what follows them (`store.commit_log`). The layout is in `docs/commit-log-format.md`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def body_crc(body: bytes | memoryview) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def encode_host(host: str) -> bytes:
-    """"ip:port" (IPv6 in brackets) as address and int32 port: 8 or 20 bytes. Raises `MessageIllegal`."""
+    """Encode "ip:port" (IPv6 in brackets) as address and int32 port: 8 or 20 bytes. Raises `MessageIllegal`."""
     address, _, port = host.rpartition(":")
     try:
         number = int(port)
@@ -162,15 +162,22 @@ class EncodedMessage:
 
 
 def encode_message(message: Message, *, max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES) -> EncodedMessage:
-    """Encode a message. Raises `MessageIllegal` or `PropertiesSizeExceeded` with what is wrong."""
-    topic = message.topic.encode()
+    """Encode a message. Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong."""
+    try:
+        topic = message.topic.encode()
+    except UnicodeEncodeError as error:
+        raise MessageIllegal(f"topic {message.topic!r} is no Unicode text: {error}") from error
     properties = encode_properties(message.properties)
+    if topic.endswith(b"\0"):
+        raise MessageIllegal(f"topic {message.topic!r} ends in 0x00: recovery could not tell it from a torn record")
     if not topic or len(topic) > MAX_TOPIC_BYTES:
         raise MessageIllegal(f"topic of {len(topic)} bytes: 1 to {MAX_TOPIC_BYTES} are allowed")
     if len(message.body) > max_message_size_bytes:
         raise MessageIllegal(f"body of {len(message.body)} bytes: at most {max_message_size_bytes} are allowed")
     if len(properties) > MAX_PROPERTIES_BYTES:
-        raise PropertiesSizeExceeded(f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES} are allowed")
+        raise PropertiesSizeExceeded(
+            f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES} are allowed"
+        )
     born_host, store_host = encode_host(message.born_host), encode_host(message.store_host)
     sys_flag = message.sys_flag & ~(BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG)
     sys_flag |= BORNHOST_V6_FLAG if len(born_host) == 20 else 0

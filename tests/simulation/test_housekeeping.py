@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import trio
 
 from rmq_actors.broker.broker_controller import open_broker
@@ -19,7 +21,7 @@ HA_PORT = 10912
 HOUSEKEEPING_S = 20.0
 
 
-def _broker(recorder: Recorder, role: BrokerRole, master: str | None = None):  # type: ignore[no-untyped-def]  # a coroutine function
+def _broker(recorder: Recorder, role: BrokerRole, master: str | None = None) -> Callable[[Node], Awaitable[None]]:
     async def serve(node: Node) -> None:
         config = BrokerConfig(
             node.name,
@@ -46,8 +48,7 @@ def test_the_master_drops_a_slave_that_is_silent() -> None:
     async def silent_slave(node: Node) -> None:
         stream = await trio.open_tcp_stream(master.address, HA_PORT)
         await stream.send_all(encode_report(0))
-        async for data in stream:
-            heard.append(bytes(data))
+        heard.extend([bytes(data) async for data in stream])
         heard.append(b"end")
         await trio.sleep_forever()
 
@@ -77,7 +78,7 @@ def test_the_slave_drops_a_master_that_is_silent_and_connects_again() -> None:
 
     async def silent_master(node: Node) -> None:
         async def take_and_say_nothing(stream: trio.SocketStream) -> None:
-            async for data in stream:
+            while data := await stream.receive_some():
                 reports.append((trio.current_time(), len(data)))
 
         await trio.serve_tcp(take_and_say_nothing, HA_PORT, host=peer.address)

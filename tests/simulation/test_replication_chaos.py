@@ -1,4 +1,4 @@
-"""The replication scenario: it passes as it is, it fails with each planted bug, and what happens depends on the case alone."""
+"""The replication scenario passes as it is and fails with each planted bug; its case alone decides what happens."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def test_the_runs_do_something(results: list[RunResult]) -> None:
 def test_every_fault_fires_and_is_observed(results: list[RunResult]) -> None:
     fired = {fault_kind(fault) for result in results for fault in result.case.schedule.faults}
     begun = {
-        (event.attrs or {})["fault.kind"] for result in results for event in result.events if event.kind == "fault.begin"
+        (event.attrs or {})["fault.kind"]
+        for result in results
+        for event in result.events
+        if event.kind == "fault.begin"
     }
     assert fired == begun == set(FAULT_TYPES)
     assert set().union(*(result.observed for result in results)) == set(OBSERVABLE)
@@ -90,7 +93,10 @@ def test_there_are_regressions() -> None:
 def test_a_kept_schedule_still_shows_its_bug_and_passes_without(path: Path) -> None:
     case_file = CaseFile.load(path)
     result = run_case(case_file.case)
-    assert (result.outcome, result.failure.partition(":")[0]) == (case_file.outcome, case_file.failure.partition(":")[0])
+    assert (result.outcome, result.failure.partition(":")[0]) == (
+        case_file.outcome,
+        case_file.failure.partition(":")[0],
+    )
     cured = attrs.evolve(case_file.case, parameters={**case_file.case.parameters, "planted_bug": None})
     assert run_case(cured).outcome == "passed"
 

@@ -1,0 +1,67 @@
+# Every target makes and fills .venv when it is missing or older than pyproject.toml.
+# Needed: Python 3.11 or later and Java 17 or later. Maven and Chromium widen the tests.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+FILLED := $(VENV)/filled
+# The first interpreter that is new enough; `make PYTHON=... test` names another.
+PYTHON = $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+
+.PHONY: help demo test test-long check mutants-apply clean
+
+help:
+	@echo 'make demo       replicate real data, break it, analyse it: out/demo/report.html'
+	@echo 'make test       all tests but the long ones'
+	@echo 'make test-long  all tests'
+	@echo 'make check      ruff, mypy --strict, import-linter, mutant diffs'
+	@echo 'make clean      remove .venv, out and every cache of the tools'
+
+$(FILLED): pyproject.toml
+	@python='$(PYTHON)'
+	if [ -z "$$python" ]; then
+		echo "error: Python 3.11 or later is needed; python3 is $$(python3 --version 2>&1 || true). Set PYTHON=... if it is elsewhere." >&2
+		exit 1
+	fi
+	echo "making $(VENV) with $$("$$python" --version); PySpark is large: this takes some minutes the first time"
+	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[cli,spark,testing]' --group dev
+	touch $(FILLED)
+
+demo: $(FILLED)
+	@$(BIN)/rmq-actors demo
+
+test: $(FILLED)
+	@$(BIN)/python -m pytest -m 'not long'
+
+test-long: $(FILLED)
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest
+
+check: $(FILLED) mutants-apply
+	@$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --config importlinter-sim-net.toml
+
+# A mutant is a diff that the tests must catch; one that no longer applies tests nothing.
+mutants-apply:
+	@export GIT_CEILING_DIRECTORIES="$$(dirname "$$PWD")"  # a repository around this tree is not meant
+	stale=0
+	for mutant in tests/mutants/*.diff; do
+		[ -e "$$mutant" ] || continue
+		git apply --check "$$mutant" || { echo "error: $$mutant no longer applies" >&2; stale=1; }
+	done
+	exit $$stale
+
+clean:
+	@rm -rf $(VENV) out build dist spark-warehouse metastore_db derby.log *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,226 @@
+"""One seed, one run: the same digest in this process, in others, under other hash seeds, and with or without
+hypothesis."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+from trio._core import _run as run
+from trio._core import _thread_cache as threads
+
+from sim_net import Delay, Fault, Kill, Node, Partition, Reset, Schedule, ShortIO, Stall, World
+
+PORT = 7000
+NAMES = ("a", "b", "c")
+PROJECT = Path(__file__).parents[2]
+
+
+def chaos_schedule(seed: int) -> Schedule:
+    rng = random.Random(f"chaos {seed}")
+    faults: list[Fault] = []
+    for _ in range(6):
+        at_s = rng.uniform(1.0, 15.0)
+        lasts_s = rng.choice((0.0003, 0.01, 0.5, 3.0))
+        a, b = rng.sample(NAMES, 2)
+        faults.append(
+            rng.choice(
+                (
+                    Delay(at_s, lasts_s, a, b, rng.choice((0.01, 1.0))),
+                    Partition(at_s, lasts_s, a, b, two_way=rng.random() < 0.5),
+                    Stall(at_s, lasts_s, a, b),
+                    Reset(at_s, a, b),
+                    ShortIO(at_s, lasts_s, a, rng.choice((1, 7))),
+                    Kill(at_s, a, lasts_s),
+                )
+            )
+        )
+    return Schedule(tuple(faults))
+
+
+async def chatter(node: Node) -> None:
+    """Serve echo, write what comes to disk, and talk to the other nodes for ever, come what may."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        file = node.disk.open("log", allocate_bytes=4096)
+        with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            async for data in stream:
+                file.write_at(0, data[:4096])
+                await file.sync()
+                await stream.send_all(data)
+
+    async def talk(other: str) -> None:
+        while True:
+            with suppress(OSError, trio.BrokenResourceError, trio.TooSlowError):
+                with trio.fail_after(2 + node.entropy.random()):
+                    async with await trio.open_tcp_stream(other, PORT) as stream:
+                        for _ in range(10):
+                            sent = node.entropy.token_bytes(1 + int(node.entropy.random() * 200))
+                            got = b""
+                            async with trio.open_nursery() as nursery:
+                                nursery.start_soon(stream.send_all, sent)
+                                while len(got) < len(sent):
+                                    data = await stream.receive_some()
+                                    if not data:
+                                        nursery.cancel_scope.cancel()
+                                        break
+                                    got += data
+                            await trio.sleep(node.entropy.random() * 0.2)
+            await trio.sleep(0.1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_tcp, serve, PORT)
+        for other in NAMES:
+            if other != node.name:
+                nursery.start_soon(talk, other)
+
+
+def run_chaos(seed: int) -> World:
+    world = World(seed)
+
+    async def main(world: World) -> None:
+        for name in NAMES:
+            world.node(name)
+        world.start_schedule(chaos_schedule(seed))
+        for node in world.nodes.values():
+            node.boot(resilient)
+        await trio.sleep(20)
+
+    world.run(main)
+    return world
+
+
+async def resilient(node: Node) -> None:
+    """`chatter`, restarted when the weather is too rough for its simple-minded error handling."""
+    while True:
+        try:
+            await chatter(node)
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            await trio.sleep(0.5)
+
+
+def print_digests(*seeds: int) -> None:
+    for seed in seeds:
+        world = run_chaos(seed)
+        sys.stdout.write(f"{seed} {world.digest} {world.steps} {world.events} {len(world.journal)}\n")
+
+
+def digests_elsewhere(hash_seed: int, seeds: range, *options: str, before: str = "") -> list[str]:
+    """The digests as another process sees them."""
+    code = f"{before}\nfrom tests.simulation.test_sim_determinism import print_digests\nprint_digests(*{seeds!r})"
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env=environment,
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_same_seed_gives_the_same_digest_here_and_other_seeds_others() -> None:
+    first = [run_chaos(seed).digest for seed in range(6)]
+    junk = [[object() for _ in range(seed)] for seed in range(1000)]  # other addresses
+    second = [run_chaos(seed).digest for seed in range(6)]
+    assert junk
+    assert first == second
+    assert len(set(first)) == 6
+
+
+def test_other_processes_agree() -> None:
+    seeds = range(8)
+    plain = digests_elsewhere(1, seeds)
+    assert len({line.split()[1] for line in plain}) == len(seeds)
+    developer = digests_elsewhere(4242, seeds, "-X", "dev", before="import hypothesis")
+    assert developer == plain
+    here = [run_chaos(seed) for seed in seeds[:2]]
+    assert [world.digest for world in here] == [line.split()[1] for line in plain[:2]]
+
+
+def test_the_chaos_is_real() -> None:
+    """Else equal digests would mean little."""
+    kinds: set[str] = set()
+    for seed in range(12):
+        world = run_chaos(seed)
+        assert world.steps > 2000
+        kinds |= {entry.kind for entry in world.journal.entries}
+    assert kinds >= {"net.reset", "net.held", "net.partial_read", "net.partial_write", "node.kill", "net.connect"}
+
+
+@pytest.mark.parametrize("mixed", [b"", b"x"])
+def test_a_programs_own_trace_enters_the_digest(mixed: bytes) -> None:
+    async def main(world: World) -> None:
+        world.journal.mix(mixed)
+
+    def digest(data: bytes) -> str:
+        async def mixing(world: World) -> None:
+            world.journal.mix(data)
+
+        world = World(1)
+        world.run(mixing)
+        return world.digest
+
+    assert len(digest(mixed)) == 32
+    assert digest(mixed) != digest(mixed + b"y")
+    assert digest(mixed) == digest(mixed)
+
+
+def test_everything_is_put_back_after_a_run() -> None:
+    assert gc.isenabled()
+    before = (
+        run._ALLOW_DETERMINISTIC_SCHEDULING,
+        run._r.getstate(),
+        random.getstate(),
+        threads.THREAD_CACHE,
+        time.time,
+    )
+
+    async def fail(world: World) -> None:
+        random.seed(99)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        World(1).run(fail)
+    after = (run._ALLOW_DETERMINISTIC_SCHEDULING, run._r.getstate(), random.getstate(), threads.THREAD_CACHE, time.time)
+    assert after == before
+    assert gc.isenabled()
+    assert trio.run(trio.to_thread.run_sync, lambda: "threads work again") == "threads work again"
+
+
+def test_an_abandoned_async_generator_is_finalized_at_the_same_step() -> None:
+    """It goes through `run_sync_soon`, the one way into a run that the operating system has a part in."""
+    closed: list[float] = []
+
+    async def numbers() -> object:
+        try:
+            yield 1
+            yield 2
+        finally:
+            closed.append(trio.current_time())
+
+    async def main(world: World) -> None:
+        await trio.sleep(1)
+        async for _ in numbers():  # type: ignore[attr-defined]
+            break
+        await trio.sleep(1)
+
+    digests = set()
+    for _ in range(3):
+        closed.clear()
+        world = World(1)
+        with pytest.warns(ResourceWarning, match="Async generator"):
+            world.run(main)
+        assert closed == [1.0]
+        digests.add(world.digest)
+    assert len(digests) == 1

@@ -1,0 +1,367 @@
+"""Each fault: what the program under test sees of it, and what the journal says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+import trio
+
+from sim_net import (
+    Delay,
+    Fault,
+    Kill,
+    LinkConfig,
+    Node,
+    Partition,
+    Reset,
+    Schedule,
+    ShortIO,
+    Stall,
+    World,
+    WorldConfig,
+    fault_kind,
+)
+from sim_net.faults import FAULT_TYPES
+
+PORT = 7000
+STEADY = WorldConfig(link=LinkConfig(latency_min_s=0.001, latency_max_s=0.001, retransmit_max_s=0.0))
+
+Program = Callable[[Node], Awaitable[None]]
+
+
+def run_pair(server: Program, client: Program, *faults: Fault, seed: int = 1, config: WorldConfig = STEADY) -> World:
+    world = World(seed, config)
+
+    async def main(world: World) -> None:
+        nodes = [world.node("server"), world.node("client")]
+        world.start_schedule(Schedule(faults))
+        nodes[0].boot(server)
+        await trio.sleep(1)
+        nodes[1].boot(client)
+        await nodes[1].wait_down()
+
+    world.run(main)
+    return world
+
+
+def entries(world: World, prefix: str) -> list[tuple[float, str, str, dict[str, object]]]:
+    return [
+        (entry.time_ns / 1e9, entry.node, entry.kind, dict(entry.attributes))
+        for entry in world.journal.entries
+        if entry.kind.startswith(prefix)
+    ]
+
+
+def collecting(received: list[tuple[float, bytes]]) -> Program:
+    """A server that notes what its connections send, and when."""
+
+    async def collect(stream: trio.SocketStream) -> None:
+        async for data in stream:
+            received.append((trio.current_time(), bytes(data)))  # noqa: PERF401 - not all at once
+
+    async def main(node: Node) -> None:
+        await trio.serve_tcp(collect, PORT, host=node.address)
+
+    return main
+
+
+async def echo_server(node: Node) -> None:
+    async def echo(stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError):
+            async for data in stream:
+                await stream.send_all(data)
+
+    await trio.serve_tcp(echo, PORT, host=node.address)
+
+
+def test_delay() -> None:
+    times = []
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        for start in (2, 3, 5):
+            await trio.sleep_until(start)
+            await stream.send_all(b"x")
+            await stream.receive_some()
+            times.append(trio.current_time() - start)
+
+    one_way = Delay(at_s=2.5, duration_s=1.0, a="client", b="server", extra_s=0.25, two_way=False)
+    two_way = Delay(at_s=2.9, duration_s=1.0, a="server", b="client", extra_s=0.5)
+    world = run_pair(echo_server, client, one_way, two_way)
+    assert times == pytest.approx([0.002, 1.252, 0.002])
+    assert [(time, kind, what["fault_id"]) for time, _, kind, what in entries(world, "fault.")] == [
+        (2.5, "fault.begin", 0), (2.9, "fault.begin", 1), (3.5, "fault.end", 0), (3.9, "fault.end", 1),
+    ]  # fmt: skip
+
+
+def test_a_partition_holds_segments_and_delivers_them_in_order() -> None:
+    received: list[tuple[float, bytes]] = []
+
+    async def client(node: Node) -> None:
+        sock = trio.socket.socket()
+        await sock.connect(("server", PORT))
+        await trio.sleep_until(1.9995)
+        await sock.send(b"on the way when the link is cut;")
+        await trio.sleep_until(3)
+        await sock.send(b"sent while it is cut;")
+        await sock.send(b"and more")
+        await trio.sleep_until(6)
+        sock.close()
+        await trio.sleep(1)
+
+    world = run_pair(collecting(received), client, Partition(at_s=2.0, duration_s=2.0, a="server", b="client"))
+    assert received == [
+        (4.001, b"on the way when the link is cut;"),
+        (4.001, b"sent while it is cut;"),
+        (4.001, b"and more"),
+    ]
+    assert entries(world, "net.held") == [
+        (pytest.approx(2.0005), "client", "net.held", {"peer": "server", "size": 32}),
+        (3.0, "client", "net.held", {"peer": "server", "size": 21}),
+        (3.0, "client", "net.held", {"peer": "server", "size": 8}),
+    ]
+
+
+def test_a_one_way_partition_lets_the_other_way_through() -> None:
+    received: list[tuple[float, bytes]] = []
+
+    async def server(node: Node) -> None:
+        async def talk(stream: trio.SocketStream) -> None:
+            await trio.sleep_until(3)
+            await stream.send_all(b"to the client")
+            async for data in stream:
+                received.append((trio.current_time(), bytes(data)))  # noqa: PERF401 - not all at once
+
+        await trio.serve_tcp(talk, PORT, host=node.address)
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        await trio.sleep_until(2.5)
+        await stream.send_all(b"to the server")
+        assert await stream.receive_some() == b"to the client"
+        assert trio.current_time() == pytest.approx(3.001)
+        await trio.sleep_until(6)
+
+    run_pair(server, client, Partition(at_s=2.0, duration_s=2.0, a="client", b="server", two_way=False))
+    assert received == [(4.001, b"to the server")]
+
+
+def test_connecting_across_a_partition_times_out_or_waits_for_healing() -> None:
+    outcomes: list[str] = []
+
+    async def client(node: Node) -> None:
+        for start in (2, 20):
+            await trio.sleep_until(start)
+            try:
+                await trio.socket.socket().connect(("server", PORT))
+            except TimeoutError:
+                outcomes.append(f"timed out at {trio.current_time():.3f}")
+            else:
+                outcomes.append(f"connected at {trio.current_time():.3f}")
+
+    long = Partition(at_s=1.5, duration_s=10.0, a="server", b="client")
+    short = Partition(at_s=19.0, duration_s=3.0, a="server", b="client")
+    world = run_pair(echo_server, client, long, short)
+    assert outcomes == ["timed out at 9.000", "connected at 22.002"]
+    assert [what["status"] for _, _, _, what in entries(world, "net.connect")] == ["timed_out", "ok"]
+
+
+def test_overlapping_partitions_heal_with_the_last() -> None:
+    received: list[tuple[float, bytes]] = []
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        await trio.sleep_until(2.5)
+        await stream.send_all(b"x")
+        await trio.sleep_until(9)
+
+    first = Partition(at_s=2.0, duration_s=2.0, a="server", b="client")
+    second = Partition(at_s=3.0, duration_s=4.0, a="client", b="server", two_way=False)
+    run_pair(collecting(received), client, first, second)
+    assert received == [(7.001, b"x")]
+
+
+def test_a_stall_blocks_the_writer_and_lets_it_go_on() -> None:
+    received: list[tuple[float, bytes]] = []
+    sent: list[float] = []
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        await trio.sleep_until(2.5)
+        await stream.send_all(bytes(65_536))
+        sent.append(trio.current_time())
+        await stream.send_all(bytes(1000))
+        sent.append(trio.current_time())
+        await trio.sleep_until(6)
+
+    world = run_pair(collecting(received), client, Stall(at_s=2.0, duration_s=2.0, a="client", b="server"))
+    assert sent == [2.5, 4.0]
+    assert received[0][0] == pytest.approx(4.001)
+    assert sum(len(data) for _, data in received) == 66_536
+    assert entries(world, "net.held") == [(2.5, "client", "net.held", {"peer": "server", "size": 65_536})]
+    assert entries(world, "net.stall") == [(2.5, "client", "net.stall", {"peer": "server"})]
+
+
+def test_reset_breaks_both_ends() -> None:
+    broken: list[str] = []
+
+    async def server(node: Node) -> None:
+        listener = trio.socket.socket()
+        await listener.bind((node.address, PORT))
+        listener.listen()
+        sock, _ = await listener.accept()
+        with pytest.raises(ConnectionResetError):
+            await sock.recv(1)
+        broken.append(f"server at {trio.current_time()}")
+        with pytest.raises(BrokenPipeError):
+            await sock.send(b"x")
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
+        broken.append(f"client at {trio.current_time()}")
+
+    world = run_pair(server, client, Reset(at_s=2.0, a="server", b="client"))
+    assert sorted(broken) == ["client at 2.0", "server at 2.0"]
+    assert [(node, what["status"]) for _, node, _, what in entries(world, "net.reset")] == [
+        ("server", "fault"), ("client", "fault"),
+    ]  # fmt: skip
+    assert [kind for _, _, kind, _ in entries(world, "fault.")] == ["fault.begin", "fault.end"]
+
+
+def test_short_io_makes_reads_and_writes_partial() -> None:
+    sizes: list[int] = []
+
+    async def client(node: Node) -> None:
+        sock = trio.socket.socket()
+        await sock.connect(("server", PORT))
+        payload = b"0123456789" * 10
+        for _ in range(2):
+            await trio.sleep_until(max(2.0, trio.current_time()))
+            rest = memoryview(payload)
+            while rest:
+                sent = await sock.sendmsg([rest[:3], rest[3:]])
+                sizes.append(sent)
+                rest = rest[sent:]
+            await trio.sleep(0.1)
+            got = bytearray()
+            while len(got) < len(payload):
+                data = await sock.recv(100)
+                sizes.append(len(data))
+                got += data
+            assert got == payload
+            assert set(sizes) == ({1, 2, 3, 4} if trio.current_time() < 5 else {100})
+            sizes.clear()
+            await trio.sleep_until(5)
+
+    world = run_pair(echo_server, client, ShortIO(at_s=1.5, duration_s=2.0, node="client", bytes_max=4))
+    for kind in ("net.partial_read", "net.partial_write"):
+        found = entries(world, kind)
+        assert len(found) > 20
+        assert all(node == "client" and what["peer"] == "server" for _, node, _, what in found)
+
+
+def test_kill_restarts_and_leaves_a_dead_node_alone() -> None:
+    async def client(node: Node) -> None:
+        await trio.sleep_until(9)
+
+    first = Kill(at_s=2.0, node="server", down_s=3.0)
+    second = Kill(at_s=3.0, node="server", down_s=1.0)
+    world = run_pair(echo_server, client, first, second)
+    assert [(time, node, kind) for time, node, kind, _ in entries(world, "node.")] == [
+        (0.0, "server", "node.boot"), (1.0, "client", "node.boot"), (2.0, "server", "node.kill"),
+        (5.0, "server", "node.boot"), (9.0, "client", "node.stop"), (9.0, "server", "node.stop"),
+    ]  # fmt: skip
+
+
+FAULTS: tuple[Fault, ...] = (
+    Delay(at_s=2.0, duration_s=1.0, a="server", b="client", extra_s=0.01),
+    Partition(at_s=4.0, duration_s=1.0, a="server", b="client"),
+    Stall(at_s=6.0, duration_s=1.0, a="client", b="server"),
+    Reset(at_s=8.0, a="server", b="client"),
+    ShortIO(at_s=10.0, duration_s=1.0, node="client", bytes_max=3),
+    Kill(at_s=12.0, node="server", down_s=1.0),
+)
+
+
+def test_every_kind_fires_and_is_journaled() -> None:
+    assert {fault_kind(fault) for fault in FAULTS} == set(FAULT_TYPES)
+
+    async def client(node: Node) -> None:
+        with trio.CancelScope(deadline=20):
+            while True:
+                try:
+                    stream = await trio.open_tcp_stream("server", PORT)
+                    while True:
+                        await stream.send_all(bytes(100))
+                        await stream.receive_some()
+                        await trio.sleep(0.05)
+                except (OSError, trio.BrokenResourceError):
+                    await trio.sleep(0.1)
+
+    world = run_pair(echo_server, client, *FAULTS)
+    found = entries(world, "fault.")
+    for fault_id, fault in enumerate(FAULTS):
+        mine = [
+            (time, kind)
+            for time, _, kind, what in found
+            if what == {"fault_id": fault_id, "fault.kind": fault_kind(fault)}
+        ]
+        lasts_s = getattr(fault, "duration_s", getattr(fault, "down_s", 0.0))
+        assert mine == [(fault.at_s, "fault.begin"), (fault.at_s + lasts_s, "fault.end")]
+    observed = {entry.kind for entry in world.journal.entries}
+    assert observed == {
+        "node.boot", "node.kill", "node.stop", "fault.begin", "fault.end",
+        "net.connect", "net.reset", "net.partial_write", "net.partial_read", "net.held",
+    }  # fmt: skip
+
+
+def test_a_fault_that_is_late_begins_at_once() -> None:
+    async def main(world: World) -> None:
+        world.node("a")
+        await trio.sleep(5)
+        world.apply(ShortIO(at_s=1.0, duration_s=2.0, node="a", bytes_max=1), 7)
+        await trio.sleep(5)
+
+    world = World(1)
+    world.run(main)
+    assert [(time, kind, what) for time, _, kind, what in entries(world, "fault.")] == [
+        (5.0, "fault.begin", {"fault_id": 7, "fault.kind": "ShortIO"}),
+        (7.0, "fault.end", {"fault_id": 7, "fault.kind": "ShortIO"}),
+    ]
+
+
+def test_a_fault_about_nobody_is_refused_before_anything_begins() -> None:
+    async def main(world: World) -> None:
+        world.node("a")
+        schedule = Schedule((Kill(0.0, "a", 1.0), Reset(1.0, "a", "ghost")))
+        with pytest.raises(ValueError, match=r"fault 1, Reset\(.*no node is called 'ghost'; there are a"):
+            world.start_schedule(schedule)
+        await trio.sleep(2)
+
+    world = World(1)
+    world.run(main)
+    assert not entries(world, "fault.")
+
+
+def test_a_restart_that_comes_after_the_end_is_left_out() -> None:
+    async def stays(node: Node) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(10)
+
+    async def main(world: World) -> None:
+        world.node("slow").boot(stays)
+        world.node("dead").boot(stays)
+        world.apply(Kill(at_s=1.0, node="dead", down_s=5.0), 0)
+        await trio.sleep(2)
+
+    world = World(1)
+    world.run(main)
+    assert world.now_s == 12.0
+    assert [(node, kind) for _, node, kind, _ in entries(world, "node.")][3:] == [("slow", "node.stop")]

@@ -1,0 +1,269 @@
+"""A run as a whole: results, failures, limits, timers, journal."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from contextlib import suppress
+
+import pytest
+import trio
+
+from sim_net import (
+    Deadlock,
+    DiskConfig,
+    LinkConfig,
+    Livelock,
+    Node,
+    StepsExceeded,
+    VirtualTimeExceeded,
+    World,
+    WorldConfig,
+)
+from sim_net.journal import JournalEntry
+
+
+async def sleep_for_ever(node: Node) -> None:
+    await trio.sleep_forever()
+
+
+def test_the_harness_result_comes_back_and_time_can_be_read_afterwards() -> None:
+    async def main(world: World) -> str:
+        await trio.sleep(3600)
+        return "done"
+
+    world = World(1)
+    assert world.run(main) == "done"
+    assert (world.now_s, world.now_ns) == (3600.0, 3_600_000_000_000)
+    with pytest.raises(RuntimeError, match="runs once"):
+        world.run(main)
+
+
+def test_nodes_are_stopped_when_the_harness_returns() -> None:
+    stopped = []
+
+    async def tidy(node: Node) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(2)
+            stopped.append(node.name)
+
+    async def main(world: World) -> None:
+        for name in ("a", "b"):
+            world.node(name).boot(tidy)
+        await trio.sleep(1)
+
+    world = World(1)
+    world.run(main)
+    assert sorted(stopped) == ["a", "b"]
+    assert world.now_s == 3.0
+
+
+def test_an_error_of_the_harness_comes_out_as_it_is() -> None:
+    async def main(world: World) -> None:
+        world.node("a").boot(sleep_for_ever)
+        raise LookupError("harness")
+
+    with pytest.raises(LookupError, match="harness"):
+        World(1).run(main)
+
+
+def test_a_deadlock_names_the_tasks_and_where_they_wait() -> None:
+    async def wait_for_a_connection(node: Node) -> None:
+        listener = trio.socket.socket()
+        await listener.bind((node.address, 1))
+        listener.listen()
+        await listener.accept()
+
+    async def main(world: World) -> None:
+        world.node("lonely").boot(wait_for_a_connection)
+        await world.nodes["lonely"].wait_down()
+
+    with pytest.raises(Deadlock, match=r"deadlock at 0\.0 s") as info:
+        World(1).run(main)
+    assert "on node lonely (incarnation 1), in SimSocket._wait_acceptable" in str(info.value)
+    assert "in Node.wait_down (node.py" in str(info.value)
+
+
+def test_a_deadlock_behind_a_shield_is_reported_too() -> None:
+    unwound = []
+
+    async def main(world: World) -> None:
+        try:
+            with trio.CancelScope(shield=True):
+                await trio.sleep_forever()
+        finally:
+            unwound.append("main")
+
+    with pytest.raises(Deadlock):
+        World(1).run(main)
+    assert unwound == ["main"]
+
+
+def test_tasks_that_swallow_cancellation_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(world: World) -> None:
+        while True:
+            with suppress(trio.Cancelled):
+                await trio.lowlevel.checkpoint()
+
+    with pytest.raises(Livelock) as info:
+        World(1, WorldConfig(steps_at_one_instant_max=2000)).run(main)
+    assert info.value.__notes__ == ["some tasks did not end when the failed run was cancelled, and were abandoned"]
+    # Python has something to say about coroutines that ignore their end.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    info = None  # type: ignore[assignment]
+    gc.collect()
+
+
+def test_a_livelock_names_the_task_that_spins() -> None:
+    async def spinner(node: Node) -> None:
+        await trio.sleep(1.5)
+        while True:
+            await trio.lowlevel.checkpoint()
+
+    async def main(world: World) -> None:
+        world.node("quiet").boot(sleep_for_ever)
+        world.node("busy").boot(spinner)
+        await trio.sleep(100)
+
+    with pytest.raises(
+        Livelock, match=r"livelock at 1\.5 s.*of the last 256 by task \d+ node busy #1 on node busy .*spinner"
+    ):
+        World(1, WorldConfig(steps_at_one_instant_max=2000)).run(main)
+
+
+def test_timers_that_make_no_progress_are_a_livelock_too() -> None:
+    async def main(world: World) -> None:
+        def again() -> None:
+            world.kernel.call_at(0.0, again)
+
+        again()
+        await trio.sleep(100)
+
+    with pytest.raises(Livelock, match="2000 kernel events"):
+        World(1, WorldConfig(steps_at_one_instant_max=2000)).run(main)
+
+
+def test_limits_on_steps_and_on_time() -> None:
+    async def ticks(world: World) -> None:
+        while True:
+            await trio.sleep(1)
+
+    with pytest.raises(StepsExceeded, match="1000 task steps"):
+        World(1, WorldConfig(steps_max=1000)).run(ticks)
+    world = World(1, WorldConfig(virtual_time_max_s=10.0))
+    with pytest.raises(VirtualTimeExceeded, match=r"limit of 10\.0 s"):
+        world.run(ticks)
+    assert world.now_s == 10.0
+
+
+def test_timers_run_in_order_and_may_wake_tasks() -> None:
+    order: list[tuple[str, float]] = []
+
+    async def main(world: World) -> None:
+        event = trio.Event()
+        world.at(2.0, lambda: order.append(("second", world.now_s)))
+        world.at(1.0, lambda: order.append(("first", world.now_s)))
+        world.at(2.0, event.set)
+        await event.wait()
+        order.append(("task", trio.current_time()))
+        world.at(0.5, lambda: order.append(("past", world.now_s)))
+        await trio.sleep(1)
+
+    World(1).run(main)
+    assert order == [("first", 1.0), ("second", 2.0), ("task", 2.0), ("past", 2.0)]
+
+
+def test_a_timer_may_cancel_move_a_deadline_and_boot() -> None:
+    async def main(world: World) -> None:
+        with trio.CancelScope() as cancelled:
+            world.at(1.0, cancelled.cancel)
+            await trio.sleep_forever()
+        assert trio.current_time() == 1.0
+        with trio.CancelScope() as moved:
+
+            def move() -> None:
+                moved.deadline = 2.5
+
+            world.at(2.0, move)
+            await trio.sleep_forever()
+        assert trio.current_time() == 2.5
+        node = world.node("a")
+        world.at(3.0, lambda: node.boot(sleep_for_ever))
+        await trio.sleep(1)
+        assert node.is_up
+
+    World(1).run(main)
+
+
+def test_what_a_timer_or_a_subscriber_raises_fails_the_run() -> None:
+    def broken(_: object = None) -> None:
+        raise LookupError("callback")
+
+    async def with_timer(world: World) -> None:
+        world.at(1.0, broken)
+        await trio.sleep_forever()
+
+    async def with_subscriber(world: World) -> None:
+        world.journal.subscribe(broken)
+        world.node("a").boot(sleep_for_ever)
+        await trio.sleep_forever()
+
+    for main in (with_timer, with_subscriber):
+        with pytest.raises(LookupError, match="callback"):
+            World(1).run(main)
+
+
+def test_fail_ends_the_run_with_the_first_error() -> None:
+    async def main(world: World) -> None:
+        try:
+            world.at(1.0, lambda: world.fail(LookupError("first")))
+            await trio.sleep_forever()
+        finally:
+            world.fail(LookupError("second"))
+
+    with pytest.raises(LookupError, match="first"):
+        World(1).run(main)
+
+
+def test_the_journal_orders_counts_and_forgets() -> None:
+    seen: list[JournalEntry] = []
+
+    async def main(world: World) -> None:
+        world.journal.subscribe(seen.append)
+        for number in range(5):
+            await trio.sleep(1)
+            world.journal.record("a", "node.late_error", status=str(number))
+
+    for config, kept in ((WorldConfig(journal_entries_max=2), 2), (WorldConfig(journal_keep=False), 0)):
+        world = World(1, config)
+        world.run(main)
+        assert len(world.journal) == 5
+        assert [entry.seq for entry in world.journal.entries] == [0, 1, 2, 3, 4][5 - kept :]
+        assert seen[-1] == JournalEntry(4, 5_000_000_000, "a", "node.late_error", {"status": "4"})
+
+
+def test_a_tasks_number_is_its_order_of_spawning() -> None:
+    async def main(world: World) -> int:
+        assert world.task_number() == 1
+        numbers = []
+
+        async def child() -> None:
+            numbers.append(world.task_number())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(child)
+        return numbers[0]
+
+    assert World(1).run(main) == 3  # 0 is Trio's first task, 2 its run_sync_soon task
+
+
+def test_configurations_are_checked() -> None:
+    with pytest.raises(ValueError, match="latency_max_s"):
+        LinkConfig(latency_min_s=2.0, latency_max_s=1.0)
+    with pytest.raises(ValueError, match="sync_max_s"):
+        DiskConfig(sync_min_s=2.0, sync_max_s=1.0)
+    with pytest.raises(ValueError, match="send_buffer_bytes"):
+        WorldConfig(send_buffer_bytes=0)
