@@ -73,6 +73,9 @@ def dump(
                 typer.echo(f"{item.path}: offset {item.offset}: {item.reason}; {rest}", err=True)
             else:
                 typer.echo(json.dumps(message_to_json(item)) if as_json else _row(item))
+    except BrokenPipeError:
+        # Who reads the output has seen enough: click ends the command without a word.
+        raise
     except (StoreLayoutError, OSError) as error:
         typer.echo(f"rmq-actors store dump: {directory}: {error}", err=True)
         raise typer.Exit(ExitCode.BAD_INPUT) from error

@@ -132,7 +132,7 @@ class HAClient:
 
 
 async def _send_unless_silent(socket: trio.socket.SocketType, data: bytes, slave: HaSlave) -> None:
-    """Send all of `data`. A master that neither reads nor speaks must not hold the slave for ever: raises `MasterSilent`."""
+    """Send all of `data`; raises `MasterSilent` where a master that neither reads nor speaks would hold it for ever."""
     while data:
         with trio.move_on_at(slave.silent_at):
             data = data[await socket.send(data) :]

@@ -63,10 +63,12 @@ class SlaveReports:
         self._partial = buffer[whole:]
         if not whole:
             return None
-        (offset,) = REPORT.unpack_from(buffer, whole - REPORT_BYTES)
-        return self._check(offset, min_offset, max_offset)
+        offset = 0
+        for (offset,) in REPORT.iter_unpack(buffer[:whole]):
+            self._check(offset, min_offset, max_offset)
+        return offset
 
-    def _check(self, offset: int, min_offset: int, max_offset: int) -> int:
+    def _check(self, offset: int, min_offset: int, max_offset: int) -> None:
         if offset < 0:
             raise IllegalReport(f"the slave reports offset {offset}")
         if offset > max_offset:
@@ -74,7 +76,6 @@ class SlaveReports:
         if not self._seen_one and 0 < offset < min_offset:
             raise OffsetGone(f"the slave asks for offset {offset}, this master's log begins at {min_offset}")
         self._seen_one = True
-        return int(offset)
 
     @property
     def silent_at(self) -> float:

@@ -5,6 +5,7 @@ With several jobs the seeds are dealt out to processes, each of which writes tra
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import queue
 from collections.abc import Callable, Iterator, Sequence
@@ -111,6 +112,8 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
 
 
 def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary]) -> None:
+    # What brokers log of their peers' deaths is in the traces; the parent's settings do not reach a spawned process.
+    logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     for summary in _run_seeds(campaign, worker, seeds):
         done.put(summary)
 

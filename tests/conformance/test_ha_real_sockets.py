@@ -1,8 +1,9 @@
-"""Master and slave on loopback sockets and real files: they replicate, and whatever is no slave is refused and named."""
+"""Master and slave on loopback sockets and real files: they replicate; whatever is no slave is refused and named."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -134,7 +135,9 @@ async def test_a_slave_follows_the_golden_store_and_puts_over_a_roll(tmp_path: P
     assert names == sorted(path.name for path in (tmp_path / "slave" / "commitlog").iterdir())
     assert len(names) == 3
     for name in names:
-        assert (tmp_path / "master" / "commitlog" / name).read_bytes() == (tmp_path / "slave/commitlog" / name).read_bytes()
+        assert (tmp_path / "master" / "commitlog" / name).read_bytes() == (
+            tmp_path / "slave/commitlog" / name
+        ).read_bytes()
 
 
 @pytest.mark.trio
@@ -143,7 +146,7 @@ async def test_a_slave_that_was_away_goes_on_where_it_stopped(tmp_path: Path) ->
         await master.put(b"first")
         async with running(tmp_path / "slave", BrokerRole.SLAVE, master=master) as slave:
             await slave.reaches(master.end)
-        met = slave.end
+            met = slave.end
         for _ in range(100):
             await master.put(bytes(5000))
         async with running(tmp_path / "slave", BrokerRole.SLAVE, master=master) as slave:
@@ -156,7 +159,7 @@ async def test_a_slave_that_was_away_goes_on_where_it_stopped(tmp_path: Path) ->
 @pytest.mark.trio
 async def test_a_slave_that_dies_is_not_waited_for(tmp_path: Path) -> None:
     """Known bug #2821: the master sees the end of the connection at once, not after 20 s."""
-    async with running(tmp_path / "master", BrokerRole.SYNC_MASTER, slave_timeout_ms=10_000) as master:
+    async with running(tmp_path / "master", BrokerRole.SYNC_MASTER, slave_timeout_ms=500) as master:
         async with running(tmp_path / "slave", BrokerRole.SLAVE, master=master):
             await connected(master)
             assert await master.put() is PutStatus.PUT_OK
@@ -165,8 +168,7 @@ async def test_a_slave_that_dies_is_not_waited_for(tmp_path: Path) -> None:
         # Known bug S4: an empty peer joins; what the dead slave had acknowledges nothing.
         async with raw_peer(master, encode_report(0)):
             await connected(master, times=len(master.watch.seen(lambda event: event.kind == "ha.report")) + 1)
-            with trio.move_on_after(0.1):
-                assert await master.put() is not PutStatus.PUT_OK
+            assert await master.put() is PutStatus.FLUSH_SLAVE_TIMEOUT
 
 
 @pytest.mark.trio
@@ -184,7 +186,11 @@ async def test_a_peer_that_never_acknowledges_is_no_ack(tmp_path: Path) -> None:
 
 
 GARBAGE = {
-    "an HTTP request": (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "slave_ahead", "reports offset 5135603447292250196"),
+    "an HTTP request": (
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "slave_ahead",
+        "reports offset 5135603447292250196",
+    ),
     "one report of 2^40": (encode_report(1 << 40), "slave_ahead", "reports offset 1099511627776, .* log ends at"),
     "a negative report": (encode_report(-1), "illegal_report", "reports offset -1"),
     "a report one too high": (encode_report(96 + 10), "slave_ahead", "reports offset 106, .* log ends at"),
@@ -205,9 +211,7 @@ async def test_garbage_on_the_ha_port_is_refused_and_named_and_acknowledges_noth
             # Refused means the connection is over, in order or reset.
             with contextlib.suppress(trio.BrokenResourceError):
                 assert await peer.receive_some() == b""
-        assert [record.getMessage() for record in caplog.records if reason in record.getMessage()]
-        assert caplog.records[-1].getMessage().startswith("slave 127.0.0.1:")
-        assert pytest.importorskip("re").search(text, caplog.text)
+        assert re.search(f"slave 127.0.0.1:[0-9]+ .*: {reason}: the slave {text}", caplog.text)
         for _ in range(3):
             assert await master.put() is not PutStatus.PUT_OK
         # The broker goes on: a real slave is served.

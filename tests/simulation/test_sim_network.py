@@ -365,6 +365,23 @@ def test_small_reads_do_not_make_small_windows() -> None:
     assert world.events < 400
 
 
+def test_a_waiting_writer_is_woken_for_a_third_of_its_buffer() -> None:
+    """The other end of silly windows: a writer must not be woken for every few bytes that leave its buffer."""
+
+    async def server(node: Node) -> None:
+        listener = await listening_socket(node)
+        sock, _ = await listener.accept()
+        while await sock.recv(100_000):
+            pass
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        await stream.send_all(bytes(400_000))
+
+    world = run_pair(server, client, config=WorldConfig(send_buffer_bytes=60_000, receive_buffer_bytes=1000))
+    assert 10 < len(entries(world, "net.stall")) < 20
+
+
 def test_loopback_reaches_the_node_itself() -> None:
     async def client(node: Node) -> None:
         async with trio.open_nursery() as nursery:

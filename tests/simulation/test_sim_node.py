@@ -169,6 +169,24 @@ def test_what_a_stopping_process_raises_fails_the_run() -> None:
         World(1).run(main)
 
 
+def test_an_interrupt_is_not_the_nodes_failure() -> None:
+    async def interrupted(node: Node) -> None:
+        try:
+            await trio.sleep(1)
+        finally:
+            raise KeyboardInterrupt
+
+    async def main(world: World) -> None:
+        node = world.node("a")
+        node.boot(interrupted)
+        await trio.sleep(0.5)
+        node.kill()
+        await trio.sleep(5)
+
+    with pytest.raises(KeyboardInterrupt):
+        World(1).run(main)
+
+
 def test_the_page_cache_survives_a_kill() -> None:
     async def writer(node: Node) -> None:
         file = node.disk.open("dir/file", allocate_bytes=8)
@@ -279,6 +297,8 @@ def test_names_and_addresses() -> None:
     assert world.node("d", "192.168.0.9").address == "192.168.0.9"
     with pytest.raises(ValueError, match="'a'"):
         world.node("a")
+    with pytest.raises(ValueError, match="A and a"):
+        world.node("A")
     with pytest.raises(ValueError, match=r"10\.0\.0\.1 of node e is taken by node a"):
         world.node("e", "10.0.0.1")
     with pytest.raises(RuntimeError, match=r"within World\.run"):

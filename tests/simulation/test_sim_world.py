@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import trio
@@ -258,6 +259,15 @@ def test_a_tasks_number_is_its_order_of_spawning() -> None:
         return numbers[0]
 
     assert World(1).run(main) == 3  # 0 is Trio's first task, 2 its run_sync_soon task
+
+
+def test_the_example_of_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sim-net.md").read_text()
+    example = page.partition("```python\n")[2].partition("```")[0]
+    exec(compile(example, "docs/sim-net.md", "exec"), {"__name__": "example"})
+    time_s, digest = capsys.readouterr().out.split()
+    assert time_s == "10.0"
+    assert len(digest) == 32
 
 
 def test_configurations_are_checked() -> None:

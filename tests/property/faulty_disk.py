@@ -1,0 +1,91 @@
+"""A disk that fails when told: the operating system's files below, faults above, and a log of the calls that matter."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import attrs
+import trio
+
+from rmq_actors.ports.disk import BytesLike
+from rmq_actors.real_io.os_disk import OsDisk, OsFile
+
+
+@attrs.define(eq=False)
+class FaultyFile:
+    """An `OsFile` whose writes and syncs may fail. Its sync makes no thread: a mock clock would run past it."""
+
+    inner: OsFile
+    disk: FaultyDisk
+
+    @property
+    def path(self) -> str:
+        return self.inner.path
+
+    @property
+    def size_bytes(self) -> int:
+        return self.inner.size_bytes
+
+    def write_at(self, offset: int, data: BytesLike) -> None:
+        self.disk.take_space(len(data))
+        self.inner.write_at(offset, data)
+
+    def map(self) -> memoryview:
+        return self.inner.map()
+
+    async def sync(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.disk.sync_gate is not None:
+            await self.disk.sync_gate.wait()
+        if self.disk.failing_syncs:
+            self.disk.failing_syncs -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
+        self.disk.syncs.append(self.path)
+
+    def truncate(self, size_bytes: int) -> None:
+        self.inner.truncate(size_bytes)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@attrs.define(eq=False)
+class FaultyDisk:
+    """`failing_syncs` counts the syncs still to fail; `space_bytes` is what may still be written, None for no bound."""
+
+    root: Path
+    failing_syncs: int = 0
+    space_bytes: int | None = None
+    sync_gate: trio.Event | None = None
+    syncs: list[str] = attrs.field(factory=list)
+    _inner: OsDisk = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._inner = OsDisk(self.root)
+
+    def take_space(self, size_bytes: int) -> None:
+        if self.space_bytes is not None:
+            if size_bytes > self.space_bytes:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.space_bytes -= size_bytes
+
+    def open(self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False) -> FaultyFile:
+        return FaultyFile(self._inner.open(path, allocate_bytes=allocate_bytes, read_only=read_only), self)
+
+    def exists(self, path: str) -> bool:
+        return self._inner.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        return self._inner.list(directory)
+
+    def rename(self, source: str, target: str) -> None:
+        self._inner.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._inner.remove(path)
+
+    async def sync_directory(self, directory: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self.syncs.append(f"{directory}/")

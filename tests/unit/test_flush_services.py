@@ -1,0 +1,126 @@
+"""FlushService: what it tells, how often it syncs, and that it ends with everything on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.flush_services import FLUSH_OUTCOMES, FlushFailed, FlushOutcome, FlushService
+from rmq_actors.wire.record import Message, encode_message
+from tests.property.faulty_disk import FaultyDisk
+from tests.property.recording import new_tracer
+
+
+class Bench:
+    """A flush service alone, and what it tells."""
+
+    def __init__(self, root: Path, interval_s: float) -> None:
+        self.disk = FaultyDisk(root)
+        self.log = CommitLog.open(self.disk, 1000, new_tracer())
+        self.outcomes = FLUSH_OUTCOMES.open()
+        self.service = FlushService("GroupCommitService", interval_s, self.log, self.outcomes, new_tracer())
+        self.told: list[tuple[float, FlushOutcome]] = []
+
+    def append(self) -> None:
+        self.log.append_message(encode_message(Message("T", b"body")), 0)
+        self.service.requests.put(self.log.max_offset)
+
+    async def listen(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with self.outcomes.subscribe() as outcomes:
+            task_status.started()
+            async for outcome in outcomes:
+                self.told.append((trio.current_time(), outcome))
+
+
+@contextlib.asynccontextmanager
+async def running(root: Path, interval_s: float = 0.0) -> AsyncIterator[Bench]:
+    bench = Bench(root, interval_s)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(bench.listen)
+        async with trio.open_nursery() as services:
+            await services.start(bench.service.run)
+            yield bench
+            bench.service.request_stop()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    bench.log.close()
+
+
+@pytest.mark.trio
+async def test_one_sync_serves_all_that_was_asked_before_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path) as bench:
+        for _ in range(5):
+            bench.append()
+        await trio.sleep(1)
+        assert bench.told == [(0.0, 480)]
+        bench.append()
+        await trio.sleep(1)
+        assert bench.told == [(0.0, 480), (1.0, 576)]
+
+
+@pytest.mark.trio
+async def test_what_comes_during_a_sync_is_not_flushed_by_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path) as bench:
+        bench.disk.sync_gate = trio.Event()
+        bench.append()
+        await trio.sleep(1)
+        bench.append()
+        assert bench.log.flushed_where == 0
+        bench.disk.sync_gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [offset for _, offset in bench.told][-1] == 192
+        assert next(offset for _, offset in bench.told) in {96, 192}
+        assert [path for path in bench.disk.syncs if not path.endswith("/")] == ["commitlog/" + "0" * 20] * 2
+
+
+@pytest.mark.trio
+async def test_an_interval_stands_between_two_syncs(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async with running(tmp_path, interval_s=10.0) as bench:
+        for _ in range(4):
+            bench.append()
+            await trio.sleep(4)
+        await trio.sleep(20)
+        assert [at for at, _ in bench.told] == [0.0, 10.0, 20.0]
+
+
+@pytest.mark.trio
+async def test_the_last_thing_is_a_sync(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async with running(tmp_path, interval_s=1000.0) as bench:
+        bench.append()
+        await trio.sleep(1)
+        bench.append()
+        assert bench.log.flushed_where == 96
+    assert bench.log.flushed_where == 192
+    assert [offset for _, offset in bench.told] == [96, 192]
+
+
+@pytest.mark.trio
+async def test_a_failure_is_told_once_and_nothing_is_synced_after_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path) as bench:
+        bench.disk.failing_syncs = 1
+        bench.append()
+        await trio.sleep(1)
+        bench.append()
+        await trio.sleep(1)
+    assert [type(outcome) for _, outcome in bench.told] == [FlushFailed]
+    assert (bench.disk.syncs, bench.log.flushed_where) == ([], 0)
+
+
+@pytest.mark.trio
+async def test_an_idle_service_syncs_nothing(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async with running(tmp_path) as bench:
+        bench.service.requests.put(0)
+        await trio.sleep(10)
+    assert (bench.disk.syncs, bench.told) == ([], [])

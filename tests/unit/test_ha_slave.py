@@ -1,0 +1,113 @@
+"""The slave's machine: what it takes from a master, what it reports when."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent, OffsetMismatch
+from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
+
+
+def slave(max_offset: int = 0, buffer_bytes: int = 64) -> HaSlave:
+    return HaSlave(max_offset, 0.0, 5.0, 20.0, buffer_bytes)
+
+
+def give(machine: HaSlave, data: bytes, now: float = 0.0) -> list[tuple[int, bytes]]:
+    machine.free()[: len(data)] = data
+    return [(append.offset, bytes(append.data)) for append in machine.received(len(data), now)]
+
+
+def test_frames_become_appends_and_heartbeats_nothing() -> None:
+    machine = slave()
+    assert give(machine, encode_transfer_header(0, 0)) == []
+    assert give(machine, encode_transfer_header(0, 3) + b"abc" + encode_transfer_header(3, 2) + b"de") == [
+        (0, b"abc"),
+        (3, b"de"),
+    ]
+    assert machine.max_offset == 5
+
+
+def test_an_empty_log_takes_any_beginning_once() -> None:
+    machine = slave()
+    assert give(machine, encode_transfer_header(4096, 3) + b"abc") == [(4096, b"abc")]
+    with pytest.raises(OffsetMismatch, match="sends offset 5000, this slave's log ends at 4099"):
+        give(machine, encode_transfer_header(5000, 3) + b"abc")
+
+
+@pytest.mark.parametrize(
+    ("log_end", "offset", "size", "error", "reason"),
+    [
+        (10, 9, 1, OffsetMismatch, "offset_mismatch"),
+        (10, 11, 1, OffsetMismatch, "offset_mismatch"),
+        (10, 0, 0, OffsetMismatch, "offset_mismatch"),
+        (0, -1, 1, OffsetMismatch, "offset_mismatch"),
+        (10, 10, -1, IllegalFrame, "illegal_frame"),
+        (10, 10, 64 - 12 + 1, IllegalFrame, "illegal_frame"),
+    ],
+)
+def test_what_is_refused_and_how_it_is_named(
+    log_end: int, offset: int, size: int, error: type[MasterRefused], reason: str
+) -> None:
+    machine = slave(log_end)
+    with pytest.raises(error, match=str(offset)) as caught:
+        give(machine, encode_transfer_header(offset, size))
+    assert caught.value.reason == reason
+    assert machine.max_offset == log_end
+
+
+def test_what_came_before_a_bad_frame_stands() -> None:
+    machine = slave()
+    machine.free()[:27] = encode_transfer_header(0, 3) + b"abc" + encode_transfer_header(9, 1)
+    effects = machine.received(27, 0.0)
+    assert bytes(next(effects).data) == b"abc"
+    with pytest.raises(OffsetMismatch):
+        next(effects)
+    assert machine.max_offset == 3
+
+
+def test_a_bad_header_is_refused_before_its_body_came() -> None:
+    machine = slave(10)
+    assert give(machine, encode_transfer_header(9, 40)[:11]) == []
+    with pytest.raises(OffsetMismatch):
+        give(machine, encode_transfer_header(9, 40)[11:])
+
+
+def test_the_buffer_always_has_room() -> None:
+    machine = slave(buffer_bytes=20)
+    offset = 0
+    for size in (8, 1, 7, 8, 5, 8, 8):
+        frame = encode_transfer_header(offset, size) + bytes(size)
+        while frame:
+            room = len(machine.free())
+            assert room > 0
+            give(machine, frame[:room])
+            frame = frame[room:]
+        offset += size
+        assert machine.max_offset == offset
+
+
+def test_reports_at_once_then_on_growth_then_as_a_heartbeat() -> None:
+    machine = slave(10)
+    assert machine.wake_at == float("-inf")
+    assert machine.report(10, 100.0) == encode_report(10)
+    assert machine.report(10, 101.0) is None
+    assert machine.report(11, 101.0) == encode_report(11)
+    assert machine.wake_at == 106.0
+    assert machine.report(11, 105.999) is None
+    assert machine.report(11, 106.0) == encode_report(11)
+
+
+def test_an_empty_slave_reports_zero_at_once() -> None:
+    assert slave().report(0, 100.0) == bytes(8)
+
+
+def test_silence_counts_from_the_last_byte() -> None:
+    machine = slave()
+    machine.check_silence(19.999)
+    with pytest.raises(MasterSilent, match="20 s") as caught:
+        machine.check_silence(20.0)
+    assert caught.value.reason == "housekeeping"
+    # Part of a heartbeat is a sign of life.
+    give(machine, b"\0", now=19.0)
+    assert machine.silent_at == 39.0
+    machine.check_silence(38.0)

@@ -1,0 +1,116 @@
+"""The disk port on real files."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from rmq_actors.real_io.os_disk import OsDisk
+
+
+def test_a_new_file_is_zeros_and_an_existing_one_stays(tmp_path: Path) -> None:
+    disk = OsDisk(tmp_path)
+    file = disk.open("a/b/log", allocate_bytes=100)
+    assert (file.path, file.size_bytes, bytes(file.map())) == ("a/b/log", 100, bytes(100))
+    file.write_at(90, b"0123456789")
+    file.close()
+    again = disk.open("a/b/log", allocate_bytes=50)
+    assert bytes(again.map()) == bytes(90) + b"0123456789"
+    again.close()
+
+
+def test_a_mapping_sees_later_writes_and_outlives_the_file(tmp_path: Path) -> None:
+    file = OsDisk(tmp_path).open("log", allocate_bytes=10)
+    view = file.map()
+    file.write_at(3, memoryview(b"xyz"))
+    assert bytes(view) == b"\0\0\0xyz\0\0\0\0"
+    file.close()
+    file.close()
+    assert bytes(view[3:6]) == b"xyz"
+    assert view.readonly
+
+
+def test_growing_and_shrinking(tmp_path: Path) -> None:
+    file = OsDisk(tmp_path).open("log", allocate_bytes=0)
+    assert bytes(file.map()) == b""
+    file.write_at(2, b"ab")
+    assert (file.size_bytes, bytes(file.map())) == (4, b"\0\0ab")
+    file.truncate(3)
+    assert (file.size_bytes, bytes(file.map())) == (3, b"\0\0a")
+    file.close()
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="log"):
+        OsDisk(tmp_path).open("log")
+
+
+def test_a_read_only_file_takes_no_writes(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"abc")
+    file = OsDisk(tmp_path).open("log", read_only=True)
+    assert bytes(file.map()) == b"abc"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.write_at(0, b"x")
+    file.close()
+
+
+def test_a_file_that_cannot_be_allocated_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(fd: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    disk = OsDisk(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", no_space)
+        with pytest.raises(OSError, match="No space"):
+            disk.open("log", allocate_bytes=100)
+    assert disk.list("") == []
+    disk.open("log", allocate_bytes=100).close()
+    assert (tmp_path / "log").stat().st_size == 100
+
+
+def test_names(tmp_path: Path) -> None:
+    disk = OsDisk(tmp_path)
+    assert disk.list("d") == []
+    for name in ("d/b", "d/a"):
+        disk.open(name, allocate_bytes=1).close()
+    assert disk.list("d") == ["a", "b"]
+    assert disk.exists("d")
+    disk.rename("d/a", "d/b")
+    assert (disk.list("d"), disk.exists("d/a")) == (["b"], False)
+    disk.remove("d/b")
+    assert disk.list("d") == []
+    with pytest.raises(FileNotFoundError):
+        disk.remove("d/b")
+
+
+@pytest.mark.parametrize("path", ["../outside", "a/../../b", "/etc/passwd"])
+def test_no_path_leads_out(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="is not inside the store's directory"):
+        OsDisk(tmp_path).open(path, allocate_bytes=1)
+
+
+@pytest.mark.trio
+async def test_syncs_reach_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, calls = OsDisk(tmp_path), list[str]()
+    monkeypatch.setattr(os, "fdatasync", lambda _: calls.append("file"))
+    monkeypatch.setattr(os, "fsync", lambda _: calls.append("directory"))
+    file = disk.open("d/log", allocate_bytes=1)
+    await file.sync()
+    await disk.sync_directory("d")
+    file.close()
+    assert calls == ["file", "directory"]
+
+
+@pytest.mark.trio
+async def test_a_failed_sync_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    file = OsDisk(tmp_path).open("log", allocate_bytes=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        await file.sync()
+    file.close()

@@ -1,0 +1,57 @@
+"""Message properties: what comes back, and what is refused because it would not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_actors.wire.properties import IllegalProperty, decode_properties, encode_properties
+from tests.property.golden_capture import golden_messages, stored_bytes
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), max_size=20)
+
+
+@given(st.dictionaries(texts.filter(bool), texts, max_size=6))
+def test_round_trip(properties: dict[str, str]) -> None:
+    assert decode_properties(encode_properties(properties)) == properties
+
+
+def test_the_golden_properties() -> None:
+    whole = [row for row in golden_messages() if len(stored_bytes(row["propsRaw"])) < 80]
+    assert len(whole) > 50
+    for row in whole:
+        raw = stored_bytes(row["propsRaw"])
+        assert decode_properties(raw) == row["props"]
+        # As decoded, so encoded: the order is the stored one.
+        assert encode_properties(decode_properties(raw)) == raw
+
+
+@pytest.mark.parametrize(
+    ("data", "properties"),
+    [
+        (b"", {}),
+        (b"A\x011", {"A": "1"}),
+        (b"A\x011\x02", {"A": "1"}),
+        (b"A\x011\x02B\x012", {"A": "1", "B": "2"}),
+        (b"A\x01\x02B\x012", {"A": "", "B": "2"}),
+        (b"no separator\x02B\x012", {"B": "2"}),
+        (b"\x01no name\x02B\x012", {"B": "2"}),
+        (b"A\x011\x02A\x012", {"A": "2"}),
+    ],
+)
+def test_decoding_of_what_others_wrote(data: bytes, properties: dict[str, str]) -> None:
+    assert decode_properties(data) == properties
+
+
+@pytest.mark.parametrize(
+    "properties", [{"": "v"}, {"a\x01": "v"}, {"a\x02": "v"}, {"a": "v\x01"}, {"a": "v\x02"}, {"a": "\x01"}]
+)
+def test_what_would_not_come_back_is_refused_by_name(properties: dict[str, str]) -> None:
+    with pytest.raises(IllegalProperty, match="property " + repr(next(iter(properties))).replace("\\", "\\\\")):
+        encode_properties(properties)
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        decode_properties(b"A\x01\xff")
