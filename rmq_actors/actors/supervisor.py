@@ -30,51 +30,70 @@ class Restart:
     pause_max_s: float = 5.0
 
 
-async def supervise(
-    make: Callable[[], Service],
-    restart: Restart,
-    tracer: Tracer,
-    entropy: Entropy,
-    *,
-    task_status: trio.TaskStatus[Service] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Run what `make` makes, and a fresh one after each crash that `restart` allows.
+@attrs.define(eq=False)
+class Supervised:
+    """A child and its supervisor: a service like any other, which is made anew after each crash that `restart` allows.
 
-    A fresh object each time: no state of the crashed one survives. Raises what the child raised when it may not be
-    restarted. Reports the first incarnation, once started.
+    A fresh object each time: no state of the crashed one survives. `run` raises what the child raised when it may not
+    be restarted.
     """
-    crashes: list[float] = []
-    started = False
 
-    async def run_once() -> None:
-        nonlocal started
-        service = make()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(_run_service, service)
-            tracer.emit("actor.restart" if started else "actor.start", service.name)
-            if not started:
-                started = True
-                task_status.started(service)
+    name: str
+    _make: Callable[[], Service]
+    _restart: Restart
+    _tracer: Tracer
+    _entropy: Entropy
+    _child: Service | None = attrs.field(default=None, init=False)
+    _crashes: list[float] = attrs.field(factory=list, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    while True:
-        try:
-            await run_once()
-            return
-        except* restart.on as group:
-            now = trio.current_time()
-            crashes = [crash for crash in crashes if now - crash < restart.within_s] + [now]
-            if len(crashes) > restart.restarts_max or not started:
-                raise
-            pause_s = min(restart.initial_pause_s * 2 ** (len(crashes) - 1), restart.pause_max_s)
-            pause_s *= 1 + entropy.random()
-            cause = first_leaf(group)
-            tracer.emit("actor.crash", "supervisor", status=type(cause).__name__, attributes={"detail": str(cause)})
-            _log.warning("an actor crashed, restart %d in %.2f s: %r", len(crashes), pause_s, cause)
-        await trio.sleep(pause_s)
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until the child ends, or fails for good. Ready when the first child is."""
+        started = False
 
+        async def run_child() -> None:
+            nonlocal started
+            self._child = child = self._make()
+            try:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(child.run)
+                    if started:
+                        self._tracer.emit("actor.restart", self.name)
+                    else:
+                        started = True
+                        task_status.started()
+            finally:
+                self._child = None
 
-async def _run_service(service: Service, *, task_status: trio.TaskStatus[None]) -> None:
-    await service.run(task_status=task_status)
+        with self._scope:
+            while True:
+                try:
+                    await run_child()
+                    return
+                except* self._restart.on as group:
+                    if not started:
+                        raise
+                    pause_s = self._pause_after(group)
+                await trio.sleep(pause_s)
+
+    def request_stop(self) -> None:
+        """Ask the child to stop; between two children, end at once."""
+        if self._child is not None:
+            self._child.request_stop()
+        else:
+            self._scope.cancel()
+
+    def _pause_after(self, group: BaseExceptionGroup[BaseException]) -> float:
+        """Count a crash: how long to wait, in seconds. Raises the crash itself past `restarts_max`."""
+        now, cause = trio.current_time(), first_leaf(group)
+        self._crashes = [crash for crash in self._crashes if now - crash < self._restart.within_s] + [now]
+        self._tracer.emit("actor.crash", self.name, status=type(cause).__name__, attributes={"detail": str(cause)})
+        if len(self._crashes) > self._restart.restarts_max:
+            raise group
+        pause_s = min(self._restart.initial_pause_s * 2 ** (len(self._crashes) - 1), self._restart.pause_max_s)
+        pause_s *= 1 + self._entropy.random()
+        _log.warning("%s crashed, restart %d in %.2f s: %r", self.name, len(self._crashes), pause_s, cause)
+        return pause_s
 
 
 def first_leaf(error: BaseException) -> BaseException:

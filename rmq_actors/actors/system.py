@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.service import Service
+from rmq_actors.actors.supervisor import first_leaf
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,10 @@ class ActorSystem:
                     self.tracer.emit("actor.start", name)
                     task_status.started()
             self.tracer.emit("actor.stop", name)
+        except Exception as error:
+            cause = first_leaf(error)
+            self.tracer.emit("actor.crash", name, status=type(cause).__name__, attributes={"detail": str(cause)})
+            raise
         finally:
             running.ended.set()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 
 import attrs
 
+from rmq_actors.actors.supervisor import Restart, Supervised
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
@@ -18,6 +20,9 @@ from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore, PutResult
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
+
+#: Nothing else of a slave depends on its client, and a fresh one asks the log where to go on.
+_HA_CLIENT = Restart(on=(Exception,))
 
 
 @attrs.frozen
@@ -67,9 +72,14 @@ async def open_broker(
             ha_service = HAService(config.ha, store, group_transfer.events, tracer)
             await system.start(ha_service)
             if config.store.broker_role is BrokerRole.SLAVE and config.ha.ha_master_address is not None:
-                await system.start(
-                    HAClient(
-                        config.ha, config.ha.ha_master_address, store, environment.entropy, tracer, machines.make_slave
-                    )
+                make_client = functools.partial(
+                    HAClient,
+                    config.ha,
+                    config.ha.ha_master_address,
+                    store,
+                    environment.entropy,
+                    tracer,
+                    machines.make_slave,
                 )
+                await system.start(Supervised("HAClient", make_client, _HA_CLIENT, tracer, environment.entropy))
             yield BrokerController(config, store, ha_service, system)

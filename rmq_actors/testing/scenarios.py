@@ -155,6 +155,7 @@ class _Run:
     observer: FaultObserver = attrs.field(init=False)
     broken: trio.Event = attrs.field(factory=trio.Event, init=False)
     moved: trio.Event = attrs.field(factory=trio.Event, init=False)
+    crashes: list[str] = attrs.field(factory=list, init=False)
     brokers: dict[str, BrokerController] = attrs.field(factory=dict, init=False)
     _machines: dict[str, Machines] = attrs.field(factory=dict, init=False)
     _outside: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
@@ -193,6 +194,9 @@ class _Run:
         self.broken.set()
 
     def _on_event(self, event: Event) -> None:
+        if event.kind == "actor.crash":
+            # A supervisor may mend it; it is a fault of the product all the same.
+            self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {(event.attrs or {})['detail']}")
         if event.kind in {"log.append", "put.end", "store.open", "ha.connection.open", "ha.connection.close"}:
             self.moved.set()
 
@@ -319,6 +323,8 @@ def _outcome(run: _Run, world: World) -> tuple[Outcome, str]:
         return "liveness", str(error)
     if run.checker.broken:
         return "invariant", str(run.checker.broken[0])
+    if run.crashes:
+        return "crash", run.crashes[0]
     return "passed", ""
 
 

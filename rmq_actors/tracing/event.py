@@ -123,7 +123,7 @@ _KINDS: tuple[Kind, ...] = (
     Kind("node.stop", "sim_net.node, embedding", "a node has stopped in order"),
     Kind("actor.start", "actors.system", "an actor is running"),
     Kind("actor.stop", "actors.system", "an actor has stopped"),
-    Kind("actor.crash", "actors.supervisor", "an actor raised; status names the exception", ("status",), ("detail",)),
+    Kind("actor.crash", "actors.system, actors.supervisor", "an actor raised; status: what", ("status",), ("detail",)),
     Kind("actor.restart", "actors.supervisor", "an actor is started again after a crash"),
     # The simulated network.
     Kind("net.connect", "sim_net.socket", "a connection attempt ended; status ok, refused or timed_out", ("status",)),

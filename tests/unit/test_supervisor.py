@@ -1,4 +1,4 @@
-"""supervise: a fresh object after each crash it may restart, everything else goes up."""
+"""Supervised: a fresh object after each crash it may restart, everything else goes up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.supervisor import Restart, first_leaf, supervise
+from rmq_actors.actors.supervisor import Restart, Supervised, first_leaf
 from tests.property.recording import new_recorder
 from tests.property.running_store import NoEntropy
 from tests.property.scripted_service import ScriptedService
@@ -39,7 +39,7 @@ async def test_a_crash_of_a_listed_type_is_made_anew_after_a_growing_pause(
     made = services(journal, crashes=[CRASH, CRASH, CRASH, CRASH, None])
     recorder = new_recorder()
     restart = Restart(on=(OSError,), initial_pause_s=1.0, pause_max_s=3.0)
-    await supervise(lambda: next(made), restart, recorder.tracer("node"), NoEntropy())
+    await Supervised("child", lambda: next(made), restart, recorder.tracer("node"), NoEntropy()).run()
     # 1 s of work each, pauses of 1, 2, 3, 3.
     assert journal == [
         (0.0, "s0 started"),
@@ -50,8 +50,8 @@ async def test_a_crash_of_a_listed_type_is_made_anew_after_a_growing_pause(
         (14.0, "s4 ended"),
     ]
     kinds = [event.kind for event in recorder.events]
-    assert kinds == ["actor.start", *["actor.crash", "actor.restart"] * 4]
-    crash = recorder.events[1]
+    assert kinds == ["actor.crash", "actor.restart"] * 4
+    crash = recorder.events[0]
     assert (crash.status, crash.attrs) == ("OSError", {"detail": "the disk is gone"})
     assert caplog.text.count("the disk is gone") == 4
 
@@ -61,7 +61,7 @@ async def test_chance_adds_up_to_as_much_again(autojump_clock: trio.testing.Mock
     journal: Journal = []
     made = services(journal, crashes=[CRASH, None])
     restart = Restart(on=(OSError,), initial_pause_s=1.0)
-    await supervise(lambda: next(made), restart, new_recorder().tracer("node"), MostEntropy())
+    await Supervised("child", lambda: next(made), restart, new_recorder().tracer("node"), MostEntropy()).run()
     assert journal[1] == (3.0, "s1 started")
 
 
@@ -70,7 +70,9 @@ async def test_another_type_goes_up_at_once(autojump_clock: trio.testing.MockClo
     journal: Journal = []
     made = services(journal, crashes=[ValueError("a bug"), None])
     with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="a bug"), flatten_subgroups=True):
-        await supervise(lambda: next(made), Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy())
+        await Supervised(
+            "child", lambda: next(made), Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy()
+        ).run()
     assert journal == [(0.0, "s0 started")]
 
 
@@ -78,7 +80,9 @@ async def test_another_type_goes_up_at_once(autojump_clock: trio.testing.MockClo
 async def test_a_listed_type_together_with_another_goes_up(autojump_clock: trio.testing.MockClock) -> None:
     made = services([], crashes=[ExceptionGroup("both", [CRASH, ValueError("a bug")]), None])
     with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
-        await supervise(lambda: next(made), Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy())
+        await Supervised(
+            "child", lambda: next(made), Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy()
+        ).run()
 
 
 @pytest.mark.trio
@@ -88,7 +92,7 @@ async def test_too_many_in_a_time_goes_up(autojump_clock: trio.testing.MockClock
     made = services(journal, crashes=[CRASH] * 10)
     restart = Restart(on=(OSError,), restarts_max=restarts_max, within_s=1000.0)
     with pytest.RaisesGroup(OSError, flatten_subgroups=True):
-        await supervise(lambda: next(made), restart, new_recorder().tracer("node"), NoEntropy())
+        await Supervised("child", lambda: next(made), restart, new_recorder().tracer("node"), NoEntropy()).run()
     assert len(journal) == restarts_max + 1
 
 
@@ -97,7 +101,7 @@ async def test_crashes_long_ago_are_forgotten(autojump_clock: trio.testing.MockC
     journal: Journal = []
     made = services(journal, crashes=[*[CRASH] * 10, None], works_s=100.0)
     restart = Restart(on=(OSError,), restarts_max=1, within_s=60.0, initial_pause_s=1.0)
-    await supervise(lambda: next(made), restart, new_recorder().tracer("node"), NoEntropy())
+    await Supervised("child", lambda: next(made), restart, new_recorder().tracer("node"), NoEntropy()).run()
     assert [at for at, _ in journal] == [101.0 * number for number in range(11)] + [1110.0]
 
 
@@ -105,7 +109,9 @@ async def test_crashes_long_ago_are_forgotten(autojump_clock: trio.testing.MockC
 async def test_a_failure_before_the_first_start_goes_up(autojump_clock: trio.testing.MockClock) -> None:
     service = ScriptedService("s", [], fails_before_start=CRASH)
     with pytest.RaisesGroup(OSError, flatten_subgroups=True):
-        await supervise(lambda: service, Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy())
+        await Supervised(
+            "child", lambda: service, Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy()
+        ).run()
 
 
 @pytest.mark.trio
@@ -119,21 +125,32 @@ async def test_a_failure_while_starting_again_counts_as_a_crash(autojump_clock: 
         ]
     )
     restart = Restart(on=(OSError,), initial_pause_s=1.0)
-    await supervise(lambda: next(made), restart, new_recorder().tracer("node"), NoEntropy())
+    await Supervised("child", lambda: next(made), restart, new_recorder().tracer("node"), NoEntropy()).run()
     assert journal == [(0.0, "first started"), (4.0, "third started"), (5.0, "third ended")]
 
 
 @pytest.mark.trio
-async def test_it_reports_the_first_incarnation_and_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+async def test_it_is_ready_when_its_child_is_and_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
     journal: Journal = []
     service = ScriptedService("s", journal, start_takes_s=2.0)
+    supervised = Supervised("s", lambda: service, Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy())
     async with trio.open_nursery() as nursery:
-        reported = await nursery.start(
-            supervise, lambda: service, Restart(on=(OSError,)), new_recorder().tracer("node"), NoEntropy()
-        )
-        assert (reported, trio.current_time()) == (service, 2.0)
+        await nursery.start(supervised.run)
+        assert trio.current_time() == 2.0
         nursery.cancel_scope.cancel()
     assert journal[-1] == (2.0, "s cancelled")
+
+
+@pytest.mark.trio
+async def test_a_stop_between_two_children_ends_it_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    made = services([], crashes=[CRASH, None])
+    restart = Restart(on=(OSError,), initial_pause_s=100.0, pause_max_s=100.0)
+    supervised = Supervised("child", lambda: next(made), restart, new_recorder().tracer("node"), NoEntropy())
+    async with trio.open_nursery() as nursery:
+        await nursery.start(supervised.run)
+        await trio.sleep(50)
+        supervised.request_stop()
+    assert trio.current_time() == 50
 
 
 def test_the_first_leaf_of_a_group() -> None:
