@@ -90,7 +90,7 @@ class Supervised:
         self._tracer.emit("actor.crash", self.name, status=type(cause).__name__, attributes={"detail": str(cause)})
         if len(self._crashes) > self._restart.restarts_max:
             raise group
-        pause_s = min(self._restart.initial_pause_s * 2 ** (len(self._crashes) - 1), self._restart.pause_max_s)
+        pause_s = min(self._restart.initial_pause_s * 2.0 ** (len(self._crashes) - 1), self._restart.pause_max_s)
         pause_s *= 1 + self._entropy.random()
         _log.warning("%s crashed, restart %d in %.2f s: %r", self.name, len(self._crashes), pause_s, cause)
         return pause_s

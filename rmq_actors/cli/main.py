@@ -12,6 +12,7 @@ except ModuleNotFoundError:
 
 import rmq_actors
 from rmq_actors.cli.chaos import chaos_app
+from rmq_actors.cli.demo import demo
 from rmq_actors.cli.store import store_app
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(demo)
 app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")
 
