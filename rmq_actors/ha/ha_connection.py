@@ -54,7 +54,9 @@ class HAConnection:
         except* (SlaveRefused, OSError) as group:
             cause = first_leaf(group)
             reason = close_reason(cause)
-            _log.warning("slave %s (connection %d): %s: %s", self.peer, self.conn_id, reason, cause)
+            # An orderly end is no cause for worry; everything else is somebody's trouble.
+            level = logging.INFO if isinstance(cause, PeerClosed) else logging.WARNING
+            _log.log(level, "slave %s (connection %d): %s: %s", self.peer, self.conn_id, reason, cause)
         finally:
             self._tracer.emit("ha.connection.close", "HAConnection", conn_id=self.conn_id, status=reason)
 

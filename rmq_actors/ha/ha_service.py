@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import attrs
@@ -27,19 +28,22 @@ class HAService:
     _events: trio.MemorySendChannel[SlaveEvent]
     _tracer: Tracer
     connections: dict[int, HAConnection] = attrs.field(factory=dict, init=False)
-    #: "host:port" once listening.
+    #: "host:port" once listening; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and serve until asked to stop. Raises `OSError` if the address cannot be bound."""
-        (listener,) = await trio.open_tcp_listeners(self.config.ha_listen_port, host=self.config.ha_listen_host)
+        # A name such as localhost may stand for several addresses.
+        listeners = await trio.open_tcp_listeners(self.config.ha_listen_port, host=self.config.ha_listen_host)
         send, receive = ACCEPTED.open()
         with self._scope:
-            async with listener, trio.open_nursery() as nursery:
-                self.address = _text(listener.socket.getsockname())
-                nursery.start_soon(AcceptSocketService(listener, send).run)
+            async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
+                for listener in listeners:
+                    await stack.enter_async_context(listener)
+                    nursery.start_soon(AcceptSocketService(listener, send).run)
+                self.address = _text(listeners[0].socket.getsockname())
                 task_status.started()
                 async for stream in receive:
                     await self._admit(stream, nursery)

@@ -232,6 +232,8 @@ class CommitLog:
                     await mapped_file.file.sync()
             if directory_was_dirty:
                 await self._queue.disk.sync_directory(self._queue.directory)
+                # The first file brought its directory along: that name, too, is lost if nobody syncs it.
+                await self._queue.disk.sync_directory(self._queue.directory.rpartition("/")[0])
         except BaseException:
             self._queue.directory_is_dirty |= directory_was_dirty
             raise

@@ -69,8 +69,7 @@ class FlushService:
             nursery.start_soon(self._flush_on_request)
             await self._stopping.wait()
             nursery.cancel_scope.cancel()
-        with trio.CancelScope(shield=True):
-            await self._flush()
+        await self._flush()
 
     def request_stop(self) -> None:
         """Flush a last time, then end."""

@@ -46,14 +46,17 @@ class PutCompletionService:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until asked to stop. What still waits then is answered as timed out: stored, not confirmed."""
-        with self._outcomes.subscribe() as outcomes, self._scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._follow_flush, outcomes)
-                nursery.start_soon(self._follow_replication)
-                nursery.start_soon(self._sweep)
-                task_status.started()
-        self.stopped = True
-        self._answer(self.completion.expire(float("inf")))
+        try:
+            with self._outcomes.subscribe() as outcomes, self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._follow_flush, outcomes)
+                    nursery.start_soon(self._follow_replication)
+                    nursery.start_soon(self._sweep)
+                    task_status.started()
+        finally:
+            # Cancelled or crashed too: who puts may live outside of the system that dies, and would wait for ever.
+            self.stopped = True
+            self._answer(self.completion.expire(float("inf")))
 
     def request_stop(self) -> None:
         """End now."""

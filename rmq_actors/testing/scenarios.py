@@ -19,7 +19,7 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, file_name
 from rmq_actors.testing.checkers import Broken, ReplicationChecker
 from rmq_actors.testing.observation import FaultObserver
@@ -66,6 +66,7 @@ _WORLD = WorldConfig(
 _BATCH_BYTES = 512
 _READ_BUFFER_BYTES = 4096
 _WRITERS = 2
+_FLUSH_TYPES = tuple(flush_type.value for flush_type in FlushDiskType)
 #: After the last fault everything must be as it should within this time (invariant I5: 30 s).
 CONVERGENCE_S = 30.0
 
@@ -103,6 +104,8 @@ def random_case(seed: int, *, planted_bug: str | None = None) -> Case:
     parameters: dict[str, str | int | float | bool | None] = {
         "puts": rng.choice((20, 40, 60)),
         "pause_s": rng.choice((0.1, 0.3, 0.6)),
+        "master_flush": rng.choice(_FLUSH_TYPES),
+        "slave_flush": rng.choice(_FLUSH_TYPES),
     }
     if planted_bug is not None:
         parameters["planted_bug"] = planted_bug
@@ -213,7 +216,9 @@ class _Run:
             read_buffer_bytes=_READ_BUFFER_BYTES,
         )
         role = BrokerRole.SYNC_MASTER if is_master else BrokerRole.SLAVE
-        config = BrokerConfig(node.name, attrs.evolve(_STORE, broker_role=role), ha)
+        flush = self.case.parameters.get("master_flush" if is_master else "slave_flush", "ASYNC_FLUSH")
+        store = attrs.evolve(_STORE, broker_role=role, flush_disk_type=FlushDiskType(flush))
+        config = BrokerConfig(node.name, store, ha)
         environment = Environment(node.disk, node.wall_clock, node.entropy)
         async with open_broker(config, environment, tracer, machines=self._machines[node.name]) as broker:
             self.brokers[node.name] = broker

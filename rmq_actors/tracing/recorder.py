@@ -21,8 +21,8 @@ Listener = Callable[[Event], None]
 class Recorder:
     """The events of one run, in order.
 
-    `events_max` bounds memory: a run that would record more raises `TraceLimitExceeded` instead of growing for ever; a
-    long-lived recorder is given a listener that spools, and `keep=False`.
+    `events_max` bounds memory: a run that would keep more raises `TraceLimitExceeded` instead of growing for ever. A
+    long-lived recorder is given a listener that spools, and `keep=False`: it holds nothing, and so has no bound.
     """
 
     run: RunInfo
@@ -66,7 +66,7 @@ class Recorder:
         if kind not in KINDS:
             raise UnknownKind(kind)
         seq = self._next_seq
-        if seq >= self.events_max:
+        if self.keep and seq >= self.events_max:
             raise TraceLimitExceeded(
                 f"run {self.run.scenario} seed {self.run.seed}: more than {self.events_max} events"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -322,6 +323,42 @@ async def test_connections_are_bounded(tmp_path: Path, caplog: pytest.LogCapture
         await node.closed("peer_closed")
         async with raw_peer(node, encode_report(0)):
             await connected(node, times=2)
+
+
+class TwoAddresses(trio.abc.HostnameResolver):
+    """A name with two addresses, as localhost has on most machines."""
+
+    async def getaddrinfo(self, host: Any, port: Any, *_: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{last}", port or 0)) for last in (1, 2)]
+
+    async def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
+        raise NotImplementedError
+
+
+@pytest.mark.trio
+async def test_a_host_with_several_addresses_is_served_at_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening: list[tuple[str, int]] = []
+    open_tcp_listeners = trio.open_tcp_listeners
+
+    async def open_and_note(port: int, *, host: str) -> list[trio.SocketListener]:
+        listeners = await open_tcp_listeners(port, host=host)
+        listening.extend(listener.socket.getsockname() for listener in listeners)
+        return listeners
+
+    monkeypatch.setattr(trio, "open_tcp_listeners", open_and_note)
+    trio.socket.set_custom_hostname_resolver(TwoAddresses())
+    config = BrokerConfig("master", MessageStoreConfig(), HaConfig(ha_listen_host="two", ha_listen_port=0))
+    recorder = new_recorder()
+    async with open_broker(config, real_environment(tmp_path), recorder.tracer("master")) as broker:
+        node = Node(broker, Watch(recorder))
+        assert broker.ha_address == f"127.0.0.1:{listening[0][1]}"
+        for times, (host, port) in enumerate(listening, start=1):
+            async with await trio.open_tcp_stream(host, port) as stream:
+                await stream.send_all(encode_report(0))
+                await connected(node, times=times)
+    assert [host for host, _ in listening] == ["127.0.0.1", "127.0.0.2"]
 
 
 @pytest.mark.trio

@@ -291,7 +291,7 @@ async def test_flushed_where_moves_only_after_success(tmp_path: Path) -> None:
         await log.flush()
     assert (log.flushed_where, disk.syncs) == (0, [])
     assert await log.flush() == log.max_offset == log.flushed_where
-    assert disk.syncs == [f"commitlog/{file_name(0)}", "commitlog/"]
+    assert disk.syncs == [f"commitlog/{file_name(0)}", "commitlog/", "/"]
     log.close()
 
 
@@ -305,7 +305,7 @@ async def test_a_flush_over_a_roll_syncs_both_files_and_the_directory(tmp_path: 
     disk.syncs.clear()
     append(log, bytes(600))
     assert await log.flush() == log.max_offset
-    assert disk.syncs == [f"commitlog/{file_name(0)}", f"commitlog/{file_name(SIZE)}", "commitlog/"]
+    assert disk.syncs == [f"commitlog/{file_name(0)}", f"commitlog/{file_name(SIZE)}", "commitlog/", "/"]
     disk.syncs.clear()
     append(log, b"x")
     await log.flush()
@@ -328,7 +328,7 @@ async def test_a_failed_directory_sync_is_repeated(tmp_path: Path, monkeypatch: 
             await log.flush()
     assert log.flushed_where == 0
     await log.flush()
-    assert disk.syncs[-1] == "commitlog/"
+    assert disk.syncs[-2:] == ["commitlog/", "/"]
     log.close()
 
 
@@ -343,7 +343,7 @@ async def test_known_bug_s6_what_recovery_found_is_not_flushed_until_it_is_synce
     again = CommitLog.open(disk, SIZE, new_tracer())
     assert again.flushed_where == 0
     assert await again.flush() == again.max_offset
-    assert disk.syncs == [f"commitlog/{file_name(0)}", f"commitlog/{file_name(SIZE)}", "commitlog/"]
+    assert disk.syncs == [f"commitlog/{file_name(0)}", f"commitlog/{file_name(SIZE)}", "commitlog/", "/"]
     again.close()
 
 

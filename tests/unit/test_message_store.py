@@ -275,6 +275,41 @@ async def test_what_waits_at_the_stop_is_answered(tmp_path: Path, autojump_clock
 
 
 @pytest.mark.trio
+async def test_a_stuck_disk_holds_up_the_stop_for_its_budget_only(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_store(tmp_path) as bench:
+        bench.disk.sync_gate = trio.Event()
+        await bench.store.put_message(message())
+    assert trio.current_time() == pytest.approx(5.0)
+    assert "FlushRealTimeService did not stop within 5 s" in caplog.text
+
+
+class BodyFailed(Exception):
+    pass
+
+
+@pytest.mark.trio
+async def test_what_waits_when_the_system_dies_is_answered(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The put's task lives outside of the system: nothing cancels it, and nobody else will answer it."""
+    results: list[PutResult] = []
+    with trio.fail_after(100):
+        async with trio.open_nursery() as nursery:
+            with pytest.RaisesGroup(BodyFailed):
+                async with running_store(tmp_path, sync_master=True) as bench:
+                    bench.store.replication_states.put(ReplicationState(1, 0))
+                    await trio.testing.wait_all_tasks_blocked()
+                    nursery.start_soon(put, bench, results)
+                    await trio.testing.wait_all_tasks_blocked()
+                    raise BodyFailed
+        assert [result.status for result in results] == [PutStatus.FLUSH_SLAVE_TIMEOUT]
+        refused = await bench.store.put_message(message())
+    assert (refused.status, refused.reason) == (PutStatus.SERVICE_NOT_AVAILABLE, "the store has stopped")
+
+
+@pytest.mark.trio
 @pytest.mark.parametrize("sync", [False, True])
 async def test_a_put_after_the_stop_is_refused(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, sync: bool
