@@ -96,7 +96,6 @@ class SimFile:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         await self._disk.wait_durable("sync", self.path)
-        self._check()
 
     def truncate(self, size_bytes: int) -> None:
         """Set the file's length."""

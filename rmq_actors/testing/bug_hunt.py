@@ -40,7 +40,7 @@ def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None
 
     def failure_of(case: Case) -> str | None:
         result = run_case(case, campaign="hunt")
-        return result.failure if result.outcome != "passed" else None
+        return _kind(result) if result.outcome != "passed" else None
 
     def report(phase: str) -> Callable[..., object]:
         return lambda runs, *_: on_progress(phase, runs) if on_progress is not None else None
@@ -56,18 +56,17 @@ def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None
     if found is None:
         return None
     search_s = time.monotonic() - began
-    wanted = _kind(found.failure)
-
-    def fails_alike(case: Case) -> bool:
-        failure = failure_of(case)
-        return failure is not None and _kind(failure) == wanted
-
-    # The seed stays, and so do the workload's numbers: what shrinks is the schedule.
-    small = shrink(found.case, fails_alike, runs_max=hunt.shrink_runs_max, on_progress=report("shrinking"))
+    # The seed stays: another one would be another run.
+    small = shrink(
+        found.case,
+        lambda case: failure_of(case) == found.failure,
+        runs_max=hunt.shrink_runs_max,
+        on_progress=report("shrinking"),
+    )
     result = run_case(small, campaign="hunt")
     return Caught(found.case, result, found.runs, search_s, time.monotonic() - began - search_s)
 
 
-def _kind(failure: str) -> str:
-    """What makes two failures alike: the invariant's name."""
-    return failure.partition(":")[0]
+def _kind(result: RunResult) -> str:
+    """What makes two failures alike: how the run ended, and by which invariant. Times and offsets do not."""
+    return result.failure.partition(":")[0] if result.outcome == "invariant" else result.outcome

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 import rmq_actors
-from rmq_actors.testing.scenarios import SCENARIOS
+from rmq_actors.testing.scenarios import SCENARIOS, check_case
 from sim_net.search import Case
 
 FORMAT = 1
@@ -51,6 +51,7 @@ class CaseFile:
             if scenario not in SCENARIOS:
                 raise IllegalCaseFile(f"{path}: no scenario is called {scenario!r}; there are {', '.join(SCENARIOS)}")
             case = Case.from_json(json.dumps(content["case"]))
+            check_case(case)
             return cls(scenario, case, str(content.get("outcome", "")), str(content.get("failure", "")))
         except KeyError as error:
             raise IllegalCaseFile(f"{path}: {error} is missing") from error

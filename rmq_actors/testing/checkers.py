@@ -7,6 +7,8 @@ each node's page cache to know *what* is there. Its model is the log that the ma
 * report: a slave never reports more than it has had
 * replicated: the master never takes for replicated what no slave has
 * ack: a put answered PUT_OK under SYNC_MASTER is, whole, in some slave's log at that moment
+* answer: a put is answered within the time-out of RocketMQ's clients, whatever happens to slaves and network
+* synced: under SYNC_FLUSH a slave reports, and a master sends and answers PUT_OK for, nothing but what it has synced
 * survival: after a kill the master has all that it wrote, a slave all but a torn last record
 * convergence: at the end all logs are equal (`docs/invariants.md`)
 """
@@ -14,11 +16,14 @@ each node's page cache to know *what* is there. Its model is the log that the ma
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
 from rmq_actors.tracing.event import Event
+
+#: RocketMQ's clients give up after this long: an answer that comes later reaches nobody (#3484).
+ANSWER_MAX_S = 3.0
 
 #: (node, first offset, end offset) to the bytes in the node's page cache.
 ReadLog = Callable[[str, int, int], bytes]
@@ -38,13 +43,17 @@ class Broken:
 
 @attrs.define(eq=False)
 class ReplicationChecker:
-    """Follows one run. `slaves` are node names, `node_of` gives the node of an IP address."""
+    """Follows one run. `slaves` are node names, `node_of` gives the node of an IP address.
+
+    `sync_flush` are the nodes with flushDiskType SYNC_FLUSH.
+    """
 
     master: str
     slaves: Sequence[str]
     node_of: Callable[[str], str]
     read_log: ReadLog
     on_broken: Callable[[Broken], None]
+    sync_flush: Collection[str] = ()
     broken: list[Broken] = attrs.field(factory=list, init=False)
     checks: int = attrs.field(default=0, init=False)
     acked: int = attrs.field(default=0, init=False)
@@ -53,17 +62,24 @@ class ReplicationChecker:
     _boundaries: list[int] = attrs.field(factory=lambda: [0], init=False)
     _ends: dict[str, int] = attrs.field(factory=dict, init=False)
     _highest: dict[str, int] = attrs.field(factory=dict, init=False)
+    _synced: dict[str, int] = attrs.field(factory=dict, init=False)
     _peers: dict[int, str] = attrs.field(factory=dict, init=False)
+    _unanswered: dict[int, int] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._ends = dict.fromkeys((self.master, *self.slaves), 0)
         self._highest = dict.fromkeys(self._ends, 0)
+        self._synced = dict.fromkeys(self._ends, 0)
         self._checks = {
             "log.append": self._on_append,
             "store.open": self._on_open,
+            "log.flush": self._on_flush,
             "ha.connection.open": self._on_connection,
+            "ha.client.report": self._on_client_report,
+            "ha.transfer": self._on_transfer,
             "ha.report": self._on_report,
             "ha.replicated": self._on_replicated,
+            "put.begin": self._on_put_begin,
             "put.end": self._on_put_end,
             "node.kill": self._on_node,
             "node.stop": self._on_node,
@@ -84,6 +100,11 @@ class ReplicationChecker:
     def converged(self) -> bool:
         """Whether every slave has all of the master's log."""
         return all(self._ends[slave] == len(self._log) for slave in self.slaves)
+
+    @property
+    def unanswered(self) -> int:
+        """How many puts of the living master wait for their answer."""
+        return len(self._unanswered)
 
     def check_convergence(self, seq: int) -> None:
         """For the end of a run, when every fault is over: all logs equal the master's, byte for byte."""
@@ -125,7 +146,24 @@ class ReplicationChecker:
         if end < whole or end > len(self._log):
             self._break("survival", f"{node} ended at {before}, whole records to {whole}; now at {end}", event.seq)
         self._ends[node] = end
+        self._synced[node] = 0  # what a kill has left in the page cache may never have been synced
+        # A record whose missing bytes are zeros is whole: a blank needs no more than its head.
+        self._highest[node] = max(self._highest[node], end)
         self._compare(node, 0, end, "survival", event.seq)
+
+    def _on_flush(self, event: Event) -> None:
+        self._synced[event.node] = event.offset or 0
+
+    def _check_synced(self, event: Event, what: str, end: int) -> None:
+        node = event.node
+        if node in self.sync_flush and end > self._synced[node]:
+            self._break("synced", f"{node} {what} {end}, it has synced {self._synced[node]}", event.seq)
+
+    def _on_client_report(self, event: Event) -> None:
+        self._check_synced(event, "reports", event.offset or 0)
+
+    def _on_transfer(self, event: Event) -> None:
+        self._check_synced(event, "sends bytes to", (event.offset or 0) + (event.size or 0))
 
     def _on_connection(self, event: Event) -> None:
         address = (event.attrs or {})["network.peer.address"]
@@ -141,14 +179,23 @@ class ReplicationChecker:
         if (event.offset or 0) > best:
             self._break("replicated", f"to {event.offset}, no slave ever had more than {best}", event.seq)
 
+    def _on_put_begin(self, event: Event) -> None:
+        self._unanswered[event.msg_id or 0] = event.sim_time_ns or 0
+
     def _on_put_end(self, event: Event) -> None:
+        waited_s = ((event.sim_time_ns or 0) - self._unanswered.pop(event.msg_id or 0)) / 1e9
+        if waited_s > ANSWER_MAX_S:
+            self._break("answer", f"put {event.msg_id} was answered {event.status} after {waited_s:.3f} s", event.seq)
         if event.status != "PUT_OK":
             return
         self.acked += 1
+        self._check_synced(event, "answers PUT_OK for a put that ends at", event.offset or 0)
         best = max(self._ends[slave] for slave in self.slaves)
         if (event.offset or 0) > best:
             detail = f"put {event.msg_id} was answered PUT_OK, it ends at {event.offset}; the best slave has {best}"
             self._break("ack", detail, event.seq)
 
     def _on_node(self, event: Event) -> None:
+        if event.node == self.master:
+            self._unanswered.clear()  # who waited died with it
         self._compare(event.node, 0, self._ends[event.node], "survival", event.seq)

@@ -7,6 +7,7 @@ in its case, so a failing run is replayed by its case alone.
 from __future__ import annotations
 
 import contextvars
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -112,6 +113,29 @@ def random_case(seed: int, *, planted_bug: str | None = None) -> Case:
     return Case(seed, Schedule(tuple(faults)), parameters)
 
 
+def check_case(case: Case) -> None:
+    """Whether this scenario can run `case`, which somebody may have edited. Raises ValueError naming what it cannot."""
+    parameters = dict(case.parameters)
+    puts, pause_s, bug = (parameters.pop(name, None) for name in ("puts", "pause_s", "planted_bug"))
+    if isinstance(puts, bool) or not isinstance(puts, int) or puts < 0:
+        raise ValueError(f"parameters['puts'] must be a whole number of at least 0, not {puts!r}")
+    if isinstance(pause_s, bool) or not isinstance(pause_s, int | float) or not 0 <= pause_s < math.inf:
+        raise ValueError(f"parameters['pause_s'] must be a finite number of at least 0, not {pause_s!r}")
+    if bug is not None and bug not in PLANTED_BUGS:
+        raise ValueError(f"no planted bug is called {bug!r}; there are {', '.join(PLANTED_BUGS)}")
+    for name in ("master_flush", "slave_flush"):
+        if (flush := parameters.pop(name, _FLUSH_TYPES[0])) not in _FLUSH_TYPES:
+            raise ValueError(f"parameters[{name!r}] must be one of {', '.join(_FLUSH_TYPES)}, not {flush!r}")
+    if parameters:
+        raise ValueError(f"no parameter is called {', '.join(map(repr, sorted(parameters)))}")
+    for number, fault in enumerate(case.schedule.faults):
+        unknown = {getattr(fault, field, MASTER) for field in ("a", "b", "node")} - {MASTER, *SLAVES}
+        if unknown:
+            raise ValueError(
+                f"faults[{number}]: no node is called {min(unknown)!r}; there are {', '.join((MASTER, *SLAVES))}"
+            )
+
+
 def _random_fault(rng: random.Random) -> Fault:
     at_s = round(
         rng.choice((0.0, 0.5, 1.0, 2.0, 3.0, 5.0)) + rng.choice((0.0, 0.001, 0.01, 0.1, 1.0)) * rng.random(), 4
@@ -167,7 +191,14 @@ class _Run:
         self.recorder = open_sim_recorder(self.world, self.info)
         self.nodes = {name: self.world.node(name) for name in (MASTER, *SLAVES)}
         names = {node.address: name for name, node in self.nodes.items()}
-        self.checker = ReplicationChecker(MASTER, SLAVES, names.__getitem__, self._read_log, on_broken=self._on_broken)
+        self.checker = ReplicationChecker(
+            MASTER,
+            SLAVES,
+            names.__getitem__,
+            self._read_log,
+            on_broken=self._on_broken,
+            sync_flush=[name for name in self.nodes if self._flush_type(name) is FlushDiskType.SYNC_FLUSH],
+        )
         self.observer = FaultObserver(self.recorder)
         for listener in (self.checker.observe, self.observer.observe, self._on_event):
             self.recorder.subscribe(listener)
@@ -189,6 +220,10 @@ class _Run:
             file.close()
             begin = stop
         return b"".join(parts)
+
+    def _flush_type(self, node: str) -> FlushDiskType:
+        parameter = "master_flush" if node == MASTER else "slave_flush"
+        return FlushDiskType(self.case.parameters.get(parameter, FlushDiskType.ASYNC_FLUSH.value))
 
     def _on_broken(self, broken: Broken) -> None:
         self.recorder.record(
@@ -216,8 +251,7 @@ class _Run:
             read_buffer_bytes=_READ_BUFFER_BYTES,
         )
         role = BrokerRole.SYNC_MASTER if is_master else BrokerRole.SLAVE
-        flush = self.case.parameters.get("master_flush" if is_master else "slave_flush", "ASYNC_FLUSH")
-        store = attrs.evolve(_STORE, broker_role=role, flush_disk_type=FlushDiskType(flush))
+        store = attrs.evolve(_STORE, broker_role=role, flush_disk_type=self._flush_type(node.name))
         config = BrokerConfig(node.name, store, ha)
         environment = Environment(node.disk, node.wall_clock, node.entropy)
         async with open_broker(config, environment, tracer, machines=self._machines[node.name]) as broker:
@@ -260,6 +294,7 @@ class _Run:
     def _is_well(self) -> bool:
         return (
             self.puts_left <= 0
+            and not self.checker.unanswered
             and len(self.brokers) == len(self.nodes)
             and all(node.is_up for node in self.nodes.values())
             and self.checker.converged
@@ -271,12 +306,16 @@ class _Run:
         master = self.brokers.get(MASTER)
         connections = len(master.ha_service.connections) if master else 0
         return (
-            f"{CONVERGENCE_S:g} s after the last fault: {ends}; {connections} connections, {self.puts_left} puts left"
+            f"{CONVERGENCE_S:g} s after the last fault: {ends}; {connections} connections, {self.puts_left} puts left, "
+            f"{self.checker.unanswered} unanswered"
         )
 
     async def _last_put(self) -> None:
         """With every fault over, a put must be confirmed and reach both slaves."""
-        result = await self.brokers[MASTER].put_message(Message("Chaos", b"the last one"))
+        with trio.move_on_after(CONVERGENCE_S) as waiting:
+            result = await self.brokers[MASTER].put_message(Message("Chaos", b"the last one"))
+        if waiting.cancelled_caught:
+            raise _NotConverged(self._state())
         if result.status is not PutStatus.PUT_OK:
             raise _NotConverged(f"with every fault over, a put is answered {result.status.value}")
         with trio.move_on_after(CONVERGENCE_S) as waiting:

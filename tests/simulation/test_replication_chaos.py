@@ -91,14 +91,17 @@ def test_there_are_regressions() -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_kept_schedule_still_shows_its_bug_and_passes_without(path: Path) -> None:
-    case_file = CaseFile.load(path)
-    result = run_case(case_file.case)
-    assert (result.outcome, result.failure.partition(":")[0]) == (
-        case_file.outcome,
-        case_file.failure.partition(":")[0],
-    )
-    cured = attrs.evolve(case_file.case, parameters={**case_file.case.parameters, "planted_bug": None})
-    assert run_case(cured).outcome == "passed"
+    """A seed is worth something for one version of the code only, a schedule for longer: it is tried with several."""
+    kept = CaseFile.load(path).case
+    shown = set()
+    for seed in (kept.seed, *range(30)):
+        case = attrs.evolve(kept, seed=seed)
+        cured = attrs.evolve(case, parameters={**case.parameters, "planted_bug": None})
+        assert run_case(cured).outcome == "passed"
+        shown.add(run_case(case).outcome)
+        if len(shown) > 1:
+            break
+    assert shown & {"invariant", "liveness"}
 
 
 def test_a_slave_that_never_comes_back_is_a_liveness_failure() -> None:

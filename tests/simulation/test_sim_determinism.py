@@ -229,6 +229,7 @@ def test_everything_is_put_back_after_a_run() -> None:
     )
 
     async def fail(world: World) -> None:
+        assert not gc.isenabled()
         random.seed(99)
         raise LookupError
 

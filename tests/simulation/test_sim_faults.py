@@ -96,6 +96,21 @@ def test_delay() -> None:
     ]  # fmt: skip
 
 
+def test_what_was_delayed_is_not_overtaken_and_not_hurried() -> None:
+    received: list[tuple[float, bytes]] = []
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        for start in (2, 3):
+            await trio.sleep_until(start)
+            await stream.send_all(b"x")
+        await trio.sleep_until(9)
+
+    slow = Delay(at_s=1.5, duration_s=1.0, a="client", b="server", extra_s=5.0)
+    run_pair(collecting(received), client, slow)
+    assert [time for time, _ in received] == pytest.approx([7.001, 7.001])
+
+
 def test_a_partition_holds_segments_and_delivers_them_in_order() -> None:
     received: list[tuple[float, bytes]] = []
 

@@ -282,6 +282,7 @@ def test_closing_wakes_the_reader_and_two_readers_are_refused() -> None:
         sock = trio.socket.socket()
         await sock.connect(("server", PORT))
         assert sock.fileno() >= 1_000_000_000
+        assert hash(sock) == sock.fileno() - 1_000_000_000  # not its address: Trio keeps sets of sockets
 
         async def read() -> None:
             with pytest.raises(trio.ClosedResourceError):

@@ -1,0 +1,203 @@
+"""ReplicationChecker: each invariant is seen to break, on a trace made by hand; a trace without fault breaks none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from rmq_actors.testing.checkers import ANSWER_MAX_S, Broken, ReplicationChecker
+from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.recorder import Recorder
+
+MASTER, SLAVE, OTHER = "master", "slave-1", "slave-2"
+ADDRESSES = {"10.0.0.2": SLAVE, "10.0.0.3": OTHER}
+
+
+@attrs.define(eq=False)
+class Story:
+    """A run told by hand: what the brokers trace, and what stands in the nodes' page caches."""
+
+    now_s: float = 0.0
+    logs: dict[str, bytearray] = attrs.field(factory=lambda: {node: bytearray() for node in (MASTER, SLAVE, OTHER)})
+    broken: list[Broken] = attrs.field(factory=list)
+    recorder: Recorder = attrs.field(init=False)
+    checker: ReplicationChecker = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.recorder = Recorder(RunInfo("test", "checkers", 0), lambda: (round(self.now_s * 1e9), 0))
+        self.checker = ReplicationChecker(
+            MASTER, (SLAVE, OTHER), ADDRESSES.__getitem__, self._read, on_broken=self.broken.append
+        )
+        self.recorder.subscribe(self.checker.observe)
+        for node in self.logs:
+            self.emit(node, "store.open", offset=0, status="clean")
+
+    def _read(self, node: str, begin: int, end: int) -> bytes:
+        return bytes(self.logs[node][begin:end])
+
+    def emit(self, node: str, kind: str, **columns: Any) -> None:
+        self.recorder.record(node, "story", kind, **columns)
+
+    def append(self, node: str, data: bytes) -> None:
+        offset = len(self.logs[node])
+        self.logs[node] += data
+        self.emit(node, "log.append", offset=offset, size=len(data))
+
+    def connect(self, conn_id: int, address: str) -> None:
+        self.emit(MASTER, "ha.connection.open", conn_id=conn_id, attributes={"network.peer.address": f"{address}:5000"})
+
+    def report(self, conn_id: int, offset: int) -> None:
+        self.emit(MASTER, "ha.report", conn_id=conn_id, offset=offset)
+
+    def put(self, msg_id: int, data: bytes) -> None:
+        begin = len(self.logs[MASTER])
+        self.append(MASTER, data)
+        self.emit(MASTER, "put.begin", msg_id=msg_id, offset=begin, size=len(data))
+
+    def answer(self, msg_id: int, end_offset: int, status: str = "PUT_OK") -> None:
+        self.emit(MASTER, "put.end", msg_id=msg_id, offset=end_offset, status=status)
+
+    @property
+    def seen(self) -> list[str]:
+        return [each.invariant for each in self.broken]
+
+
+@pytest.fixture
+def story() -> Story:
+    """A put of 10 bytes that both slaves have and that one of them has reported."""
+    story = Story()
+    story.connect(1, "10.0.0.2")
+    story.put(0, b"0123456789")
+    story.append(SLAVE, b"0123456789")
+    story.report(1, 10)
+    story.append(OTHER, b"0123456789")
+    return story
+
+
+def test_a_run_as_it_should_be_breaks_nothing(story: Story) -> None:
+    story.emit(MASTER, "ha.replicated", offset=10)
+    story.answer(0, 10)
+    story.emit(SLAVE, "node.kill")
+    story.emit(SLAVE, "store.open", offset=10, status="clean")
+    story.checker.check_convergence(99)
+    assert (story.seen, story.checker.acked, story.checker.unanswered, story.checker.converged) == ([], 1, 0, True)
+
+
+def test_prefix_other_bytes(story: Story) -> None:
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"abX")
+    assert story.seen == ["prefix"]
+    assert "slave-1 differs from the master's log at offset 12" in str(story.broken[0])
+
+
+def test_prefix_more_than_the_master_has(story: Story) -> None:
+    story.append(SLAVE, b"x")
+    assert story.seen == ["prefix"]
+
+
+@pytest.mark.parametrize("offset", [9, 11])
+def test_prefix_an_append_elsewhere(story: Story, offset: int) -> None:
+    story.append(MASTER, bytes(10))
+    story.logs[SLAVE] += bytes(10)
+    story.emit(SLAVE, "log.append", offset=offset, size=1)
+    assert story.seen[0] == "prefix"
+
+
+def test_report_of_what_the_slave_never_had(story: Story) -> None:
+    story.append(MASTER, b"abc")
+    story.report(1, 11)
+    assert story.seen == ["report"]
+
+
+def test_a_blank_that_recovery_took_for_whole_may_be_reported(story: Story) -> None:
+    """A kill within a blank: its head alone makes it whole, and what was not received is zeros on both sides."""
+    story.append(MASTER, b"8 bytes." + bytes(20))
+    story.append(SLAVE, b"8 bytes.")
+    story.emit(SLAVE, "node.kill")
+    story.logs[SLAVE] += bytes(20)
+    story.emit(SLAVE, "store.open", offset=38, status="clean")
+    story.report(1, 38)
+    assert story.seen == []
+
+
+def test_replicated_to_where_no_slave_is(story: Story) -> None:
+    story.append(MASTER, b"abc")
+    story.emit(MASTER, "ha.replicated", offset=13)
+    assert story.seen == ["replicated"]
+
+
+def test_ack_of_what_no_slave_has(story: Story) -> None:
+    story.put(1, b"abc")
+    story.append(SLAVE, b"ab")
+    story.answer(1, 13)
+    assert story.seen == ["ack"]
+
+
+def test_an_ack_of_what_a_restart_has_cut_off_is_none(story: Story) -> None:
+    story.put(1, b"abc")
+    story.append(SLAVE, b"abc")
+    story.emit(SLAVE, "node.kill")
+    del story.logs[SLAVE][10:]
+    story.emit(SLAVE, "store.open", offset=10, status="torn_tail_cut")
+    assert story.seen == ["survival"]
+
+
+def test_a_torn_last_record_is_no_loss(story: Story) -> None:
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"ab")
+    story.emit(SLAVE, "node.kill")
+    del story.logs[SLAVE][10:]
+    story.emit(SLAVE, "store.open", offset=10, status="torn_tail_cut")
+    assert story.seen == []
+
+
+def test_survival_the_master_loses_a_record(story: Story) -> None:
+    story.emit(MASTER, "node.kill")
+    story.emit(MASTER, "store.open", offset=0, status="torn_tail_cut")
+    assert story.seen == ["survival"]
+
+
+@pytest.mark.parametrize("kind", ["node.kill", "node.stop"])
+def test_survival_bytes_that_change_in_the_page_cache(story: Story, kind: str) -> None:
+    story.logs[SLAVE][3] ^= 1
+    story.emit(SLAVE, kind)
+    assert story.seen == ["survival"]
+
+
+@pytest.mark.parametrize(("waited_s", "seen"), [(ANSWER_MAX_S, []), (ANSWER_MAX_S + 0.001, ["answer"])])
+@pytest.mark.parametrize("status", ["FLUSH_SLAVE_TIMEOUT", "PUT_OK"])
+def test_answer_too_late(story: Story, waited_s: float, seen: list[str], status: str) -> None:
+    story.now_s += waited_s
+    story.answer(0, 10, status)
+    assert story.seen == seen
+
+
+def test_what_is_not_answered_is_counted_until_the_master_dies(story: Story) -> None:
+    assert story.checker.unanswered == 1
+    story.emit(SLAVE, "node.kill")
+    assert story.checker.unanswered == 1
+    story.emit(MASTER, "node.kill")
+    assert story.checker.unanswered == 0
+
+
+def test_convergence_a_slave_that_is_short(story: Story) -> None:
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"abc")
+    assert not story.checker.converged
+    story.checker.check_convergence(99)
+    assert story.seen == ["convergence"]
+
+
+def test_convergence_bytes_that_changed_after_they_were_written(story: Story) -> None:
+    story.logs[OTHER][0] ^= 1
+    story.checker.check_convergence(99)
+    assert story.seen == ["convergence"]
+
+
+def test_after_the_first_break_nothing_more_is_said(story: Story) -> None:
+    story.append(SLAVE, b"x")
+    before = story.checker.checks
+    story.append(SLAVE, b"y")
+    assert (story.seen, story.checker.checks) == (["prefix"], before)
