@@ -188,8 +188,10 @@ class Endpoint:
             if taken < most:
                 self.record("net.partial_read", size=taken)
             return taken
+        if self.end_received or self.shut_read or not wanted:
+            return 0
         self._raise_error()
-        if self.end_received or self.torn or self.shut_read or not wanted:
+        if self.torn:
             return 0
         if not self.established:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
@@ -252,7 +254,10 @@ class Endpoint:
         self.sending.clear()
         self._outbox.clear()
         self._parked = 0
-        self.error = errno.ECONNRESET if self.established else errno.ECONNREFUSED
+        if not self.established:
+            self.error = errno.ECONNREFUSED
+        else:  # Linux: after the peer's end has been received, a reset only breaks writes
+            self.error = errno.EPIPE if self.end_received else errno.ECONNRESET
         if not self.closed and self.established:
             self.record("net.reset", status=status)
         self.wake()

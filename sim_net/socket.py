@@ -135,7 +135,10 @@ class SimSocket(trio.socket.SocketType):
     def getpeername(self) -> Address:
         """The other end's address. OSError ENOTCONN without one."""
         self._check()
-        return self._connected().remote
+        endpoint = self._connected()
+        if endpoint.torn or not endpoint.established:
+            raise _error(errno.ENOTCONN)
+        return endpoint.remote
 
     def setsockopt(self, level: int, optname: int, value: int | Buffer | None, optlen: int | None = None) -> None:
         """Remember an option. SO_SNDBUF and SO_RCVBUF size the buffers of connections opened or accepted later."""
@@ -352,7 +355,9 @@ class SimSocket(trio.socket.SocketType):
 
     def _try_send(self, views: list[memoryview]) -> int | None:
         self._check()
-        return self._connected().write(views)
+        if self._endpoint is None:
+            raise _error(errno.EPIPE)
+        return self._endpoint.write(views)
 
     async def wait_writable(self) -> None:
         """Return when there is room in the send buffer."""

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rmq_actors.actors.supervisor import first_leaf
+from rmq_actors.analysis.report import report
 from rmq_actors.cli.chaos import progress_bar, replay_command
 from rmq_actors.embedding.cluster import Cluster, log_sha256, open_cluster, real_recorder
 from rmq_actors.protocols.put_completion import PutStatus
@@ -212,5 +213,12 @@ def clear(out: Path) -> None:
 
 
 def analyse(out: Path, console: Console) -> Path:
-    """Step 3: the Spark job over both traces, and the page."""
-    raise NotImplementedError
+    """Step 3: the Spark job over both traces, and the page. Raises `TraceSourceError`, `TraceCheckFailed`."""
+    with progress_bar(console) as progress:
+        task = progress.add_task("analyse", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            progress.update(task, description=f"analyse in Spark: {what}", completed=done, total=total)
+
+        _, page = report(str(out / "traces"), str(out), demo_json=out / "demo.json", progress=show)
+    return page

@@ -14,6 +14,7 @@ import rmq_actors
 from rmq_actors.cli.chaos import chaos_app
 from rmq_actors.cli.demo import demo
 from rmq_actors.cli.store import store_app
+from rmq_actors.cli.trace import trace_app
 
 app = typer.Typer(
     help="A RocketMQ-compatible broker with replication, and a deterministic world to break it in.",
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(demo)
 app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")
+app.add_typer(trace_app, name="trace")
 
 
 def _print_version(wanted: bool) -> None:

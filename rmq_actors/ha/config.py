@@ -16,6 +16,10 @@ def parse_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
         raise IllegalAddress(f"{text!r} is not an address of the form host:port")
+    try:
+        host.encode("idna")  # name lookup would fail on it later, with an error that names nothing
+    except UnicodeError as error:
+        raise IllegalAddress(f"{text!r}: {host!r} can be no host's name: {error}") from error
     return host.strip("[]"), int(port)
 
 

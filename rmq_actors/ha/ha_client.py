@@ -128,6 +128,7 @@ class HAClient:
         log = self._store.commit_log
         with self._store.flush_outcomes.subscribe() as outcomes:
             while self._acks_synced_only and log.flushed_where < log.max_offset:
+                self._store.check_follows()  # a failed sync is the last outcome: nothing would end the wait
                 await outcomes.receive()
 
 

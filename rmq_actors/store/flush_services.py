@@ -57,7 +57,8 @@ class FlushService:
     _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
     requests: LatestSender[int] = attrs.field(init=False)
     _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _failed: bool = attrs.field(default=False, init=False)
+    #: Set with the first sync that fails, never taken back.
+    failure: FlushFailed | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.requests, self._requests = FLUSH_REQUESTS.open()
@@ -83,19 +84,19 @@ class FlushService:
                 await trio.sleep(self.interval_s)
 
     async def _flush(self) -> bool:
-        if self._failed:
+        if self.failure is not None:
             return False
         if self._commit_log.flushed_where >= self._commit_log.max_offset:
             return True
         try:
             flushed_where = await self._commit_log.flush()
         except OSError as error:
-            self._failed = True
+            self.failure = FlushFailed(str(error))
             _log.error("%s: a sync failed, the store refuses writes from now on: %s", self.name, error)
             self._tracer.emit(
                 "log.flush_failed", self.name, offset=self._commit_log.flushed_where, status=type(error).__name__
             )
-            self._outcomes.put(FlushFailed(str(error)))
+            self._outcomes.put(self.failure)
             return False
         self._tracer.emit("log.flush", self.name, offset=flushed_where)
         self._outcomes.put(flushed_where)

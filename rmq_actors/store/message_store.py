@@ -116,7 +116,7 @@ class MessageStore:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, "a slave takes no puts")
         if self._completion_service.stopped:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, "the store has stopped")
-        failure = self._completion_service.flush_failure
+        failure = self._flush_service.failure
         if failure is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, f"a sync failed: {failure.reason}")
         if not self._completion_service.completion.has_room:
@@ -164,11 +164,15 @@ class MessageStore:
         """Return when `count` slaves are connected: from then on a sync put waits for one instead of being refused."""
         await self._completion_service.wait_for_slaves(count)
 
-    def append_to_commit_log(self, offset: int, data: BytesLike) -> None:
-        """Append a master's bytes (DefaultMessageStore.appendToCommitLog). Raises `AppendRefused`."""
-        failure = self._completion_service.flush_failure
+    def check_follows(self) -> None:
+        """Raise `AppendRefused` if this store takes no master's bytes any more: a sync has failed."""
+        failure = self._flush_service.failure
         if failure is not None:
             raise AppendRefused(f"a sync failed: {failure.reason}")
+
+    def append_to_commit_log(self, offset: int, data: BytesLike) -> None:
+        """Append a master's bytes (DefaultMessageStore.appendToCommitLog). Raises `AppendRefused`."""
+        self.check_follows()
         self.commit_log.append_data(offset, data)
         self._grown()
 

@@ -35,7 +35,6 @@ class PutCompletionService:
     name = "PutCompletionService"
     completion: PutCompletion[WaitingPut]
     replication: ReplicationState = attrs.field(factory=ReplicationState, init=False)
-    flush_failure: FlushFailed | None = attrs.field(default=None, init=False)
     #: From here on nobody answers a put: the store refuses it.
     stopped: bool = attrs.field(default=False, init=False)
     _outcomes: Broadcast[FlushOutcome]
@@ -88,7 +87,6 @@ class PutCompletionService:
     async def _follow_flush(self, outcomes: trio.MemoryReceiveChannel[FlushOutcome]) -> None:
         async for outcome in outcomes:
             if isinstance(outcome, FlushFailed):
-                self.flush_failure = outcome
                 self._answer(self.completion.flush_failed())
             else:
                 self._answer(self.completion.flushed_to(outcome))

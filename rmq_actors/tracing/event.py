@@ -44,12 +44,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("task", "int32", "number of the Trio task, in order of spawning"),
     Column("parent_seq", "int64", "seq of the event that caused this one"),
     Column("link_id", "int64", "envelope number of an actor message"),
-    Column("conn_id", "int32", "connection number, unique in the run for the node that names it"),
+    Column("conn_id", "int32", "connection number, given by the master: from 1 in each life of the node"),
     Column("conn_dir", "int8", "0 from the slave or client, 1 from the master or server"),
     Column("offset", "int64", "physical offset in the commit log, bytes"),
     Column("size", "int32", "bytes"),
     Column("digest", "int64", "rolling digest of the log's prefix at offset + size"),
-    Column("msg_id", "int64", "number of the message, given by the run's workload"),
+    Column("msg_id", "int64", "number of the put, given by the master: from 0 in each life of the node"),
     Column("msg_uid", "string", "UNIQ_KEY of the message (real brokers)"),
     Column("fault_id", "int32", "index of the fault in the run's schedule"),
     Column("lamport", "int64", "Lamport time"),
@@ -103,13 +103,13 @@ class Kind:
 
 _KINDS: tuple[Kind, ...] = (
     # The run and its faults.
-    Kind("run.start", "testing.scenarios, embedding", "the run begins"),
-    Kind("run.end", "testing.scenarios, embedding", "the run ends; status is its outcome", ("status",)),
+    Kind("run.start", "testing.scenarios, cli", "the run begins"),
+    Kind("run.end", "testing.scenarios, cli", "the run ends; status is its outcome", ("status",)),
     Kind("fault.begin", "sim_net.nemesis", "a fault takes effect", ("fault_id",), ("fault.kind",)),
     Kind("fault.end", "sim_net.nemesis", "a fault is over", ("fault_id",), ("fault.kind",)),
     Kind("fault.observed", "testing.observation", "the program under test met a fault", ("status",)),
     Kind(
-        "invariant.broken", "testing.checkers", "an invariant does not hold; status names it", ("status",), ("detail",)
+        "invariant.broken", "testing.scenarios", "an invariant does not hold; status names it", ("status",), ("detail",)
     ),
     # Nodes and actors.
     Kind("node.boot", "sim_net.node, embedding", "a node starts"),
@@ -120,7 +120,7 @@ _KINDS: tuple[Kind, ...] = (
         "clean-up of a dead incarnation raised; status names the exception",
         ("status",),
     ),
-    Kind("node.stop", "sim_net.node, embedding", "a node has stopped in order"),
+    Kind("node.stop", "sim_net.node", "a node has stopped in order"),
     Kind("actor.start", "actors.system", "an actor is running"),
     Kind("actor.stop", "actors.system", "an actor has stopped"),
     Kind("actor.crash", "actors.system, actors.supervisor", "an actor raised; status: what", ("status",), ("detail",)),
@@ -145,13 +145,13 @@ _KINDS: tuple[Kind, ...] = (
     Kind("log.flush_failed", "store.flush_services", "a sync failed: the store refuses writes", ("offset", "status")),
     Kind(
         "put.begin",
-        "broker.broker_controller",
+        "store.message_store",
         "a message was appended and its put waits",
         ("msg_id", "offset", "size"),
     ),
     Kind(
         "put.end",
-        "broker.broker_controller",
+        "store.message_store",
         "a put was answered; offset is the record's end",
         ("msg_id", "offset", "status"),
     ),

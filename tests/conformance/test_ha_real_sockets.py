@@ -24,6 +24,7 @@ from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfi
 from rmq_actors.tracing.event import Event
 from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
+from tests.property.faulty_disk import FaultyDisk
 from tests.property.golden_capture import END_OFFSET, FILE_SIZE_BYTES, STORE_MASTER_CLEAN, golden_log
 from tests.property.recording import Watch, new_recorder
 
@@ -292,6 +293,35 @@ async def test_a_slave_with_another_file_size_stops_and_says_why(
 
 
 @pytest.mark.trio
+async def test_a_slave_whose_disk_fails_to_sync_goes_on_saying_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may neither follow nor acknowledge any more; it must not fall silent either."""
+    recorder = new_recorder()
+    disk = FaultyDisk(tmp_path / "slave", failing_syncs=1)
+    disk.root.mkdir()
+    async with running(tmp_path / "master", BrokerRole.SYNC_MASTER) as master:
+        config = BrokerConfig(
+            "slave",
+            MessageStoreConfig(broker_role=BrokerRole.SLAVE, flush_disk_type=FlushDiskType.SYNC_FLUSH),
+            HaConfig(
+                ha_listen_port=0,
+                ha_master_address=master.broker.ha_address,
+                reconnect_pause_min_ms=5,
+                reconnect_pause_max_ms=20,
+            ),
+        )
+        environment = attrs.evolve(real_environment(disk.root), disk=disk)
+        async with open_broker(config, environment, recorder.tracer("slave")) as broker:
+            slave = Node(broker, Watch(recorder))
+            await connected(master)
+            assert await master.put() is PutStatus.FLUSH_SLAVE_TIMEOUT
+            assert await master.put() is not PutStatus.PUT_OK
+            await slave.closed("append_refused", times=3)
+    assert "append_refused: a sync failed: [Errno 5] Input/output error" in caplog.text
+
+
+@pytest.mark.trio
 async def test_a_master_that_is_not_there_is_named_and_found_when_it_comes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -336,9 +366,7 @@ class TwoAddresses(trio.abc.HostnameResolver):
 
 
 @pytest.mark.trio
-async def test_a_host_with_several_addresses_is_served_at_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_host_with_several_addresses_is_served_at_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listening: list[tuple[str, int]] = []
     open_tcp_listeners = trio.open_tcp_listeners
 

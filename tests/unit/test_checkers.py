@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from rmq_actors.testing.checkers import ANSWER_MAX_S, Broken, ReplicationChecker
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 
 MASTER, SLAVE, OTHER = "master", "slave-1", "slave-2"
@@ -19,6 +19,7 @@ ADDRESSES = {"10.0.0.2": SLAVE, "10.0.0.3": OTHER}
 class Story:
     """A run told by hand: what the brokers trace, and what stands in the nodes' page caches."""
 
+    sync_flush: tuple[str, ...] = ()
     now_s: float = 0.0
     logs: dict[str, bytearray] = attrs.field(factory=lambda: {node: bytearray() for node in (MASTER, SLAVE, OTHER)})
     broken: list[Broken] = attrs.field(factory=list)
@@ -28,7 +29,12 @@ class Story:
     def __attrs_post_init__(self) -> None:
         self.recorder = Recorder(RunInfo("test", "checkers", 0), lambda: (round(self.now_s * 1e9), 0))
         self.checker = ReplicationChecker(
-            MASTER, (SLAVE, OTHER), ADDRESSES.__getitem__, self._read, on_broken=self.broken.append
+            MASTER,
+            (SLAVE, OTHER),
+            ADDRESSES.__getitem__,
+            self._read,
+            on_broken=self.broken.append,
+            sync_flush=self.sync_flush,
         )
         self.recorder.subscribe(self.checker.observe)
         for node in self.logs:
@@ -151,6 +157,50 @@ def test_a_torn_last_record_is_no_loss(story: Story) -> None:
     del story.logs[SLAVE][10:]
     story.emit(SLAVE, "store.open", offset=10, status="torn_tail_cut")
     assert story.seen == []
+
+
+@pytest.mark.parametrize(("sync_flush", "seen"), [((), []), ((MASTER,), []), ((SLAVE,), ["synced"])])
+def test_synced_a_slave_reports(sync_flush: tuple[str, ...], seen: list[str]) -> None:
+    story = Story(sync_flush)
+    story.append(MASTER, b"abcdef")
+    story.append(SLAVE, b"abcd")
+    story.emit(SLAVE, "log.flush", offset=3)
+    story.emit(SLAVE, "ha.client.report", offset=3)
+    assert story.seen == []
+    story.emit(SLAVE, "ha.client.report", offset=4)
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("sync_flush", "seen"), [((), []), ((SLAVE,), []), ((MASTER,), ["synced"])])
+def test_synced_a_master_sends(sync_flush: tuple[str, ...], seen: list[str]) -> None:
+    story = Story(sync_flush)
+    story.append(MASTER, b"abcdef")
+    story.emit(MASTER, "log.flush", offset=3)
+    story.emit(MASTER, "ha.transfer", conn_id=1, offset=1, size=2)
+    assert story.seen == []
+    story.emit(MASTER, "ha.transfer", conn_id=1, offset=3, size=1)
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("sync_flush", "seen"), [((), []), ((SLAVE,), []), ((MASTER,), ["synced"])])
+def test_synced_a_master_answers(sync_flush: tuple[str, ...], seen: list[str]) -> None:
+    story = Story(sync_flush)
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.emit(MASTER, "log.flush", offset=2)
+    story.answer(0, 3)
+    assert story.seen == seen
+
+
+def test_synced_what_a_kill_has_left_is_not_synced() -> None:
+    story = Story((SLAVE,))
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"abc")
+    story.emit(SLAVE, "log.flush", offset=3)
+    story.emit(SLAVE, "node.kill")
+    story.emit(SLAVE, "store.open", offset=3, status="clean")
+    story.emit(SLAVE, "ha.client.report", offset=3)
+    assert story.seen == ["synced"]
 
 
 def test_survival_the_master_loses_a_record(story: Story) -> None:

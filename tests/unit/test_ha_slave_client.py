@@ -107,3 +107,42 @@ async def test_a_socket_that_takes_nothing_ends_nothing_while_the_master_speaks(
             slave.free()[:1] = b"\0"
             slave.last_read = trio.current_time()
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_under_sync_flush_only_synced_bytes_are_acknowledged(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path, sync_flush=True) as bench, trio.open_nursery() as nursery:
+        wire: Any = Wire(room=1000)
+        wake, slave_side = WakeUp(), client(bench.store)
+        nursery.start_soon(slave_side._report, wire, make_ha_slave(0, 0.0, CONFIG), wake)
+        nursery.start_soon(slave_side._wake_on_flush, wake)
+        bench.disk.sync_gate = trio.Event()
+        nursery.start_soon(bench.store.put_message, message())
+        await trio.sleep(1)
+        wake.wakeup()
+        await trio.sleep(1)
+        assert wire.sent == [(0.0, encode_report(0))]
+        bench.disk.sync_gate.set()
+        await trio.sleep(1)
+        assert wire.sent == [(0.0, encode_report(0)), (2.0, encode_report(96))]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_under_sync_flush_the_first_report_waits_for_the_sync(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The first report asks for bytes, and acknowledges those before them."""
+    async with running_store(tmp_path, sync_flush=True) as bench, trio.open_nursery() as nursery:
+        bench.disk.sync_gate = trio.Event()
+        nursery.start_soon(bench.store.put_message, message())
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(1) as waited:
+            await client(bench.store)._until_flushed()
+        assert waited.cancelled_caught
+        nursery.start_soon(client(bench.store)._until_flushed)
+        bench.disk.sync_gate.set()
+        await trio.sleep(1)
+        assert len(nursery.child_tasks) == 0

@@ -1,0 +1,1 @@
+"""The pieces of the report page: SVG, numbers for readers, the charts, and its style and script beside them."""

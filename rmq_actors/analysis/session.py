@@ -1,0 +1,146 @@
+"""A Spark session for one machine: quiet, small, and on loopback only.
+
+Java is looked for before Spark is: without it PySpark fails late and says little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[2]"
+JAVA_NEEDED = 17
+
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+DRIVER_MEMORY = "1500m"
+_NOTE_CHARACTERS_MAX = 4000
+_SHUFFLE_PARTITIONS = 4
+_JAVA_TIMEOUT_S = 30
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class JavaMissing(RuntimeError):
+    """There is no Java, or it is too old. The message says what was found where."""
+
+
+class SparkNotStarted(RuntimeError):
+    """Spark did not start: a master URL that it does not know, a port, memory."""
+
+
+def check_java() -> str:
+    """The `java` that Spark will use: that of JAVA_HOME if it is set, else that on PATH. Raises `JavaMissing`."""
+    needed = f"Java {JAVA_NEEDED} or later is needed for the analysis"
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        command, found = str(Path(home) / "bin" / "java"), Path(home, "bin", "java").is_file()
+        where = f"JAVA_HOME={home}"
+    else:
+        command, found = "java", shutil.which("java") is not None
+        where = "PATH"
+    if not found:
+        raise JavaMissing(f"{needed}: {where} has no java")
+    try:
+        printed = subprocess.run(
+            [command, "-version"], capture_output=True, text=True, check=False, timeout=_JAVA_TIMEOUT_S
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaMissing(f"{needed}: {where}: {error}") from error
+    version = _JAVA_VERSION.search(printed)
+    if version is None:
+        raise JavaMissing(f"{needed}: {where}: `java -version` said {printed.strip()!r}")
+    if int(version[1]) < JAVA_NEEDED:
+        raise JavaMissing(f"{needed}: {where} has Java {version[1]}")
+    return command
+
+
+@contextlib.contextmanager
+def open_session(
+    master: str = DEFAULT_MASTER, *, driver_memory: str = DRIVER_MEMORY, short: bool = True
+) -> Iterator[SparkSession]:
+    """A session, stopped at the end. Its scratch files live in a directory of their own and go with it.
+
+    `short`: the work takes seconds, so Java compiles quickly instead of well; measured, it halves the CPU time of 100
+    runs. What Spark prints is kept from the terminal, and added as a note to an exception that leaves the session.
+    Raises `JavaMissing`, `SparkNotStarted`.
+    """
+    check_java()
+    with tempfile.TemporaryDirectory(prefix="rmq-actors-spark-") as scratch:
+        printed = Path(scratch, "stderr.txt")
+        session = _start(_settings(master, driver_memory, scratch, short=short), printed)
+        try:
+            yield session
+        except Exception as error:
+            _add_note(error, printed)
+            raise
+        finally:
+            session.stop()
+
+
+def _settings(master: str, driver_memory: str, scratch: str, *, short: bool) -> SparkConf:
+    java_options = [
+        f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        f"-Djava.io.tmpdir={scratch}",
+        *(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC") if short else ()),
+    ]
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "rmq-actors trace",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.shuffle.partitions": str(_SHUFFLE_PARTITIONS),
+        "spark.sql.session.timeZone": "UTC",
+        # A name that looks like a number is a name all the same.
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        # A damaged file must fail the job: ignoring it loses runs without a word.
+        "spark.sql.files.ignoreCorruptFiles": "false",
+        "spark.sql.files.ignoreMissingFiles": "false",
+    }
+    return SparkConf(loadDefaults=False).setAll(list(settings.items()))
+
+
+def _start(settings: SparkConf, printed: Path) -> SparkSession:
+    # Spark resolves the host's name before it reads its settings; a container's name often has no address.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    try:
+        # A Java process that an earlier session of this process started is used again.
+        if SparkContext._gateway is None:  # noqa: SLF001  # there is no public way to ask
+            with printed.open("wb") as stderr:
+                gateway = launch_gateway(settings, popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]
+            context = SparkContext(gateway=gateway, conf=settings)
+        else:
+            context = SparkContext(conf=settings)
+        return SparkSession(context)
+    except Exception as error:
+        failed = SparkNotStarted(f"Spark did not start with master {settings.get('spark.master')!r}: {_reason(error)}")
+        _add_note(failed, printed)
+        raise failed from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getMessage())
+    return (str(error).strip().splitlines() or [repr(error)])[0]
+
+
+def _add_note(error: Exception, printed: Path) -> None:
+    text = printed.read_text(errors="replace").strip() if printed.exists() else ""
+    if text:
+        error.add_note(f"Spark printed:\n{text[-_NOTE_CHARACTERS_MAX:]}")

@@ -1,0 +1,210 @@
+"""`rmq-actors trace`: from the traces of runs to tables and a page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rmq_actors.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from rmq_actors.analysis.analyze import Analysis
+    from rmq_actors.analysis.analyze import Progress as OnProgress
+
+trace_app = typer.Typer(no_args_is_help=True)
+
+_TRACES = typer.Option(
+    "--traces", metavar="URI", help="The traces directory: the one that holds v1/. A path or file://."
+)
+_OUT = typer.Option("--out", metavar="URI", help="Where tables/ goes; tables of the same name are replaced.")
+_MASTER = typer.Option("--master", metavar="M", help="The Spark master, for example local[4].")
+_JSON = typer.Option("--json", help="Print JSON instead of a table.")
+_DEFAULT_MASTER = "local[2]"
+
+
+@trace_app.callback()
+def _trace() -> None:
+    """Turn the traces of runs, simulated or real, into Parquet tables and a page.
+
+    Runs leave traces below a directory: `chaos run --out OUT` in OUT/traces, `demo` in out/demo/traces. The analysis
+    needs Java 17 or later and the extra [spark].
+    """
+
+
+@trace_app.command("analyze")
+def analyze_command(
+    traces: Annotated[str, _TRACES],
+    out: Annotated[str, _OUT],
+    master: Annotated[str, _MASTER] = _DEFAULT_MASTER,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="T", help="Make this table only; may be given several times.")
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Run the Spark jobs: OUT/tables/<name>/ as Parquet, one directory a table.
+
+    Tables: run_summary, replication_lag, fault_intervals, put_latency, put_latency_by_scenario, put_latency_histogram.
+    Each row names the events that it rests on, as (run_id, seq).
+
+    Files that are missing, cut or in no manifest are named, and nothing is computed from the rest. Exit code 1: the
+    traces are not what their manifests promise; 2: there are none, no Java, an unknown table.
+    """
+    with _named_failures("analyze"), _progress() as on_progress:
+        from rmq_actors.analysis.analyze import analyze
+
+        analysis = analyze(traces, out, master=master, only=only or (), progress=on_progress)
+    _print_analysis(analysis, None, as_json=as_json)
+
+
+@trace_app.command("report")
+def report_command(
+    traces: Annotated[str, _TRACES],
+    out: Annotated[str, _OUT],
+    demo_json: Annotated[
+        Path | None,
+        typer.Option(
+            "--demo-json", metavar="FILE", help="What the demo knows beyond its traces. [default: OUT/demo.json]"
+        ),
+    ] = None,
+    master: Annotated[str, _MASTER] = _DEFAULT_MASTER,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Run all jobs and make OUT/report.html, a page that needs no network.
+
+    The page shows runs and their faults, replication lag over time, the latency of puts, and a table of all runs.
+    That a run failed is no failure of this command. Exit codes as for `analyze`.
+    """
+    with _named_failures("report"), _progress() as on_progress:
+        from rmq_actors.analysis.report import report
+
+        analysis, page = report(traces, out, demo_json=demo_json, master=master, progress=on_progress)
+    _print_analysis(analysis, page, as_json=as_json)
+
+
+@trace_app.command("recover")
+def recover_command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The traces directory: the one that holds v1/.")],
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Turn what a crash left unfinished into Parquet.
+
+    A process that was killed leaves spools. All their whole batches become a part like any other; the run that was cut
+    is marked incomplete. A spool that is still being written is left alone. Does nothing where nothing is left over.
+    Exit code 1: a spool cannot be read at all; it stays where it is.
+    """
+    with _named_failures("recover"):
+        from rmq_actors.tracing.spool import recover
+
+        recovered = recover(directory)
+    rows = [
+        {
+            "spool": str(each.spool),
+            "events": each.published.manifest.events if each.published else 0,
+            "runs": each.published.manifest.runs if each.published else 0,
+            "incomplete_seeds": [run.seed for run in each.published.incomplete] if each.published else [],
+            "unread_bytes": each.published.unread_bytes if each.published else 0,
+            "note": each.reason or "recovered",
+        }
+        for each in recovered
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    elif not rows:
+        typer.echo(f"{directory}: nothing was left over")
+    else:
+        _print_table(rows)
+    if any(each.is_failure for each in recovered):
+        raise typer.Exit(ExitCode.CHECK_FAILED)
+
+
+@trace_app.command("schema")
+def schema_command() -> None:
+    """Print the columns of a trace and the kinds of events, as Markdown: the tables of docs/trace-schema.md."""
+    with _named_failures("schema"):
+        from rmq_actors.analysis.schema import trace_schema_tables
+    typer.echo(trace_schema_tables(), nl=False)
+
+
+@contextlib.contextmanager
+def _named_failures(command: str) -> Iterator[None]:
+    """Say what is wrong in one line, with the exit code for it."""
+    try:
+        with _exit_codes():
+            yield
+    except _Failure as failure:
+        typer.echo(f"rmq-actors trace {command}: {failure}", err=True)
+        raise typer.Exit(failure.exit_code) from failure
+
+
+class _Failure(Exception):  # it carries an exit code to the one place that exits
+    def __init__(self, cause: BaseException, exit_code: ExitCode) -> None:
+        notes = "".join(f"\n{note}" for note in getattr(cause, "__notes__", ()))
+        super().__init__(f"{cause}{notes}")
+        self.exit_code = exit_code
+
+
+@contextlib.contextmanager
+def _exit_codes() -> Iterator[None]:
+    try:
+        from rmq_actors.analysis.analyze import UnknownTable
+        from rmq_actors.analysis.demo_facts import DemoFactsError
+        from rmq_actors.analysis.session import JavaMissing, SparkNotStarted
+        from rmq_actors.analysis.sources import TraceCheckFailed, TraceSourceError
+        from rmq_actors.tracing.manifest import ManifestError
+    except ModuleNotFoundError as error:
+        missing = ModuleNotFoundError(f"{error}: install rmq-actors[spark]")
+        raise _Failure(missing, ExitCode.BAD_INPUT) from error
+    try:
+        yield
+    except TraceCheckFailed as error:
+        raise _Failure(error, ExitCode.CHECK_FAILED) from error
+    except (
+        UnknownTable, DemoFactsError, JavaMissing, SparkNotStarted, TraceSourceError, ManifestError, OSError
+    ) as error:  # fmt: skip
+        raise _Failure(error, ExitCode.BAD_INPUT) from error
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """A bar on standard error."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("looking at the traces", total=None)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+
+
+def _print_analysis(analysis: Analysis, page: Path | None, *, as_json: bool) -> None:
+    rows = [{"table": name, "rows": analysis.rows[name], "path": str(path)} for name, path in analysis.tables.items()]
+    if as_json:
+        document: dict[str, object] = {
+            "runs": analysis.runs,
+            "events": analysis.events,
+            "elapsed_s": round(analysis.elapsed_s, 3),
+            "tables": rows,
+        }
+        if page is not None:
+            document["page"] = str(page)
+        typer.echo(json.dumps(document, indent=2))
+        return
+    _print_table(rows)
+    typer.echo(f"{analysis.events} events of {analysis.runs} runs, {analysis.elapsed_s:.1f} s")
+    if page is not None:
+        typer.echo(f"page: {page}")
+
+
+def _print_table(rows: Sequence[Mapping[str, object]]) -> None:
+    """Columns side by side, whatever the width of the terminal: paths are there to be copied."""
+    lines = [list(rows[0])]
+    for row in rows:
+        values = (", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in row.values())
+        lines.append(list(values))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -1,0 +1,29 @@
+"""Settings of high availability: what is out of range is named when the settings are made, not when they are used."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rmq_actors.ha.config import HaConfig, IllegalAddress, parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:10912", ("127.0.0.1", 10912)),
+        ("broker-a.example:1", ("broker-a.example", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+    ],
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", ":1", "host:", "host:0", "host:65536", "host:-1", "a..b:1", f"{'x' * 64}:1"]
+)
+def test_what_is_no_address_is_named(text: str) -> None:
+    with pytest.raises(IllegalAddress, match=f"ha_master_address: {re.escape(repr(text))}"):
+        HaConfig(ha_master_address=text)
