@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,21 @@ settings.register_profile(
     "long", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+#: Directories whose tests share something dear: one Spark session, one RocketMQ at a time.
+_ONE_PROCESS = ("interop", "spark")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several processes (`pytest -n`): the tests of a file stay together, and those of a dear directory too."""
+    tests = Path(__file__).parent
+    for item in items:
+        place = item.path.relative_to(tests)
+        group = place.parts[0] if place.parts[0] in _ONE_PROCESS else str(place)
+        item.add_marker(pytest.mark.xdist_group(group))
+    # The longest first: they should not begin when all else is done.
+    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in _ONE_PROCESS)
 
 
 @pytest.fixture(autouse=True)

@@ -163,8 +163,10 @@ def _tiles(data: ReportData, facts: DemoFacts) -> list[str]:
     sim, real, planted = len(data.sim_runs), len(data.real_runs), len(data.planted_runs)
     failed, incomplete = len(data.by_result("failed")), len(data.by_result("incomplete"))
     sources = f"{sim:,} simulated, {real:,} real" + (f", {planted:,} with a planted bug" if planted else "")
-    acked, size_bytes = sum(run.acked_puts for run in data.runs), sum(run.acked_bytes for run in data.runs)
-    unconfirmed = sum(run.puts_begun for run in data.runs) - acked
+    # What a broken broker acknowledged is no merit.
+    sound = [run for run in data.runs if run.planted_bug is None]
+    acked, size_bytes = sum(run.acked_puts for run in sound), sum(run.acked_bytes for run in sound)
+    unconfirmed = sum(run.puts_begun for run in sound) - acked
     tiles = [
         _tile("runs", quantities.count(len(data.runs)), sources),
         _tile(
@@ -272,7 +274,7 @@ def _lag_section(page: _Page, lags: Sequence[LagOfRun]) -> None:
     page.section(
         "Replication lag over time",
         "Bytes by which a slave's log ends before its master's: the lag grows while a fault keeps them apart, "
-        "and goes back to zero when it is over.",
+        "and in a run that passes it goes back to zero afterwards.",
         *figures,
     )
 

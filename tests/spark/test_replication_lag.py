@@ -173,3 +173,13 @@ def test_of_two_masters_the_one_with_more_puts_counts(frame_of: FrameOf, masters
     story.at(2, "slave", "ha.client.connect")
     (row,) = rows(replication_lag(frame_of({1: story.events})), "bucket")[:1]
     assert (row["master"], row["lag_bytes_last"]) == (busy, 10)
+
+
+def test_a_slave_with_a_slave_of_its_own_is_no_master(frame_of: FrameOf) -> None:
+    story = Story()
+    for node, end in (("a", 100), ("b", 60), ("c", 10)):
+        story.at(0, node, "store.open", offset=end, size=0, status="clean")
+    story.at(1, "b", "ha.client.connect").at(1, "a", "ha.connection.open", conn_id=1)
+    story.at(2, "c", "ha.client.connect").at(2, "b", "ha.connection.open", conn_id=1)
+    found = rows(replication_lag(frame_of({1: story.events}), bucket_ms=10), "slave")
+    assert [(row["master"], row["slave"], row["lag_bytes_last"]) for row in found] == [("a", "b", 40), ("a", "c", 90)]
