@@ -107,8 +107,6 @@ def _settings(master: str, driver_memory: str, scratch: str, *, short: bool) -> 
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(_SHUFFLE_PARTITIONS),
         "spark.sql.session.timeZone": "UTC",
-        # A name that looks like a number is a name all the same.
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         # A damaged file must fail the job: ignoring it loses runs without a word.
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",

@@ -28,8 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             # The first of them waits for Java to start.
             item.add_marker(pytest.mark.timeout(300))
-            # py4j leaves its sockets to the garbage collector when a session stops.
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")
