@@ -16,9 +16,14 @@ from rmq_actors.tracing.recorder import Tracer
 _log = logging.getLogger(__name__)
 
 
+class ActorEnded(RuntimeError):
+    """An actor returned from `run` unasked: the others would go on without it and never know."""
+
+
 @attrs.define(eq=False)
 class _Running:
     service: Service
+    stop_requested: bool = False
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
 
@@ -47,11 +52,7 @@ class ActorSystem:
     async def _run(self, running: _Running, *, task_status: trio.TaskStatus[None]) -> None:
         name = running.service.name
         try:
-            with running.scope:
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(running.service.run)
-                    self.tracer.emit("actor.start", name)
-                    task_status.started()
+            await self._run_until_stopped(running, task_status)
             self.tracer.emit("actor.stop", name)
         except Exception as error:
             cause = first_leaf(error)
@@ -60,9 +61,19 @@ class ActorSystem:
         finally:
             running.ended.set()
 
+    async def _run_until_stopped(self, running: _Running, task_status: trio.TaskStatus[None]) -> None:
+        with running.scope:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(running.service.run)
+                self.tracer.emit("actor.start", running.service.name)
+                task_status.started()
+        if not running.stop_requested:
+            raise ActorEnded(f"{running.service.name} ended, and nobody had asked it to")
+
     async def stop(self) -> None:
         """Stop all actors, the last started first."""
         for running in reversed(self._running):
+            running.stop_requested = True
             running.service.request_stop()
             with trio.move_on_after(self.stop_budget_s):
                 await running.ended.wait()

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.observation import OBSERVABLE
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
@@ -82,8 +84,6 @@ def run(
     with the one command that replays it. Exit code 1: an invariant broke; 3: a broker crashed; 4: no progress after the
     last fault.
     """
-    from rmq_actors.testing.campaign import Campaign, RunSummary, run_campaign  # needs pyarrow
-
     _known(scenario, SCENARIOS, "scenario")
     if planted_bug is not None:
         _known(planted_bug, PLANTED_BUGS, "planted bug")
@@ -105,21 +105,21 @@ def run(
                 if summary.case_path is not None:
                     stderr.print(f"  replay: {replay_command(summary.case_path)}", markup=False, soft_wrap=True)
 
-        summaries = run_campaign(Campaign(chosen, jobs=jobs, out=out, planted_bug=planted_bug), show)
+        try:
+            summaries = run_campaign(Campaign(chosen, jobs=jobs, out=out, planted_bug=planted_bug), show)
+        except CampaignFailed as error:
+            stderr.print(f"rmq-actors chaos run: {error}", markup=False, soft_wrap=True)
+            raise typer.Exit(ExitCode.CRASH) from error
     if not digest:
         _print_summary(summaries)
     if failing:
         raise typer.Exit(EXIT_OF_OUTCOME[failing[0].outcome])
 
 
-def _print_summary(summaries: object) -> None:
-    from rmq_actors.testing.campaign import RunSummary  # needs pyarrow
-
-    assert isinstance(summaries, list)
-    runs: list[RunSummary] = summaries
-    fired = Counter(kind for summary in runs for kind in summary.fired)
-    observed = Counter(kind for summary in runs for kind in summary.observed)
-    outcomes = Counter(summary.outcome for summary in runs)
+def _print_summary(runs: list[RunSummary]) -> None:
+    fired = Counter(kind for run in runs for kind in run.fired)
+    observed = Counter(kind for run in runs for kind in run.observed)
+    outcomes = Counter(run.outcome for run in runs)
     table = Table("what", "runs", box=None, header_style="bold")
     for outcome, count in sorted(outcomes.items()):
         table.add_row(f"ended {outcome}", str(count))
@@ -135,11 +135,9 @@ def _print_summary(summaries: object) -> None:
     )
 
 
-def _known(name: str, names: object, what: str) -> None:
-    assert hasattr(names, "__iter__")
-    known = list(names)
-    if name not in known:
-        raise typer.BadParameter(f"no {what} is called {name!r}; there are: {', '.join(known)}")
+def _known(name: str, names: Collection[str], what: str) -> None:
+    if name not in names:
+        raise typer.BadParameter(f"no {what} is called {name!r}; there are: {', '.join(names)}")
 
 
 @chaos_app.command("replay")

@@ -20,6 +20,7 @@ from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.ha_frames import REPORT
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +109,9 @@ class HAClient:
             offset = log.flushed_where if self._acks_synced_only else log.max_offset
             report = slave.report(offset, trio.current_time())
             if report is not None:
-                self._tracer.emit("ha.client.report", self.name, conn_dir=0, offset=offset)
+                # What is sent, not what should be: a machine that lies must show in the trace.
+                (reported,) = REPORT.unpack(report)
+                self._tracer.emit("ha.client.report", self.name, conn_dir=0, offset=reported)
                 await _send_unless_silent(socket, report, slave)
             await wake.wait_for_running(min(slave.wake_at, slave.silent_at))
             slave.check_silence(trio.current_time())

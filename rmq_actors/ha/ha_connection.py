@@ -57,6 +57,9 @@ class HAConnection:
             # An orderly end is no cause for worry; everything else is somebody's trouble.
             level = logging.INFO if isinstance(cause, PeerClosed) else logging.WARNING
             _log.log(level, "slave %s (connection %d): %s: %s", self.peer, self.conn_id, reason, cause)
+        except* Exception:
+            reason = "crashed"
+            raise
         finally:
             self._tracer.emit("ha.connection.close", "HAConnection", conn_id=self.conn_id, status=reason)
 

@@ -15,10 +15,11 @@ class ReplicationState:
 
     live_slaves: int = 0
     replicated_to: int = 0
+    acks_required: int = 1
 
     def is_slave_ok(self, master_put_where: int, fallbehind_max_bytes: int) -> bool:
-        """Whether a put that ends at `master_put_where` may wait for a slave (HAService.isSlaveOK)."""
-        return self.live_slaves > 0 and master_put_where - self.replicated_to < fallbehind_max_bytes
+        """Whether a put that ends at `master_put_where` may wait for slaves (HAService.isSlaveOK): enough, and near."""
+        return self.live_slaves >= self.acks_required and master_put_where - self.replicated_to < fallbehind_max_bytes
 
 
 @attrs.define(eq=False)
@@ -48,4 +49,5 @@ class GroupTransfer:
         """The highest offset that `acks_required` live slaves have reached; 0 when there are too few slaves."""
         offsets = sorted(self._reports.values(), reverse=True)
         enough = len(offsets) >= self.acks_required
-        return ReplicationState(len(offsets), offsets[self.acks_required - 1] if enough else 0)
+        replicated_to = offsets[self.acks_required - 1] if enough else 0
+        return ReplicationState(len(offsets), replicated_to, self.acks_required)

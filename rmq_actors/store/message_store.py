@@ -161,7 +161,10 @@ class MessageStore:
         return status
 
     async def wait_for_slaves(self, count: int) -> None:
-        """Return when `count` slaves are connected: from then on a sync put waits for one instead of being refused."""
+        """Return when `count` slaves are connected: from then on a sync put waits for one instead of being refused.
+
+        Raises `StoreStopped`.
+        """
         await self._completion_service.wait_for_slaves(count)
 
     def check_follows(self) -> None:

@@ -21,6 +21,10 @@ REPLICATION_STATE = LatestChannel[ReplicationState].declare(
 )
 
 
+class StoreStopped(RuntimeError):
+    """What was waited for cannot come any more."""
+
+
 @attrs.define(eq=False)
 class WaitingPut:
     """One put that waits for its answer; `answered` is called once, with the status."""
@@ -55,6 +59,7 @@ class PutCompletionService:
         finally:
             # Cancelled or crashed too: who puts may live outside of the system that dies, and would wait for ever.
             self.stopped = True
+            self._waiting_for_slaves.unpark_all()
             self._answer(self.completion.expire(float("inf")))
 
     def request_stop(self) -> None:
@@ -80,8 +85,10 @@ class PutCompletionService:
         self._answer(done)
 
     async def wait_for_slaves(self, count: int) -> None:
-        """Return when `count` slaves are connected. A checkpoint only if it has to wait."""
+        """Return when `count` slaves are connected. A checkpoint only if it has to wait. Raises `StoreStopped`."""
         while self.replication.live_slaves < count:
+            if self.stopped:
+                raise StoreStopped(f"the store has stopped with {self.replication.live_slaves} of {count} slaves")
             await self._waiting_for_slaves.park()
 
     async def _follow_flush(self, outcomes: trio.MemoryReceiveChannel[FlushOutcome]) -> None:

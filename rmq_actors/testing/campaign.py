@@ -11,13 +11,16 @@ import queue
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.queues import Queue
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
 from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.scenarios import SCENARIO, Outcome, RunResult, random_case, run_case
-from rmq_actors.tracing.spool import TraceWriter
 from sim_net import fault_kind
+
+if TYPE_CHECKING:
+    from rmq_actors.tracing.spool import TraceWriter
 
 _POLL_S = 1.0
 
@@ -100,6 +103,8 @@ def _run_seeds(campaign: Campaign, worker: int, seeds: Sequence[int]) -> Iterato
         for seed in seeds:
             yield summarize(_run_seed(campaign, seed), None)
         return
+    from rmq_actors.tracing.spool import TraceWriter  # noqa: PLC0415  # runs without traces need no pyarrow
+
     with TraceWriter(campaign.out / "traces", campaign.name, SCENARIO, worker=worker) as writer:
         for seed in seeds:
             result = _run_seed(campaign, seed)

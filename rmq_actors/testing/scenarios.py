@@ -43,6 +43,8 @@ from sim_net import (
     Schedule,
     ShortIO,
     Stall,
+    StepsExceeded,
+    VirtualTimeExceeded,
     World,
     WorldConfig,
 )
@@ -363,7 +365,7 @@ def _outcome(run: _Run, world: World) -> tuple[Outcome, str]:
         raise
     except NodeFailed as error:
         return "crash", str(error)
-    except (Deadlock, Livelock) as error:
+    except (Deadlock, Livelock, StepsExceeded, VirtualTimeExceeded) as error:
         return "liveness", str(error)
     if run.checker.broken:
         return "invariant", str(run.checker.broken[0])

@@ -29,4 +29,4 @@ def test_twenty_random_starts() -> None:
 
 def test_the_bound_is_kept() -> None:
     """With no time there is no search: the demo then says so and fails."""
-    assert hunt_bug(Hunt(PLANTED_BUG, start=0, runs_max=0)) is None
+    assert hunt_bug(Hunt(PLANTED_BUG, start=0, time_max_s=-1.0)) is None

@@ -24,8 +24,8 @@ def test_the_kth_highest_counts() -> None:
     for conn_id, offset in ((1, 30), (2, 10), (3, 20)):
         machine.connected(conn_id)
         machine.reported(conn_id, offset)
-    assert machine.state() == ReplicationState(3, 20)
-    assert machine.disconnected(1) == ReplicationState(2, 10)
+    assert machine.state() == ReplicationState(3, 20, 2)
+    assert machine.disconnected(1) == ReplicationState(2, 10, 2)
     # One slave is too few for two acks, however far it is.
     assert machine.disconnected(3).replicated_to == 0
 
@@ -67,6 +67,9 @@ def test_known_bug_3015_a_stray_report_never_becomes_an_ack() -> None:
         (ReplicationState(1, 0), 100, False),
         (ReplicationState(1, 900), 999, True),
         (ReplicationState(1, 900), 1000, False),
+        # Two acks are wanted and one slave lives: no put can be confirmed, so none may wait.
+        (ReplicationState(1, 900, 2), 999, False),
+        (ReplicationState(2, 900, 2), 999, True),
     ],
 )
 def test_is_slave_ok(state: ReplicationState, put_where: int, ok: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.system import open_actor_system
+from rmq_actors.actors.system import ActorEnded, open_actor_system
 from tests.property.recording import new_recorder, new_tracer
 from tests.property.scripted_service import ScriptedService
 
@@ -90,11 +90,12 @@ async def test_an_error_in_the_block_cancels(autojump_clock: trio.testing.MockCl
 
 
 @pytest.mark.trio
-async def test_one_that_ended_by_itself_is_no_longer_counted(autojump_clock: trio.testing.MockClock) -> None:
+async def test_one_that_ends_unasked_ends_the_system(autojump_clock: trio.testing.MockClock) -> None:
     journal: Journal = []
-    async with open_actor_system("broker-a", new_tracer()) as system:
-        await system.start(ScriptedService("short", journal, works_s=1.0))
-        await system.start(ScriptedService("long", journal))
-        await trio.sleep(2)
-        assert system.census == ["long"]
-    assert trio.current_time() == 2
+    with pytest.RaisesGroup(pytest.RaisesExc(ActorEnded, match="^short ended, and nobody had asked it to$")):
+        async with open_actor_system("broker-a", new_tracer()) as system:
+            await system.start(ScriptedService("short", journal, works_s=1.0))
+            await system.start(ScriptedService("long", journal))
+            await trio.sleep_forever()
+    assert trio.current_time() == 1
+    assert journal[-1] == (1.0, "long cancelled")
