@@ -21,7 +21,7 @@ def demo(
     runs: Annotated[int, typer.Option(min=100, help="How many chaos runs.")] = 100,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="How many processes for them.")] = 2,
 ) -> None:
-    """Replicate real data, break replication, analyse both: the whole project in two minutes.
+    """Replicate real data, break replication, analyse both: the whole project in a minute.
 
     1. Serves a commit log that RocketMQ 4.9.7 wrote to an empty slave, then puts 2,400 messages as SYNC_MASTER, and
     compares the logs. 2. Runs a master and two slaves through 100 schedules of faults in a simulated world; then finds

@@ -19,6 +19,7 @@ OBSERVABLE = (
     "restart",
     "housekeeping_master",
     "housekeeping_slave",
+    "slave_timeout",
 )
 
 #: A report that takes this long after the append that it answers was held up by a fault: links take up to 20 ms each
@@ -61,6 +62,8 @@ class FaultObserver:
             return None
         if kind in {"ha.connection.close", "ha.client.close"}:
             return self._closed(event)
+        if kind == "put.end" and event.status == "FLUSH_SLAVE_TIMEOUT":
+            return "slave_timeout"
         return self._node_or_delay(event)
 
     def _closed(self, event: Event) -> str | None:

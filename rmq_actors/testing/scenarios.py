@@ -69,6 +69,8 @@ _WORLD = WorldConfig(
 _BATCH_BYTES = 512
 _READ_BUFFER_BYTES = 4096
 _WRITERS = 2
+#: How often both slaves are cut off at once.
+_BOTH_SLAVES = 0.25
 _FLUSH_TYPES = tuple(flush_type.value for flush_type in FlushDiskType)
 #: After the last fault everything must be as it should within this time (invariant I5: 30 s).
 CONVERGENCE_S = 30.0
@@ -104,6 +106,10 @@ def random_case(seed: int, *, planted_bug: str | None = None) -> Case:
     """The case that an integer stands for. Times come from small sets, so that faults meet each other."""
     rng = random.Random(f"{SCENARIO}/{seed}")
     faults = [_random_fault(rng) for _ in range(rng.randint(2, 7))]
+    if rng.random() < _BOTH_SLAVES:
+        # While one slave is well every put is confirmed: what time-outs do shows only when neither is.
+        at_s, duration_s = rng.choice((0.5, 1.0, 2.0)), rng.choice((2.0, 6.0, 25.0))
+        faults += [Partition(at_s, duration_s, MASTER, slave) for slave in SLAVES]
     parameters: dict[str, str | int | float | bool | None] = {
         "puts": rng.choice((20, 40, 60)),
         "pause_s": rng.choice((0.1, 0.3, 0.6)),
