@@ -77,6 +77,7 @@ def run(
     ] = None,
     digest: Annotated[bool, typer.Option("--digest", help="Print a line a run: seed, digest, events.")] = False,
     planted_bug: Annotated[str | None, typer.Option(help="Run with this bug planted; see `chaos list`.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a run instead of a table.")] = False,
 ) -> None:
     """Run a scenario once for each seed and check its invariants after every event.
 
@@ -99,6 +100,8 @@ def run(
             progress.advance(task)
             if digest:
                 typer.echo(f"{summary.seed} {summary.digest} {summary.events}")
+            elif as_json:
+                typer.echo(json.dumps(_summary_to_json(summary)))
             if summary.outcome != "passed":
                 failing.append(summary)
                 stderr.print(f"seed {summary.seed}: {summary.outcome}: {summary.failure}", markup=False, soft_wrap=True)
@@ -110,10 +113,26 @@ def run(
         except CampaignFailed as error:
             stderr.print(f"rmq-actors chaos run: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(ExitCode.CRASH) from error
-    if not digest:
+    if not digest and not as_json:
         _print_summary(summaries)
     if failing:
         raise typer.Exit(EXIT_OF_OUTCOME[failing[0].outcome])
+
+
+def _summary_to_json(summary: RunSummary) -> dict[str, object]:
+    return {
+        "seed": summary.seed,
+        "outcome": summary.outcome,
+        "failure": summary.failure,
+        "digest": summary.digest,
+        "events": summary.events,
+        "virtual_s": summary.virtual_s,
+        "acked": summary.acked,
+        "checks": summary.checks,
+        "fired": sorted(summary.fired),
+        "observed": sorted(summary.observed),
+        "case": None if summary.case_path is None else str(summary.case_path),
+    }
 
 
 def _print_summary(runs: list[RunSummary]) -> None:
@@ -182,13 +201,19 @@ def _event_row(event: Event) -> str:
 
 
 @chaos_app.command("list")
-def list_() -> None:
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
     """Print the scenarios, and the bugs that can be planted."""
+    rows = [("scenario", name, meaning) for name, meaning in SCENARIOS.items()]
+    rows += [("planted bug", bug.name, bug.description) for bug in PLANTED_BUGS.values()]
+    if as_json:
+        for what, name, meaning in rows:
+            typer.echo(json.dumps({"what": what, "name": name, "meaning": meaning}))
+        return
     table = Table("what", "name", "meaning", box=None, header_style="bold")
-    for name, meaning in SCENARIOS.items():
-        table.add_row("scenario", name, meaning)
-    for bug in PLANTED_BUGS.values():
-        table.add_row("planted bug", bug.name, bug.description)
+    for row in rows:
+        table.add_row(*row)
     Console().print(table)
 
 
