@@ -3,41 +3,57 @@
 An unmodified Trio program runs on nodes of a `World`, from one integer. See docs/sim-net.md.
 """
 
+from sim_net.cancel_sweep import CancelInjection, cancel_at_every_checkpoint
+from sim_net.compare import Difference, NotDeterministic, check_deterministic
+from sim_net.determinism import many_runs
 from sim_net.disk import DiskConfig, SimDisk, SimFile
-from sim_net.faults import (
-    Delay,
-    Fault,
-    Kill,
-    Partition,
-    Reset,
-    ShortIO,
-    Stall,
-    fault_from_dict,
-    fault_kind,
-    fault_to_dict,
-)
+from sim_net.disk_faults import BitRot, DiskError, DiskFull, DiskSlow, DiskStuck, MisdirectedWrite
+from sim_net.fault import Fault, On
+from sim_net.faults import fault_from_dict, fault_kind, fault_to_dict
 from sim_net.guard import ForbiddenCall
 from sim_net.journal import Journal, JournalEntry
 from sim_net.kernel import Deadlock, Livelock, SimulationError, StepsExceeded, VirtualTimeExceeded
-from sim_net.network import LinkConfig
+from sim_net.link import LinkConfig
+from sim_net.network_faults import Bandwidth, Delay, Duplicate, Hold, Loss, Partition, Reorder, Reset, Stall
 from sim_net.node import Node, NodeFailed
+from sim_net.node_faults import ClockDrift, ClockJump, Kill, Pause, PowerLoss, ShortIO
+from sim_net.pytest_run import sim_run
 from sim_net.schedule import Schedule
-from sim_net.world import World, WorldConfig
+from sim_net.world import World, WorldConfig, current_world, run
 
 __all__ = [
+    "Bandwidth",
+    "BitRot",
+    "CancelInjection",
+    "ClockDrift",
+    "ClockJump",
     "Deadlock",
     "Delay",
+    "Difference",
     "DiskConfig",
+    "DiskError",
+    "DiskFull",
+    "DiskSlow",
+    "DiskStuck",
+    "Duplicate",
     "Fault",
     "ForbiddenCall",
+    "Hold",
     "Journal",
     "JournalEntry",
     "Kill",
     "LinkConfig",
     "Livelock",
+    "Loss",
+    "MisdirectedWrite",
     "Node",
     "NodeFailed",
+    "NotDeterministic",
+    "On",
     "Partition",
+    "Pause",
+    "PowerLoss",
+    "Reorder",
     "Reset",
     "Schedule",
     "ShortIO",
@@ -49,7 +65,13 @@ __all__ = [
     "VirtualTimeExceeded",
     "World",
     "WorldConfig",
+    "cancel_at_every_checkpoint",
+    "check_deterministic",
+    "current_world",
     "fault_from_dict",
     "fault_kind",
     "fault_to_dict",
+    "many_runs",
+    "run",
+    "sim_run",
 ]

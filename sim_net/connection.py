@@ -1,8 +1,12 @@
 """One end of a simulated TCP connection: a pure callback machine, driven by its socket and by the kernel.
 
 What it models: the handshake, in-order delivery in segments with latency, bounded buffers with a receive window,
-half-close, reset, and links that are cut (segments wait and are sent again after healing), stalled (the window is
-shut) or slow. A reset is not sent again after a loss, so a peer behind a cut link stays half-open until it sends.
+half-close, reset, and links that are cut (segments wait and are sent again after healing), held, stalled (the window is
+shut), slow, narrow or lossy (a loss costs a retransmission time-out, unless others follow). A reset is not sent again
+after a loss: a peer behind a cut link stays half-open until it sends, as does the peer of a machine without power.
+
+There are no acknowledgements on the wire. A segment counts as unacknowledged while it, or the way back, is stopped by
+a cut link; when that lasts for `LinkConfig.retransmit_timeout_s`, the connection ends with ETIMEDOUT.
 
 Silly windows are avoided at both ends: a window is reopened by half a buffer at a time, and a waiting sender is woken
 when a third of its buffer is free. Without that a run takes a hundred times as many steps.
@@ -12,45 +16,49 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from trio.lowlevel import Abort, RaiseCancelT
+
+from sim_net.segment import ACK, DATA, FIN, RESET, SYN, SYN_ACK, WINDOW, Address, pack_arrival
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trio.lowlevel import Task
 
-    from sim_net.network import Link, Network
+    from sim_net.kernel import Timer
+    from sim_net.link import Link
+    from sim_net.network import Network
     from sim_net.node import Node
-    from sim_net.socket import SimSocket
+    from sim_net.stream_socket import StreamSocket
 
-Address = tuple[str, int]
-
-DATA: Final = 0
-FIN: Final = 1
-RESET: Final = 2
-WINDOW: Final = 3
-SYN: Final = 4
-SYN_ACK: Final = 5
-ACK: Final = 6
-
-_pack_arrival = struct.Struct("<BII").pack
+# Retransmission time-outs, each twice the last: RFC 6298's first one in a handshake; Linux's first and longest
+# otherwise (TCP_RTO_MIN, TCP_RTO_MAX).
 _SYN_AGAIN_S: Final = 1.0
+_SEND_AGAIN_S: Final = 0.2
+_AGAIN_MAX_S: Final = 120.0
+#: The status of a reset that answers a segment, and so is sent again whenever the segment is.
+_NO_CONNECTION: Final = "no_connection"
 
 
 class Endpoint:
     """One end. `link` is the way out of it; `peer` is the other end, once there is one."""
 
     __slots__ = (
-        "__weakref__",
+        "_ack_timer",
+        "_answers",
         "_credit",
         "_fin_sent",
         "_journaled_held",
         "_last_arrival_s",
+        "_losses",
         "_outbox",
         "_parked",
         "_room",
+        "_segment_bytes",
         "_unannounced",
         "aborted",
         "closed",
@@ -66,7 +74,6 @@ class Endpoint:
         "reader",
         "received",
         "remote",
-        "reset_status",
         "sending",
         "serial",
         "shut_read",
@@ -94,7 +101,7 @@ class Endpoint:
         self.remote = remote
         self.serial = network.next_serial()
         self.peer: Endpoint | None = None
-        self.listener: SimSocket | None = None
+        self.listener: StreamSocket | None = None
         self.established = False
         #: The socket is closed: nobody reads here any more, but what was written still goes out.
         self.closed = False
@@ -103,7 +110,6 @@ class Endpoint:
         #: The connection was reset: reads end, writes break.
         self.torn = False
         self.error: int | None = None
-        self.reset_status = ""
         self.received = bytearray()
         self.end_received = False
         self.shut_read = False
@@ -113,12 +119,16 @@ class Endpoint:
         self.reader: Task | None = None
         self.writer: Task | None = None
         self._room = send_bytes
+        self._segment_bytes = network.link_config.segment_bytes
         self._credit = 0
         self._unannounced = 0
         self._fin_sent = False
         self._journaled_held = False
-        # What is on the wire, in order. `_parked` of them, the oldest, wait for the link to heal; each other one has an
-        # arrival event in the kernel, and an arrival takes whatever is oldest, so order holds by construction.
+        self._ack_timer: Timer | None = None
+        self._answers = 0
+        self._losses = 0
+        # What is on the wire, in order. `_parked` of them, the oldest, wait until the link lets them pass; each other
+        # one has an arrival event in the kernel, and an arrival takes whatever is oldest: order holds by construction.
         self._outbox: deque[tuple[int, bytes | int | str]] = deque()
         self._parked = 0
         self._last_arrival_s = 0.0
@@ -130,8 +140,15 @@ class Endpoint:
         """Send the first segment of the handshake."""
         self._transmit(SYN, 0)
 
+    def connect_to_itself(self) -> None:
+        """Its own request has arrived: a simultaneous open of one socket (RFC 9293, 3.5)."""
+        self.peer = self
+        self._open()
+        self.wake()
+
     def answer_syn(self) -> None:
         """Send the second segment of the handshake."""
+        self._answers += 1
         self._transmit(SYN_ACK, 0)
 
     def give_up(self) -> None:
@@ -159,6 +176,11 @@ class Endpoint:
         if room <= 0:
             return None
         taken = self.node.short_io.cut(min(offered, room))
+        in_one_segment = taken == offered <= self._credit and offered <= self._segment_bytes
+        if in_one_segment and not self.sending and not self.link.stalls:
+            self._credit -= offered
+            self._transmit(DATA, bytes(views[0]) if len(views) == 1 else b"".join(views))
+            return taken
         if taken < offered:
             self.record("net.partial_write", size=taken)
             left = taken
@@ -188,7 +210,7 @@ class Endpoint:
             if taken < most:
                 self.record("net.partial_read", size=taken)
             return taken
-        if self.end_received or self.shut_read or not wanted:
+        if self.end_received or self.shut_read:
             return 0
         self._raise_error()
         if self.torn:
@@ -209,6 +231,29 @@ class Endpoint:
         if self._unannounced * 2 >= self.window_bytes and not self.end_received and not self.torn:
             announced, self._unannounced = self._unannounced, 0
             self._transmit(WINDOW, announced)
+
+    @property
+    def over(self) -> bool:
+        """Whether the connection is no more: it was reset or given up, or both ends have got each other's end."""
+        if self.torn or self.aborted:
+            return True
+        peer = self.peer
+        return self.end_received and self._fin_sent and peer is not None and peer.end_received
+
+    def shut_down_read(self) -> None:
+        """Reads do not wait any more; what arrives is read all the same."""
+        self.shut_read = True
+        self.wake()
+
+    def forget_reader(self, _: RaiseCancelT) -> Abort:
+        """Whoever waited to read was cancelled."""
+        self.reader = None
+        return Abort.SUCCEEDED
+
+    def forget_writer(self, _: RaiseCancelT) -> Abort:
+        """Whoever waited to write was cancelled."""
+        self.writer = None
+        return Abort.SUCCEEDED
 
     def shut_down_write(self) -> None:
         """Nothing more is written: the end follows what is in the send buffer."""
@@ -237,27 +282,42 @@ class Endpoint:
             return
         self.closed = self.aborted = True
         self.sending.clear()
-        if self._parked:
-            # Lost on the way, and nobody is left to send them again: what is behind them cannot be delivered either.
-            self._outbox.clear()
-            self._parked = 0
+        self._stop_waiting_for_acks()
+        self._lose_parked()
         if self.peer is not None and not self.torn:
             self._transmit(RESET, status)
         self.forget_if_idle()
+
+    def vanish(self) -> None:
+        """The machine lost its power: nobody is told. What is on the wire already arrives."""
+        self.closed = self.aborted = True
+        self.sending.clear()
+        self._stop_waiting_for_acks()
+        self._lose_parked()
+        self.forget_if_idle()
+
+    def _lose_parked(self) -> None:
+        """Nobody is left to send again what was lost, and what is behind it on the wire cannot be delivered either."""
+        if self._parked and self.link.cuts:
+            self._outbox.clear()
+            self._parked = 0
 
     def tear(self, status: str) -> None:
         """The connection was reset here: by the peer, or by a fault."""
         if self.torn or self.aborted:
             return
-        self.torn = True
-        self.reset_status = status
-        self.sending.clear()
-        self._outbox.clear()
-        self._parked = 0
         if not self.established:
             self.error = errno.ECONNREFUSED
         else:  # Linux: after the peer's end has been received, a reset only breaks writes
             self.error = errno.EPIPE if self.end_received else errno.ECONNRESET
+        self._end(status)
+
+    def _end(self, status: str) -> None:
+        self.torn = True
+        self.sending.clear()
+        self._outbox.clear()
+        self._parked = 0
+        self._stop_waiting_for_acks()
         if not self.closed and self.established:
             self.record("net.reset", status=status)
         self.wake()
@@ -265,13 +325,15 @@ class Endpoint:
 
     def wake(self) -> None:
         """Let a waiting reader and writer look again."""
-        kernel = self.network.kernel
-        if self.reader is not None:
-            reader, self.reader = self.reader, None
-            kernel.wake(reader)
+        self._wake_reader()
         if self.writer is not None:
             writer, self.writer = self.writer, None
-            kernel.wake(writer)
+            self.network.kernel.wake(writer)
+
+    def _wake_reader(self) -> None:
+        if self.reader is not None:
+            reader, self.reader = self.reader, None
+            self.network.kernel.wake(reader)
 
     def record(self, kind: str, **attributes: str | float) -> None:
         """A journal entry of this node about its peer."""
@@ -289,13 +351,15 @@ class Endpoint:
                     self.record("net.held", size=len(sending))
                 return
             self._journaled_held = False
-            segment_bytes = self.network.link_config.segment_bytes
+            segment_bytes = self._segment_bytes
             while sending and self._credit:
                 size = min(len(sending), segment_bytes, self._credit)
                 segment = bytes(sending) if size == len(sending) else bytes(memoryview(sending)[:size])
                 del sending[:size]
                 self._credit -= size
                 self._transmit(DATA, segment)
+            if sending and self.link.cuts:
+                self._wait_for_acks()
         if self.shut_write and not sending and not self._fin_sent and not self.torn:
             self._fin_sent = True
             self._transmit(FIN, 0)
@@ -303,16 +367,53 @@ class Endpoint:
             writer, self.writer = self.writer, None
             self.network.kernel.wake(writer)
 
-    def healed(self) -> None:
-        """The link carries again: send what it held, in order, as a retransmission timer would."""
+    def link_cut(self) -> None:
+        """Nothing gets out any more: what waits to be sent, for a window too, will not be acknowledged."""
+        if self.sending:
+            self._wait_for_acks()
+
+    def resume(self, after_s: float) -> None:
+        """The link lets segments pass again: those that waited leave in `after_s` seconds, in order."""
+        self._stop_waiting_for_acks()
         parked, self._parked = self._parked, 0
         if not parked:
+            self._probe(after_s)
             return
-        network = self.network
-        sent_again_s = network.kernel.now_s + network.draw() * network.link_config.retransmit_max_s
         for _ in range(parked):
-            self._last_arrival_s = max(self._last_arrival_s, sent_again_s + self.link.delay_s())
-            network.kernel.call_at(self._last_arrival_s, self._arrive)
+            self._arrive_in(after_s + self.link.latency_s())
+
+    def way_back_healed(self) -> None:
+        """Acknowledgements get through again."""
+        if not self.link.cuts:
+            self._stop_waiting_for_acks()
+        if not self.link.blocked:
+            self._probe(0.0)
+
+    def _probe(self, after_s: float) -> None:
+        """Ask for the window, if data waits for one: a peer that is no more answers by a reset."""
+        if self.sending and self.peer is not None and self.peer.aborted:
+            self._outbox.append((ACK, 0))
+            self._arrive_in(after_s + self.link.latency_s())
+
+    def _wait_for_acks(self) -> None:
+        """End the connection if nothing is acknowledged for the retransmission time-out."""
+        if self._ack_timer is None and self.established and not self.aborted:
+            network = self.network
+            self._ack_timer = network.kernel.timer_at(
+                network.kernel.now_s + network.link_config.retransmit_timeout_s, self._time_out
+            )
+
+    def _stop_waiting_for_acks(self) -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+
+    def _time_out(self) -> None:
+        self._ack_timer = None
+        if not self.torn and not self.aborted:
+            self.error = errno.ETIMEDOUT
+            self.aborted = True
+            self._end("timed_out")
 
     def forget(self) -> None:
         """Nothing more is sent from here."""
@@ -327,23 +428,46 @@ class Endpoint:
 
     def _transmit(self, kind: int, payload: bytes | int | str) -> None:
         link = self.link
-        if link.cuts:
-            if kind == RESET:
-                return
-            self._outbox.append((kind, payload))
-            self._hold(kind, payload)
+        if link.impeded:
+            self._transmit_impeded(kind, payload)
             return
         self._outbox.append((kind, payload))
-        kernel = self.network.kernel
-        at = kernel.now_s + link.delay_s()
+        network = self.network
+        kernel = network.kernel
+        at = kernel.now_s + link.least_s + link.span_s * network.draw()
         if at < self._last_arrival_s:
             at = self._last_arrival_s
         else:
             self._last_arrival_s = at
         kernel.call_at(at, self._arrive)
 
+    def _transmit_impeded(self, kind: int, payload: bytes | int | str) -> None:
+        """Like `_transmit`, on a link that a fault is at work on or whose bandwidth is limited."""
+        link = self.link
+        if link.cuts and kind == RESET and payload != _NO_CONNECTION:
+            return
+        self._outbox.append((kind, payload))
+        if link.blocked:
+            self._hold(kind, payload)
+            return
+        size = len(payload) if type(payload) is bytes else 0
+        wait_s = link.queueing_s(size)
+        if size and wait_s and link.throttled:
+            self.record("net.queued", size=size, wait_s=wait_s)
+        self._arrive_in(wait_s + link.latency_s())
+
+    def _arrive_in(self, after_s: float) -> None:
+        """Let a segment arrive in `after_s` seconds, or later, in its turn."""
+        kernel = self.network.kernel
+        self._last_arrival_s = max(self._last_arrival_s, kernel.now_s + after_s)
+        kernel.call_at(self._last_arrival_s, self._arrive)
+
     def _hold(self, kind: int, payload: bytes | int | str) -> None:
+        """Keep the segment after those that wait already: it passes once the link lets it."""
         self._parked += 1
+        self.link.endpoints[self.serial] = self
+        if self.link.cuts and kind in (DATA, FIN):
+            self._wait_for_acks()
         if kind == DATA:
             assert isinstance(payload, bytes)
             self.record("net.held", size=len(payload))
@@ -353,25 +477,26 @@ class Endpoint:
         outbox = self._outbox
         if len(outbox) <= self._parked:
             return
-        if self.link.cuts:
-            if self.aborted:
-                outbox.clear()
-                self._parked = 0
-                self.forget()
-            else:
-                self._hold(*outbox[self._parked])
+        if self.link.impeded and not self._gets_through():
             return
         kind, payload = outbox.popleft()
+        if self._losses:
+            self._losses = 0
+            self._stop_waiting_for_acks()
         network = self.network
-        network.kernel.digest.add(_pack_arrival(kind, self.serial, len(payload) if type(payload) is bytes else 0))
+        if type(payload) is bytes:
+            network.kernel.digest.add(pack_arrival(kind, self.serial, len(payload), crc32(payload)))
+        else:
+            network.kernel.digest.add(pack_arrival(kind, self.serial, 0, 0))
         peer = self.peer
         if kind == SYN:
             if not self.closed and not network.accept_syn(self):
-                outbox.append((SYN, 0))
-                network.kernel.call_at(network.kernel.now_s + _SYN_AGAIN_S, self._arrive)
+                assert isinstance(payload, int)
+                outbox.append((SYN, payload + 1))
+                network.kernel.call_at(network.kernel.now_s + _SYN_AGAIN_S * 2**payload, self._arrive)
         elif peer is None:
             assert kind == RESET, "only a handshake makes a peer"
-        elif peer.aborted or (peer.closed and kind in (DATA, SYN_ACK)):
+        elif peer.aborted or (peer.closed and (kind == DATA or (kind == SYN_ACK and not peer.established))):
             if kind not in (RESET, WINDOW):
                 peer.refuse()
         else:
@@ -379,46 +504,83 @@ class Endpoint:
         if self.aborted and not outbox:
             self.forget()
 
+    def _gets_through(self) -> bool:
+        """Whether the oldest segment on the wire arrives. The link may have been cut or held meanwhile, or lose it."""
+        link = self.link
+        kind, payload = self._outbox[self._parked]
+        if link.blocked:
+            if self.aborted and link.cuts and payload != _NO_CONNECTION:
+                self._outbox.clear()
+                self._parked = 0
+                self.forget()
+            else:
+                self._hold(kind, payload)
+            return False
+        if not link.loses():
+            return True
+        self._losses += 1
+        self.record("net.lost", size=len(payload) if type(payload) is bytes else 0, count=self._losses)
+        if kind == RESET and payload != _NO_CONNECTION:
+            self._outbox.popleft()
+            self.forget_if_idle()
+            return False
+        # What is behind it may arrive first: that is its turn then, as with TCP's fast retransmission.
+        again_s = _SYN_AGAIN_S if kind in (SYN, SYN_ACK) else _SEND_AGAIN_S
+        self._arrive_in(min(again_s * 2 ** (self._losses - 1), _AGAIN_MAX_S))
+        self._wait_for_acks()
+        return False
+
     def refuse(self) -> None:
         """Answer a segment that nobody wants by a reset, as a system does that knows no such connection."""
         self.closed = self.aborted = True
         self.sending.clear()
-        if not self.torn:
-            self._transmit(RESET, "no_connection")
+        self._stop_waiting_for_acks()
+        self._transmit(RESET, _NO_CONNECTION)
         self.forget_if_idle()
 
     def receive(self, kind: int, payload: bytes | int | str) -> None:
         """A segment from the peer."""
         if self.torn:
             return
-        kernel = self.network.kernel
         if kind == DATA:
             assert isinstance(payload, bytes)
             self.received += payload
-            if self.reader is not None:
-                reader, self.reader = self.reader, None
-                kernel.wake(reader)
+            if self.link.cuts and self.peer is not None:
+                self.peer._wait_for_acks()  # noqa: SLF001 - the other end of this very connection
+            self._wake_reader()
         elif kind == WINDOW:
             assert isinstance(payload, int)
             self._credit += payload
             self.pump()
         elif kind == FIN:
             self.end_received = True
-            if self.reader is not None:
-                reader, self.reader = self.reader, None
-                kernel.wake(reader)
+            self._wake_reader()
             self._forget_if_over()
         elif kind == RESET:
             assert isinstance(payload, str)
             self.tear(payload)
         elif kind == SYN_ACK:
-            self._open()
+            if not self.established:
+                self._open()
+                self.wake()
             self._transmit(ACK, 0)
-            self.wake()
-        else:
-            self._open()
-            if self.listener is not None:
-                self.listener.connection_ready(self)
+        elif not self.established:
+            self._receive_first_ack()
+
+    def _receive_first_ack(self) -> None:
+        """The third segment of the handshake; with a full backlog it counts as lost, and the second is sent again."""
+        listener = self.listener
+        assert listener is not None, "only a listener answers a handshake"
+        if listener.backlog_full:
+            kernel = self.network.kernel
+            kernel.call_at(kernel.now_s + _SYN_AGAIN_S * 2 ** (self._answers - 1), self._answer_syn_again)
+            return
+        self._open()
+        listener.connection_ready(self)
+
+    def _answer_syn_again(self) -> None:
+        if not self.aborted and not self.torn:
+            self.answer_syn()
 
     def _open(self) -> None:
         assert self.peer is not None

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sim_net.kernel import Kernel
 
 _FLUSH_PIECES = 4096
 
 
 class Digest:
-    """A blake2b over the pieces given so far, hashed in batches because a piece is a task step and those are many."""
+    """A blake2b over the pieces given so far, hashed in batches because a piece is a task step and those are many.
 
-    __slots__ = ("_hash", "_pieces", "add")
+    What may be added has a name each, although it all goes the same way here: `sim_net.compare` tells them apart.
+    """
+
+    __slots__ = ("_hash", "_pieces", "add", "add_step", "add_steps", "add_time")
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._pieces: list[bytes] = []
         #: Take one piece in. A bound `list.append`: this is the hottest call of a run.
-        self.add = self._pieces.append
+        self.add: Callable[[bytes], object] = self._pieces.append
+        #: Take in that a task, by its token, is about to run.
+        self.add_step: Callable[[bytes], object] = self._pieces.append
+        #: The same for several tasks, the last one first.
+        self.add_steps: Callable[[list[bytes]], object] = self._pieces.extend
+        #: Take in a new virtual time: a double, little-endian.
+        self.add_time: Callable[[bytes], object] = self._pieces.append
 
     def flush_when_full(self) -> None:
         """Hash what was added once there is a batch of it; called where time moves, to bound memory."""
@@ -36,3 +51,9 @@ class Digest:
     def _flush(self) -> None:
         self._hash.update(b"".join(self._pieces))
         self._pieces.clear()
+
+
+#: Makes the digest of each new world.
+digest_factory: ContextVar[Callable[[Kernel], Digest]] = ContextVar(
+    "sim_net.digest_factory", default=lambda _: Digest()
+)

@@ -1,114 +1,44 @@
-"""Faults as values: frozen, timed by virtual time, and JSON on demand.
-
-`a`, `b` and `node` are names of nodes; times are virtual seconds, `at_s` since the start of the run. What each one
-does to a world is in `nemesis`.
-"""
+"""Every kind of fault, by name, and faults as JSON."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Final
 
 import attrs
 
+from sim_net.disk_faults import BitRot, DiskError, DiskFull, DiskSlow, DiskStuck, MisdirectedWrite
+from sim_net.fault import Fault, On
+from sim_net.network_faults import Bandwidth, Delay, Duplicate, Hold, Loss, Partition, Reorder, Reset, Stall
+from sim_net.node_faults import ClockDrift, ClockJump, Kill, Pause, PowerLoss, ShortIO
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
+_KINDS: Final[tuple[type[Fault], ...]] = (
+    Delay,
+    Partition,
+    Hold,
+    Loss,
+    Bandwidth,
+    Duplicate,
+    Reorder,
+    Stall,
+    Reset,
+    ShortIO,
+    Kill,
+    PowerLoss,
+    Pause,
+    ClockJump,
+    ClockDrift,
+    DiskError,
+    DiskFull,
+    DiskSlow,
+    DiskStuck,
+    BitRot,
+    MisdirectedWrite,
+)
 
-def _field(instance: object, attribute: attrs.Attribute[Any]) -> str:
-    return f"{type(instance).__name__}.{attribute.name}"
-
-
-def _number(instance: object, attribute: attrs.Attribute[float], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{_field(instance, attribute)} must be a finite number of at least 0, not {value!r}")
-
-
-def _positive(instance: object, attribute: attrs.Attribute[float], value: object) -> None:
-    _number(instance, attribute, value)
-    if not value:
-        raise ValueError(f"{_field(instance, attribute)} must be above 0, not {value!r}")
-
-
-def _name(instance: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{_field(instance, attribute)} must be the name of a node, not {value!r}")
-
-
-def _flag(instance: object, attribute: attrs.Attribute[bool], value: object) -> None:
-    if not isinstance(value, bool):
-        raise ValueError(f"{_field(instance, attribute)} must be true or false, not {value!r}")  # noqa: TRY004 - bad input, not a bad call
-
-
-def _count(instance: object, attribute: attrs.Attribute[int], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{_field(instance, attribute)} must be a whole number of at least 1, not {value!r}")
-
-
-@attrs.frozen
-class Delay:
-    """Everything between `a` and `b` takes `extra_s` longer; from `a` to `b` only, if not `two_way`."""
-
-    at_s: float = attrs.field(validator=_number)
-    duration_s: float = attrs.field(validator=_positive)
-    a: str = attrs.field(validator=_name)
-    b: str = attrs.field(validator=_name)
-    extra_s: float = attrs.field(validator=_number)
-    two_way: bool = attrs.field(default=True, validator=_flag)
-
-
-@attrs.frozen
-class Partition:
-    """Nothing passes between `a` and `b`; from `a` to `b` only, if not `two_way`. TCP sends it again after healing."""
-
-    at_s: float = attrs.field(validator=_number)
-    duration_s: float = attrs.field(validator=_positive)
-    a: str = attrs.field(validator=_name)
-    b: str = attrs.field(validator=_name)
-    two_way: bool = attrs.field(default=True, validator=_flag)
-
-
-@attrs.frozen
-class Stall:
-    """`b`'s receive windows for `a` are shut: what `a` sends stays in its buffers, then its sends wait."""
-
-    at_s: float = attrs.field(validator=_number)
-    duration_s: float = attrs.field(validator=_positive)
-    a: str = attrs.field(validator=_name)
-    b: str = attrs.field(validator=_name)
-
-
-@attrs.frozen
-class Reset:
-    """Every connection between `a` and `b` is reset, at both ends."""
-
-    at_s: float = attrs.field(validator=_number)
-    a: str = attrs.field(validator=_name)
-    b: str = attrs.field(validator=_name)
-
-
-@attrs.frozen
-class ShortIO:
-    """Each send and receive of `node` moves a random 1 to `bytes_max` bytes at most."""
-
-    at_s: float = attrs.field(validator=_number)
-    duration_s: float = attrs.field(validator=_positive)
-    node: str = attrs.field(validator=_name)
-    bytes_max: int = attrs.field(validator=_count)
-
-
-@attrs.frozen
-class Kill:
-    """`node` is killed, and restarted `down_s` later. Nothing happens if it is down already."""
-
-    at_s: float = attrs.field(validator=_number)
-    node: str = attrs.field(validator=_name)
-    down_s: float = attrs.field(validator=_positive)
-
-
-Fault = Delay | Partition | Stall | Reset | ShortIO | Kill
-
-FAULT_TYPES: Final[Mapping[str, type[Fault]]] = {each.__name__: each for each in get_args(Fault)}
+FAULT_TYPES: Final[Mapping[str, type[Fault]]] = {each.__name__: each for each in _KINDS}
 
 
 def fault_kind(fault: Fault) -> str:
@@ -116,14 +46,11 @@ def fault_kind(fault: Fault) -> str:
     return type(fault).__name__
 
 
-def fault_nodes(fault: Fault) -> tuple[str, ...]:
-    """The names of the nodes that the fault is about."""
-    return (fault.node,) if isinstance(fault, ShortIO | Kill) else (fault.a, fault.b)
-
-
 def fault_to_dict(fault: Fault) -> dict[str, Json]:
-    """The fault as JSON: its fields, and its type under `kind`."""
-    return {"kind": fault_kind(fault), **attrs.asdict(fault)}
+    """The fault as JSON: its type under `kind`, and its fields; `on` only if it waits for an event."""
+    fields = attrs.asdict(fault, recurse=False)
+    on = fields.pop("on")
+    return {"kind": fault_kind(fault), **fields, **({} if on is None else {"on": attrs.asdict(on)})}
 
 
 def fault_from_dict(data: object) -> Fault:
@@ -135,10 +62,19 @@ def fault_from_dict(data: object) -> Fault:
     if fault_type is None:
         raise ValueError(f"no fault is of kind {kind!r}; there are {', '.join(FAULT_TYPES)}")
     fields = {key: value for key, value in data.items() if key != "kind"}
-    known = {field.name: field for field in attrs.fields(fault_type)}
+    _check_fields(fault_type, fields, str(kind))
+    on = fields.get("on")
+    if isinstance(on, dict):
+        _check_fields(On, on, f"{kind}.on")
+        fields["on"] = On(**on)
+    return fault_type(**fields)
+
+
+def _check_fields(value_type: type[attrs.AttrsInstance], fields: Mapping[str, object], where: str) -> None:
+    """ValueError if `fields` has unknown ones, or lacks one that has no default."""
+    known = {field.name: field for field in attrs.fields(value_type)}
     unknown = [key for key in fields if key not in known]
     missing = [name for name, field in known.items() if name not in fields and field.default is attrs.NOTHING]
     if unknown or missing:
         problems = [f"unknown field {key!r}" for key in unknown] + [f"missing field {name!r}" for name in missing]
-        raise ValueError(f"{kind}: {', '.join(problems)}")
-    return fault_type(**fields)
+        raise ValueError(f"{where}: {', '.join(problems)}")

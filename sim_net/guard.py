@@ -9,27 +9,22 @@ What is refused raises `Tripwire`, a BaseException so that no `except Exception`
 `ForbiddenCall` even where something does. Worker threads and waiting on real descriptors are refused to everybody,
 because the kernel would let time jump past them.
 
-The audit hook cannot be removed again: it is installed once, and idle while no world runs. The wrappers around
-functions that are not audited are put in place for each run and taken away after it.
+The audit hook cannot be removed again: it is installed once, and idle while no world runs. What Python does not audit
+is in `sim_net.unaudited`. Other threads, begun before the run, do as they like.
 """
 
 from __future__ import annotations
 
-import _thread
-import functools
-import os
-import random
-import secrets
 import sys
 import threading
-import time
-import uuid
+import zoneinfo
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 from sim_net.kernel import SimulationError
+from sim_net.unaudited import module_name, watched_by
 
 
 class Tripwire(BaseException):
@@ -42,6 +37,12 @@ class ForbiddenCall(SimulationError):
 
 _AUDITED: Final = {
     "open": "opening a real file",
+    "builtins.input": "asking the terminal",
+    "sqlite3.connect": "opening a real database",
+    "os.link": "linking a real file",
+    "os.symlink": "linking a real file",
+    "os.utime": "touching a real file",
+    "os.chmod": "touching a real file",
     "os.listdir": "listing a real directory",
     "os.scandir": "listing a real directory",
     "os.mkdir": "making a real directory",
@@ -63,28 +64,14 @@ _AUDITED: Final = {
 # Whoever calls through these has made the call itself.
 _THIN: Final = frozenset(
     {
-        "asyncio", "codecs", "concurrent", "fileinput", "glob", "io", "multiprocessing", "os", "pathlib", "selectors",
-        "shutil", "socket", "subprocess", "tempfile", "threading",
+        "asyncio", "bz2", "codecs", "concurrent", "dbm", "fileinput", "ftplib", "genericpath", "glob", "gzip", "http",
+        "imaplib", "io", "lzma", "multiprocessing", "os", "pathlib", "poplib", "posixpath", "random", "secrets",
+        "selectors", "shelve", "shutil", "smtplib", "socket", "socketserver", "sqlite3", "ssl", "subprocess", "tarfile",
+        "tempfile", "threading", "urllib", "uuid", "xmlrpc", "zipfile",
     }
 )  # fmt: skip
-_WRAPPED: Final[tuple[tuple[ModuleType, tuple[str, ...]], ...]] = (
-    (
-        time,
-        ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep"),
-    ),
-    (os, ("urandom", "getrandom")),
-    (
-        random,
-        (
-            "random", "uniform", "randint", "randrange", "getrandbits", "randbytes", "choice", "choices", "sample",
-            "shuffle", "seed", "gauss", "normalvariate", "expovariate", "triangular", "betavariate",
-        ),
-    ),
-    (uuid, ("uuid1", "uuid4")),
-    (secrets, ("token_bytes", "token_hex", "token_urlsafe", "choice", "randbelow", "randbits")),
-    (_thread, ("start_new_thread",)),
-    (threading, ("_start_new_thread",)),
-)  # fmt: skip
+# Where `zoneinfo` reads time zones, from C: its caller would be taken for the one that opens the file.
+_TIME_ZONES: Final = tuple(f"{path}/" for path in zoneinfo.TZPATH)
 
 _active: Guard | None = None
 _hook_installed = False
@@ -99,6 +86,7 @@ class Guard:
         self._packages = packages
         self._fail = fail
         self._forbidden: dict[str, bool] = {}
+        self._thread = 0
         #: Seconds since the epoch, for log records.
         self.wall_time_s = wall_time_s
 
@@ -116,72 +104,35 @@ class Guard:
         raise Tripwire(what)
 
     def check(self, what: str, frame: FrameType | None) -> None:
-        """Refuse, if the call of `frame` is the program's own."""
-        while frame is not None and _module(frame).partition(".")[0] in _THIN:
+        """Refuse, if the call of `frame` is the program's own, and in the thread of the run."""
+        while frame is not None and module_name(frame).partition(".")[0] in _THIN:
             frame = frame.f_back
-        if frame is not None and self.forbids(_module(frame)):
-            self.refuse(f"{what}, in {_module(frame)}.{frame.f_code.co_qualname}, line {frame.f_lineno}")
+        if frame is not None and self.forbids(module_name(frame)) and threading.get_ident() == self._thread:
+            self.refuse(f"{what}, in {module_name(frame)}.{frame.f_code.co_qualname}, line {frame.f_lineno}")
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Be the guard of this process. RuntimeError when a world runs already."""
+        """Be the guard of this process, for this thread. RuntimeError when a world runs already."""
         global _active, _hook_installed  # noqa: PLW0603 - of the process, not of a world
         if _active is not None:
             raise RuntimeError("another world is running in this process")
         if not _hook_installed:
             sys.addaudithook(_audit)
             _hook_installed = True
-        wrappers = _wrappers()
-        before = [getattr(module, name) for module, name, _ in wrappers]
+        self._thread = threading.get_ident()
         _active = self
         try:
-            for module, name, wrapper in wrappers:
-                setattr(module, name, wrapper)
-            yield
+            with watched_by(self, self._packages):
+                yield
         finally:
-            for (module, name, wrapper), real in zip(wrappers, before, strict=True):
-                if getattr(module, name) is wrapper:
-                    setattr(module, name, real)
             _active = None
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
     if _active is not None and event in _AUDITED:
         what = _AUDITED[event]
-        _active.check(f"{what} ({args[0]!r})" if event == "open" else what, sys._getframe(1))
-
-
-@functools.cache
-def _wrappers() -> tuple[tuple[ModuleType, str, Callable[..., object]], ...]:
-    """(module, name, the function's wrapper) for each function that Python does not audit."""
-    return tuple(
-        (module, name, _wrapped(f"{module.__name__}.{name}", getattr(module, name)))
-        for module, names in _WRAPPED
-        for name in names
-        if hasattr(module, name)
-    )
-
-
-def _wrapped(what: str, real: Callable[..., object]) -> Callable[..., object]:
-    is_time = real is time.time
-    is_thread = real is _thread.start_new_thread
-    if is_thread:
-        what = "starting a thread"
-
-    @functools.wraps(real)
-    def wrapper(*args: object, **kwargs: object) -> object:
-        guard = _active
-        if guard is not None:
-            frame = sys._getframe(1)
-            module = _module(frame)
-            if is_thread or guard.forbids(module):
-                guard.check(what if is_thread else f"{what}()", frame)
-            if is_time and module == "logging":
-                return guard.wall_time_s()
-        return real(*args, **kwargs)
-
-    return wrapper
+        if event == "open":
+            if isinstance(args[0], str) and args[0].startswith(_TIME_ZONES):
+                return
+            what = f"{what} ({args[0]!r})"
+        _active.check(what, sys._getframe(1))

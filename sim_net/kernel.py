@@ -11,14 +11,14 @@ from __future__ import annotations
 import heapq
 import math
 import struct
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from sim_net import determinism
-from sim_net.digest import Digest
-from sim_net.task_tree import describe_task, format_task_tree, stable_name
+from sim_net.digest import digest_factory
+from sim_net.task_tree import describe_task, format_task_tree, task_token
 
 if TYPE_CHECKING:
     from trio.lowlevel import Task
@@ -74,10 +74,12 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         self.now_s = 0.0
         self.steps = 0
         self.events = 0
-        self.digest = Digest()
+        self.digest = digest_factory.get()(self)
         self.failure: BaseException | None = None
         #: Called once, when the run has failed: cancel everything.
         self.on_failure: Callable[[], None] = lambda: None
+        #: The last events of each node in words, for reports.
+        self.describe_history: Callable[[], str] = lambda: ""
         #: A callback sets this when it may have made a task runnable or moved a deadline.
         self.woken = False
         #: Trio's callbacks that are not yet in a task; while there are any, time stands still.
@@ -94,7 +96,9 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         self._tasks_spawned = 0
         self._numbers: dict[Task, int] = {}
         self._tokens: dict[Task, bytes] = {}
-        self._add = self.digest.add
+        self._add_step = self.digest.add_step
+        self._add_steps = self.digest.add_steps
+        self._add_time = self.digest.add_time
         self._forced = 0
         self._hopeless = False
 
@@ -186,13 +190,13 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
                 return False
             self.fail(
                 VirtualTimeExceeded(
-                    f"virtual time would pass the limit of {self._virtual_time_max_s} s (next event at {time_s} s); "
-                    f"tasks:\n{format_task_tree(self._numbers)}"
+                    f"virtual time would pass the limit of {self._virtual_time_max_s} s (next event at {time_s} s)"
+                    f"{self._describe_state()}"
                 )
             )
             return False
         self.now_s = float(time_s)  # a deadline may be an int
-        self._add(_pack_time(time_s))
+        self._add_time(_pack_time(time_s))
         self.digest.flush_when_full()
         if self.failure is None:
             self._steps_limit = min(self._steps_max, self.steps + self._steps_at_one_instant_max)
@@ -205,11 +209,7 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         if self.failure is not None:
             self._force_unwinding()
             return
-        self.fail(
-            Deadlock(
-                f"deadlock at {self.now_s} s: every task waits for another; tasks:\n{format_task_tree(self._numbers)}"
-            )
-        )
+        self.fail(Deadlock(f"deadlock at {self.now_s} s: every task waits for another{self._describe_state()}"))
 
     def _force_unwinding(self) -> None:
         """The run has failed, and tasks stay behind shields: break those. Give up on who swallows cancellation."""
@@ -221,23 +221,32 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
     # --- trio.abc.Instrument ----------------------------------------------------------------------------------------
 
     def task_spawned(self, task: Task) -> None:
-        """Number the task; the number and the name stand for it in the digest."""
+        """Number the task; number, name and node stand for it in the digest."""
         number = self._tasks_spawned
         self._tasks_spawned = number + 1
         self._numbers[task] = number
-        self._tokens[task] = number.to_bytes(4, "little") + stable_name(task.name).encode() + b"\0"
+        self._tokens[task] = task_token(number, task)
 
     def task_exited(self, task: Task) -> None:
         """Forget the task."""
         del self._numbers[task]
         del self._tokens[task]
 
-    def before_task_step(self, task: Task) -> None:
-        """Count and digest one step."""
-        self.steps = steps = self.steps + 1
-        self._add(self._tokens[task])
+    def take_batch(self, batch: list[Task]) -> None:
+        """Count and digest the steps that Trio is about to run, the last of `batch` first."""
+        tokens = self._tokens
+        if len(batch) == 1:
+            self.steps = steps = self.steps + 1
+            self._add_step(tokens[batch[0]])
+        else:
+            self.steps = steps = self.steps + len(batch)
+            self._add_steps([tokens[task] for task in batch])
         if steps >= self._steps_limit:
-            self._steps_exceeded(task)
+            self._steps_exceeded(batch)
+
+    def tasks(self) -> Mapping[Task, int]:
+        """The tasks that live, with their numbers."""
+        return self._numbers
 
     def task_number(self, task: Task) -> int:
         """The task's number in order of spawning; 0 is Trio's own first task."""
@@ -247,9 +256,13 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         """Callbacks that ask for callbacks at the same instant, for ever: nothing can run on, not even the end."""
         self._heap.clear()
         many = self._steps_at_one_instant_max
-        self.fail(Livelock(f"livelock at {self.now_s} s: {many} kernel events without progress of time"))
+        self.fail(
+            Livelock(
+                f"livelock at {self.now_s} s: {many} kernel events without progress of time{self._describe_state()}"
+            )
+        )
 
-    def _steps_exceeded(self, task: Task) -> None:
+    def _steps_exceeded(self, batch: list[Task]) -> None:
         """A limit on steps was reached: report it; for a livelock, with a tally of who took the last steps."""
         if self.failure is not None:
             if self.steps >= self._steps_limit:
@@ -258,14 +271,23 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
             return
         if self.steps >= self._steps_max:
             self.fail(
-                StepsExceeded(f"the run took {self.steps} task steps (steps_max), at {self.now_s} s of virtual time")
+                StepsExceeded(
+                    f"the run took {self.steps} task steps (steps_max), at {self.now_s} s of virtual time"
+                    f"{self._describe_state()}"
+                )
             )
             return
-        self._tally[task] = self._tally.get(task, 0) + 1
+        for task in batch:
+            self._tally[task] = self._tally.get(task, 0) + 1
         if sum(self._tally.values()) < _TALLY_STEPS:
             return
         spinner = max(self._tally, key=lambda each: (self._tally[each], -self._numbers.get(each, 0)))
         many, his = self._steps_at_one_instant_max, self._tally[spinner]
         who = describe_task(spinner, self._numbers.get(spinner))
         what = f"more than {many} task steps without progress of time; {his} of the last {_TALLY_STEPS} by {who}"
-        self.fail(Livelock(f"livelock at {self.now_s} s: {what}"))
+        self.fail(Livelock(f"livelock at {self.now_s} s: {what}{self._describe_state()}"))
+
+    def _describe_state(self) -> str:
+        """The end of a report: the tasks, and what the nodes did last."""
+        history = self.describe_history()
+        return f"; tasks:\n{format_task_tree(self._numbers)}" + (f"\nlast events:\n{history}" if history else "")

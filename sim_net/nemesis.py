@@ -1,19 +1,43 @@
-"""The nemesis: applies faults to a world, on kernel timers."""
+"""The nemesis: applies faults to a world, at their times or when the event comes that they wait for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sim_net.faults import Delay, Fault, Kill, Partition, Reset, ShortIO, Stall, fault_kind, fault_nodes
+import attrs
+
+from sim_net.fault import Fault
+from sim_net.faults import fault_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sim_net.network import Link
-    from sim_net.node import Node
+    from sim_net.journal import JournalEntry
     from sim_net.schedule import Schedule
     from sim_net.world import World
+
+#: Tells the nemesis that something has happened: the node's name, and the kind of event.
+Announce = Callable[[str, str], None]
+
+
+@attrs.define(eq=False)
+class AppliedFault:
+    """A fault that was given to a world, and how far it has come."""
+
+    fault: Fault
+    fault_id: int
+    #: When it is over, in virtual seconds; None while it waits for its event, and for ever if that never came.
+    ends_s: float | None = None
+    begun: bool = False
+    _events_left: int = 0
+
+    def count(self, node: str, kind: str) -> bool:
+        """An event has happened: whether it is the one that the fault waits for."""
+        on = self.fault.on
+        if on is None or not on.matches(node, kind):
+            return False
+        self._events_left -= 1
+        return not self._events_left
 
 
 class Nemesis:
@@ -21,6 +45,11 @@ class Nemesis:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        #: Every fault that was applied, in that order.
+        self.faults: list[AppliedFault] = []
+        self._waiting: list[AppliedFault] = []
+        self._trace_sources: list[Callable[[Announce], object]] = []
+        self._listens = False
 
     def start(self, schedule: Schedule) -> None:
         """Apply every fault; its place is its id. ValueError, and nothing applied, if one names no node."""
@@ -30,80 +59,78 @@ class Nemesis:
             self.apply(fault, fault_id)
 
     def apply(self, fault: Fault, fault_id: int) -> None:
-        """Let a fault begin at its time."""
+        """Let a fault begin at its time, or after its event."""
         self._check(fault, fault_id)
-        self._world.at(fault.at_s, lambda: self._begin(fault, fault_id))
+        applied = AppliedFault(fault, fault_id, events_left=0 if fault.on is None else fault.on.nth)
+        self.faults.append(applied)
+        if fault.on is None:
+            self._begin_at(applied, fault.at_s)
+            return
+        self._waiting.append(applied)
+        if not self._listens:
+            self._listens = True
+            self._world.journal.subscribe(self._entry)
+            for start in self._trace_sources:
+                start(self.announce)
+
+    def stop_waiting(self) -> None:
+        """Call off the faults whose event has not come."""
+        self._waiting.clear()
+
+    def trace_source(self, start: Callable[[Announce], object]) -> None:
+        """Call `start(announce)` once a fault waits for an event (at once, if one does)."""
+        self._trace_sources.append(start)
+        if self._listens:
+            start(self.announce)
+
+    def announce(self, node: str, kind: str) -> None:
+        """An event has happened, outside the world's own parts. A fault that follows it by 0 s begins before return."""
+        for applied in self._due(node, kind):
+            if applied.fault.at_s:
+                self._begin_at(applied, self._world.now_s + applied.fault.at_s)
+                continue
+            try:
+                self._begin(applied)
+            except BaseException as error:  # noqa: BLE001 - the caller is the program under test
+                self._world.fail(error)
+
+    def _entry(self, entry: JournalEntry) -> None:
+        # Later, as whoever records an entry may be half-way through something.
+        for applied in self._due(entry.node, entry.kind):
+            self._begin_at(applied, self._world.now_s + applied.fault.at_s)
+
+    def _due(self, node: str, kind: str) -> list[AppliedFault]:
+        """Count an event; the faults that waited for just this one, and wait no longer."""
+        due = [applied for applied in self._waiting if applied.count(node, kind)]
+        for applied in due:
+            self._waiting.remove(applied)
+        return due
 
     def _check(self, fault: Fault, fault_id: int) -> None:
-        for name in fault_nodes(fault):
+        for name in (*fault.nodes, *((fault.on.node,) if fault.on is not None and fault.on.node else ())):
             if name not in self._world.nodes:
                 raise ValueError(
                     f"fault {fault_id}, {fault}: no node is called {name!r}; there are {', '.join(self._world.nodes)}"
                 )
 
-    def _begin(self, fault: Fault, fault_id: int) -> None:
+    def _begin_at(self, applied: AppliedFault, time_s: float) -> None:
+        applied.ends_s = max(time_s, self._world.now_s) + applied.fault.lasts_s
+        self._world.at(time_s, partial(self._begin, applied))
+
+    def _begin(self, applied: AppliedFault) -> None:
         world = self._world
-        world.journal.record("", "fault.begin", **_attributes(fault, fault_id))
-        undo = self._do(fault)
+        fault = applied.fault
+        attributes: dict[str, str | int] = {"fault_id": applied.fault_id, "fault.kind": fault_kind(fault)}
+        applied.begun = True
+        world.journal.record("", "fault.begin", **attributes)
+        undo = fault.begin(world)
 
         def end() -> None:
             undo()
-            world.journal.record("", "fault.end", **_attributes(fault, fault_id))
+            world.journal.record("", "fault.end", **attributes)
 
-        if isinstance(fault, Reset):
-            end()
+        applied.ends_s = world.now_s + fault.lasts_s
+        if fault.lasts_s:
+            world.at(applied.ends_s, end)
         else:
-            world.at(world.now_s + (fault.down_s if isinstance(fault, Kill) else fault.duration_s), end)
-
-    def _do(self, fault: Fault) -> Callable[[], None]:
-        """Begin; the function returned undoes it."""
-        world = self._world
-        if isinstance(fault, Kill):
-            return self._kill(world.nodes[fault.node])
-        if isinstance(fault, ShortIO):
-            short_io = world.nodes[fault.node].short_io
-            short_io.begin(fault.bytes_max)
-            return partial(short_io.end, fault.bytes_max)
-        if isinstance(fault, Reset):
-            world.network.reset(fault.a, fault.b, "fault")
-            return _nothing
-        links = [world.network.link(fault.a, fault.b)]
-        if isinstance(fault, Delay | Partition) and fault.two_way:
-            links.append(world.network.link(fault.b, fault.a))
-        undo = [_trouble(fault, link) for link in links]
-
-        def undo_all() -> None:
-            for each in undo:
-                each()
-
-        return undo_all
-
-    def _kill(self, node: Node) -> Callable[[], None]:
-        if not node.is_up:
-            return _nothing
-        node.kill()
-
-        def restart() -> None:
-            if not node.is_up and not self._world.is_closing:
-                node.restart()
-
-        return restart
-
-
-def _trouble(fault: Delay | Partition | Stall, link: Link) -> Callable[[], None]:
-    if isinstance(fault, Delay):
-        link.slow_down(fault.extra_s)
-        return partial(link.speed_up, fault.extra_s)
-    if isinstance(fault, Partition):
-        link.cut()
-        return link.heal
-    link.stall()
-    return link.unstall
-
-
-def _nothing() -> None:
-    """Undo what leaves no state behind."""
-
-
-def _attributes(fault: Fault, fault_id: int) -> dict[str, str | int]:
-    return {"fault_id": fault_id, "fault.kind": fault_kind(fault)}
+            end()

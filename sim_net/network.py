@@ -1,7 +1,6 @@
-"""The simulated network: addresses, names, links and their faults; Trio's socket factory and name resolver.
+"""The simulated network: addresses, names, ports and power; Trio's socket factory and name resolver.
 
-There is a link for each ordered pair of nodes, made when first used. What passes on it is decided there (latency, cuts,
-stalls); what a connection does about it is in `connection`.
+What passes from one node to another is decided in `link`; what a connection does about it is in `connection`.
 """
 
 from __future__ import annotations
@@ -11,91 +10,25 @@ import ipaddress
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import trio
-from attrs import validators
 
-from sim_net.connection import Address, Endpoint
+from sim_net.connection import Endpoint
+from sim_net.datagram_socket import DatagramSocket
 from sim_net.entropy import derive
 from sim_net.identity import current_incarnation
-from sim_net.socket import SimSocket
+from sim_net.link import Link, LinkConfig
+from sim_net.segment import Address, pack_datagram_arrival
+from sim_net.socket import ANY, LAST_PORT
+from sim_net.stream_socket import StreamSocket
 
 if TYPE_CHECKING:
     from sim_net.journal import Journal
     from sim_net.kernel import Kernel
     from sim_net.node import Incarnation, Node
+    from sim_net.socket import SimSocket
+    from sim_net.socket_options import SocketOptions
 
 _FIRST_EPHEMERAL_PORT: Final = 49152
-_LAST_PORT: Final = 65535
-_LOOPBACK_S: Final = 20e-6
-
-
-@attrs.frozen
-class LinkConfig:
-    """How every link behaves without faults. Latency is one way, drawn anew for each segment; order is kept."""
-
-    latency_min_s: float = attrs.field(default=0.000_1, validator=validators.ge(0.0))
-    latency_max_s: float = attrs.field(default=0.001, validator=validators.ge(0.0))
-    segment_bytes: int = attrs.field(default=16_384, validator=validators.ge(1))
-    #: After a cut, a sender tries again within this time.
-    retransmit_max_s: float = attrs.field(default=0.2, validator=validators.ge(0.0))
-
-    def __attrs_post_init__(self) -> None:
-        if self.latency_max_s < self.latency_min_s:
-            raise ValueError(f"latency_max_s ({self.latency_max_s}) is below latency_min_s ({self.latency_min_s})")
-
-
-class Link:
-    """The way from one node to another. Faults may overlap, so each kind is counted or summed."""
-
-    __slots__ = ("_delays_s", "_least_s", "_network", "_span_s", "cuts", "endpoints", "stalls", "target_name")
-
-    def __init__(self, network: Network, source: str, target: str) -> None:
-        config = network.link_config
-        self._network = network
-        self._least_s = _LOOPBACK_S if source == target else config.latency_min_s
-        self._span_s = 0.0 if source == target else config.latency_max_s - config.latency_min_s
-        self.target_name = target
-        self.cuts = 0
-        self.stalls = 0
-        self._delays_s: list[float] = []
-        #: The connection ends that send on this link, by serial number, oldest first.
-        self.endpoints: dict[int, Endpoint] = {}
-
-    def delay_s(self) -> float:
-        """The time that one segment takes, in seconds."""
-        latency_s = self._least_s + self._span_s * self._network.draw()
-        return latency_s + sum(self._delays_s) if self._delays_s else latency_s
-
-    def slow_down(self, extra_s: float) -> None:
-        """Let every segment take `extra_s` seconds longer."""
-        self._delays_s.append(extra_s)
-
-    def speed_up(self, extra_s: float) -> None:
-        """Undo one `slow_down` of `extra_s`."""
-        self._delays_s.remove(extra_s)
-
-    def cut(self) -> None:
-        """Let nothing through."""
-        self.cuts += 1
-
-    def heal(self) -> None:
-        """Undo one `cut`; when it was the last, what was held goes on its way."""
-        self.cuts -= 1
-        if not self.cuts:
-            for endpoint in list(self.endpoints.values()):
-                endpoint.healed()
-
-    def stall(self) -> None:
-        """Shut the receivers' windows: no data leaves."""
-        self.stalls += 1
-
-    def unstall(self) -> None:
-        """Undo one `stall`; when it was the last, data flows."""
-        self.stalls -= 1
-        if not self.stalls:
-            for endpoint in list(self.endpoints.values()):
-                endpoint.pump()
 
 
 class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
@@ -120,16 +53,21 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         self.connect_timeout_s = connect_timeout_s
         #: A float in [0, 1) from the network's own generator.
         self.draw = derive(seed, "network").random
+        #: The same for losses, from a generator of their own.
+        self.draw_loss = derive(seed, "network/loss").random
         self._nodes: dict[str, Node] = {}
         self._by_address: dict[str, Node] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._serials = 0
+        self._without_power: dict[str, None] = {}
 
     # --- nodes and links --------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
         """Make a node reachable by its address and its name."""
-        address = str(ipaddress.IPv4Address(node.address))
+        address = node.address
+        if not _is_a_hosts(address):
+            raise ValueError(f"address of node {node.name} must be a host's, as 10.0.0.1, not {address!r}")
         if address in self._by_address:
             raise ValueError(f"address {address} of node {node.name} is taken by node {self._by_address[address].name}")
         name = node.name.lower()
@@ -144,6 +82,8 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         link = self._links.get(key)
         if link is None:
             link = self._links[key] = Link(self, source, target)
+            if target in self._without_power:
+                link.cut()
         return link
 
     def reset(self, a: str, b: str, status: str) -> None:
@@ -152,6 +92,37 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             for endpoint in list(link.endpoints.values()):
                 if endpoint.established:
                     endpoint.tear(status)
+
+    def power_off(self, node: Node) -> None:
+        """The machine is off: its connections vanish without a word, and nothing reaches it. RuntimeError if it was.
+
+        What it had put on the wire still arrives. Its sockets are the node's to end, by `SimSocket.vanish`.
+        """
+        if node.name in self._without_power:
+            raise RuntimeError(f"node {node.name} has no power")
+        self._without_power[node.name] = None
+        for (source, target), link in list(self._links.items()):
+            if source == node.name:
+                for endpoint in list(link.endpoints.values()):
+                    endpoint.vanish()
+            if target == node.name:
+                link.cut()
+
+    def power_on(self, node: Node) -> None:
+        """The machine runs again: it is reachable, and knows nothing of its former connections. RuntimeError if it did.
+
+        Whoever still has one finds out by the reset that answers the next segment.
+        """
+        if node.name not in self._without_power:
+            raise RuntimeError(f"node {node.name} has power")
+        del self._without_power[node.name]
+        for (_, target), link in list(self._links.items()):
+            if target == node.name:
+                link.heal()
+
+    def digest_datagram(self, serial: int, data: bytes) -> None:
+        """A datagram has arrived at the socket of that number, 0 for none."""
+        self.kernel.digest.add(pack_datagram_arrival(serial, data))
 
     def next_serial(self) -> int:
         """A number for a socket or a connection end, unique in the world."""
@@ -166,13 +137,19 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             return asking
         return self._by_address.get(host)
 
-    def open_endpoint(
-        self, node: Node, local: Address, remote: Address, *, send_bytes: int, receive_bytes: int
-    ) -> Endpoint:
+    def open_endpoint(self, node: Node, local: Address, remote: Address, options: SocketOptions) -> Endpoint:
         """A connection end on `node` that will talk to `remote`."""
         target = self.node_at(remote[0], node)
         link = self.link(node.name, remote[0] if target is None else target.name)
-        return Endpoint(self, node, link, local, remote, send_bytes=send_bytes, receive_bytes=receive_bytes)
+        return Endpoint(
+            self,
+            node,
+            link,
+            local,
+            remote,
+            send_bytes=options.send_buffer_bytes,
+            receive_bytes=options.receive_buffer_bytes,
+        )
 
     def accept_syn(self, client: Endpoint) -> bool:
         """A connection request has arrived. False: send it again (a full backlog, or an answer that is lost)."""
@@ -180,21 +157,21 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         target = self.node_at(host, client.node)
         if target is None:
             return True  # nobody lives there: a black hole, the attempt times out
-        listener = target.listener_at(host, port)
+        if target is client.node and client.remote == client.local:
+            client.connect_to_itself()
+            return True
+        listener = target.ports.listener(host, port)
         back = self.link(target.name, client.node.name)
         if listener is None:
-            if back.cuts:
+            if back.blocked:
                 return False
-            self.kernel.call_at(self.kernel.now_s + back.delay_s(), lambda: client.tear("refused"))
+            self.kernel.call_at(self.kernel.now_s + back.latency_s(), lambda: client.tear("refused"))
             return True
         if client.peer is not None:
             return True
         if listener.backlog_full:
             return False
-        send_bytes, receive_bytes = listener.buffer_sizes()
-        server = Endpoint(
-            self, target, back, client.remote, client.local, send_bytes=send_bytes, receive_bytes=receive_bytes
-        )
+        server = self.open_endpoint(target, client.remote, client.local, listener.options)
         server.listener = listener
         server.peer, client.peer = client, server
         server.answer_syn()
@@ -208,16 +185,18 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         type: int = trio.socket.SOCK_STREAM,  # noqa: A002 - Trio's name
         proto: int = 0,
     ) -> SimSocket:
-        """A TCP socket of the node that the current task runs on."""
+        """A TCP or UDP socket of the node that the current task runs on."""
         incarnation = _incarnation()
         incarnation.check()
         if family != trio.socket.AF_INET:
             raise OSError(errno.EAFNOSUPPORT, f"{os.strerror(errno.EAFNOSUPPORT)}: the simulated network has IPv4 only")
-        if type != trio.socket.SOCK_STREAM or proto not in (0, trio.socket.IPPROTO_TCP):
-            raise OSError(
-                errno.EPROTONOSUPPORT, f"{os.strerror(errno.EPROTONOSUPPORT)}: the simulated network has TCP only"
-            )
-        return SimSocket(self, incarnation)
+        if type == trio.socket.SOCK_STREAM and proto in (0, trio.socket.IPPROTO_TCP):
+            return StreamSocket(self, incarnation, proto)
+        if type == trio.socket.SOCK_DGRAM and proto in (0, trio.socket.IPPROTO_UDP):
+            return DatagramSocket(self, incarnation, proto)
+        raise OSError(
+            errno.EPROTONOSUPPORT, f"{os.strerror(errno.EPROTONOSUPPORT)}: the simulated network has TCP and UDP only"
+        )
 
     async def getaddrinfo(
         self,
@@ -236,7 +215,12 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         if family not in (0, trio.socket.AF_INET) or (node is None and host is not None):
             raise trio.socket.gaierror(trio.socket.EAI_NONAME, f"no simulated node is called {name!r}")
         address = "127.0.0.1" if name == "localhost" else name if node is None else node.address
-        return [(trio.socket.AF_INET, trio.socket.SOCK_STREAM, trio.socket.IPPROTO_TCP, "", (address, _port(port)))]
+        kinds = ((trio.socket.SOCK_STREAM, trio.socket.IPPROTO_TCP), (trio.socket.SOCK_DGRAM, trio.socket.IPPROTO_UDP))
+        return [
+            (trio.socket.AF_INET, kind, protocol, "", (address, _port(port)))
+            for kind, protocol in kinds
+            if type in (0, kind) and proto in (0, protocol)
+        ]
 
     async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
         """The name of the node that has an address."""
@@ -246,39 +230,72 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
 
 
 class Ports:
-    """The TCP ports of one node: which are bound, and by whom."""
+    """The ports of one node, TCP's and UDP's: which are taken, and by whom."""
 
     def __init__(self) -> None:
-        self._bound: dict[int, SimSocket] = {}
+        self._taken: dict[tuple[int, int], dict[SimSocket, None]] = {}
         self._next = _FIRST_EPHEMERAL_PORT
 
-    def bind(self, socket: SimSocket, port: int) -> int:
-        """Take `port`, or any free one for 0. OSError EADDRINUSE when there is none."""
+    def bind(self, socket: SimSocket, host: str, port: int) -> int:
+        """Take `port` of `host`, or any free one for 0. OSError EADDRINUSE when there is none."""
         if port:
-            if port in self._bound:
-                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            self._bound[port] = socket
+            self.check(socket, (host, port))
+            self.share(socket, port)
             return port
-        for _ in range(_LAST_PORT - _FIRST_EPHEMERAL_PORT + 1):
+        for _ in range(LAST_PORT - _FIRST_EPHEMERAL_PORT + 1):
             port = self._next
-            self._next = port + 1 if port < _LAST_PORT else _FIRST_EPHEMERAL_PORT
-            if port not in self._bound:
-                self._bound[port] = socket
+            self._next = port + 1 if port < LAST_PORT else _FIRST_EPHEMERAL_PORT
+            if (socket.type, port) not in self._taken:
+                self.share(socket, port)
                 return port
-        raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
-    def release(self, port: int) -> None:
-        """Give a port back."""
-        self._bound.pop(port, None)
+    def check(self, socket: SimSocket, address: Address) -> None:
+        """OSError EADDRINUSE if another socket has the address, unless both say SO_REUSEADDR and it does not listen."""
+        host, port = address
+        for other in self._taken.get((socket.type, port), ()):
+            if other is socket or not (host == other.host or ANY in (host, other.host)):
+                continue
+            if other.listens or not (socket.reuses_address and other.reuses_address):
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
-    def listener(self, host: str, port: int) -> SimSocket | None:
-        """The socket that listens for connections to `host`:`port`."""
-        socket = self._bound.get(port)
-        return socket if socket is not None and socket.listens_to(host) else None
+    def share(self, socket: SimSocket, port: int) -> None:
+        """Let a socket have a port whoever else has it: an accepted one has its listener's."""
+        self._taken.setdefault((socket.type, port), {})[socket] = None
+
+    def release(self, socket: SimSocket, port: int) -> None:
+        """Take a socket from its port."""
+        key = (socket.type, port)
+        sockets = self._taken.get(key)
+        if sockets is not None:
+            sockets.pop(socket, None)
+            if not sockets:
+                del self._taken[key]
+
+    def listener(self, host: str, port: int) -> StreamSocket | None:
+        """The socket that takes connections to `host`:`port`; one bound to that very address goes first."""
+        found = None
+        for socket in self._taken.get((trio.socket.SOCK_STREAM, port), ()):
+            if isinstance(socket, StreamSocket) and socket.listens and socket.takes(host):
+                if socket.host != ANY:
+                    return socket
+                found = socket
+        return found
+
+    def receiver(self, target: Address, source: Address) -> DatagramSocket | None:
+        """The socket that takes a datagram of `source` to `target`: the most particular, of equals the last bound."""
+        found = None
+        best = -1
+        for socket in self._taken.get((trio.socket.SOCK_DGRAM, target[1]), ()):
+            if isinstance(socket, DatagramSocket) and socket.takes(target[0]) and socket.takes_from(source):
+                score = (socket.host != ANY) + 2 * socket.is_connected
+                if score >= best:
+                    found, best = socket, score
+        return found
 
     def clear(self) -> None:
         """The process that held the ports is gone."""
-        self._bound.clear()
+        self._taken.clear()
 
 
 def _incarnation() -> Incarnation:
@@ -288,6 +305,14 @@ def _incarnation() -> Incarnation:
             "this task runs on no simulated node: open sockets in a node's main, or through Node.start_soon"
         )
     return incarnation
+
+
+def _is_a_hosts(address: str) -> bool:
+    try:
+        parsed = ipaddress.IPv4Address(address)
+    except ValueError:
+        return False
+    return not (parsed.is_loopback or parsed.is_multicast or parsed.is_reserved or parsed.is_unspecified)
 
 
 def _port(port: bytes | str | int | None) -> int:

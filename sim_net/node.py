@@ -21,10 +21,11 @@ from sim_net.entropy import SimEntropy, derive
 from sim_net.identity import current_incarnation
 from sim_net.kernel import SimulationError
 from sim_net.network import Ports
+from sim_net.socket import SimSocket
 from sim_net.wall_clock import SimWallClock
 
 if TYPE_CHECKING:
-    from sim_net.socket import SimSocket
+    from sim_net.nemesis import Announce
     from sim_net.world import World
 
 Args = TypeVarTuple("Args")
@@ -67,6 +68,8 @@ class Incarnation:
         self.scope = trio.CancelScope()
         self.sockets: dict[int, SimSocket] = {}
         self.fence_callbacks: list[Callable[[], object]] = []
+        #: How many pauses are not yet undone.
+        self.pauses = 0
         #: The node is down again, although tasks of a killed process may still be cleaning up.
         self.over = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -75,11 +78,11 @@ class Incarnation:
 
     async def run(self, main: NodeMain) -> None:
         """Run the process to its end, in a task of its own."""
-        current_incarnation.set(self)
         with self.scope:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._context = contextvars.copy_context()
+                await trio.lowlevel.checkpoint_if_cancelled()  # nothing runs of a process that is killed at its birth
                 for task in self._waiting:
                     nursery.start_soon(task)
                 await main(self.node)
@@ -103,20 +106,26 @@ class Node:
     def __init__(self, world: World, name: str, address: str) -> None:
         self.name = name
         self.address = address
-        self.disk = SimDisk(world.kernel, world.seed, name, world.config.disk)
+        self.disk = SimDisk(world.kernel, world.journal, world.seed, name, world.config.disk)
         self.wall_clock = SimWallClock(world.kernel, world.config.epoch_ms)
         self.entropy = SimEntropy(world.seed, name)
         self.ports = Ports()
         self.short_io = ShortIO(world.seed, name)
         #: How often the node was started; 0 before the first boot.
         self.incarnation = 0
+        #: Whether the machine is on, which it is before the first boot too.
+        self.has_power = True
         self._world = world
         self._main: NodeMain | None = None
         self._current: Incarnation | None = None
+        self._outages = 0
+        self._restart_due = False
+        world.trace_source(self._announce_disk_operations)
 
     def __repr__(self) -> str:
         """Name, address, and whether it runs."""
-        return f"<Node {self.name} {self.address} {'up' if self.is_up else 'down'}, incarnation {self.incarnation}>"
+        state = "paused" if self.is_paused else "up" if self.is_up else "down" if self.has_power else "without power"
+        return f"<Node {self.name} {self.address} {state}, incarnation {self.incarnation}>"
 
     @property
     def is_up(self) -> bool:
@@ -137,22 +146,76 @@ class Node:
     def kill(self) -> None:
         """Kill the process, as `kill -9` does: peers see resets, the page cache survives. Nothing, if it is down."""
         incarnation = self._current
-        if incarnation is None:
+        if incarnation is not None:
+            self._fence(incarnation)
+            self._world.journal.record(self.name, "node.kill")
+            self._end(incarnation, SimSocket.fence)
+
+    def power_loss(self) -> None:
+        """Cut the power: no peer hears of it, and the disk loses what was not synced. The next boot puts it back on.
+
+        The wall clock runs on, on its battery. A node that is down loses its page cache too; one without power nothing.
+        """
+        if not self.has_power:
             return
-        self._current = None
-        incarnation.fenced = True
-        incarnation.over.set()
-        self._world.kernel.woken = True
-        for callback in incarnation.fence_callbacks:
-            callback()
-        self._world.journal.record(self.name, "node.kill")
-        sockets = list(incarnation.sockets.values())
-        for socket in sockets:
-            socket.fence()
-        self.ports.clear()
-        incarnation.scope.cancel()
-        for socket in sockets:
-            socket.wake_waiters()
+        self.has_power = False
+        incarnation = self._current
+        if incarnation is not None:
+            self._fence(incarnation)
+        self._world.journal.record(self.name, "node.power_loss")
+        self.disk.power_off()
+        self._world.network.power_off(self)
+        if incarnation is not None:
+            self._end(incarnation, SimSocket.vanish)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the node's process takes no steps at present."""
+        return self._current is not None and self._current in self._world.pauses
+
+    def pause(self) -> None:
+        """Let no task of the process take a step until `resume`, as a long garbage collection does.
+
+        Its kernel goes on: connections are accepted and buffers fill. Pauses nest; a kill ends them, and so does the
+        end of the run. Nothing happens if the node is down.
+        """
+        incarnation = self._current
+        if incarnation is None or self._world.is_closing:
+            return
+        incarnation.pauses += 1
+        if incarnation.pauses == 1:
+            self._world.journal.record(self.name, "node.pause")
+            self._world.pauses.begin(incarnation)
+
+    def resume(self) -> None:
+        """Undo one `pause`; after the last, whatever became runnable runs. RuntimeError if the node is not paused."""
+        incarnation = self._current
+        if incarnation is None or incarnation not in self._world.pauses:
+            raise RuntimeError(f"node {self.name} is not paused")
+        incarnation.pauses -= 1
+        if not incarnation.pauses:
+            self._world.journal.record(self.name, "node.resume")
+            self._world.kernel.woken = True
+            self._world.pauses.end(incarnation)
+
+    def begin_outage(self, *, restart: bool) -> Callable[[], None]:
+        """Keep the ends of other outages from starting the node; what is returned ends this one.
+
+        The last to end puts the power back on, and restarts the node if one of them asked for it and it is down.
+        """
+        self._outages += 1
+        self._restart_due = self._restart_due or restart
+
+        def end() -> None:
+            self._outages -= 1
+            if self._outages or self._world.is_closing:
+                return
+            self._power_on()
+            if self._restart_due and self._current is None:
+                self.restart()
+            self._restart_due = False
+
+        return end
 
     def stop(self) -> None:
         """Cancel the process and let it clean up; the node is down once it has. Nothing happens if it is down."""
@@ -179,18 +242,46 @@ class Node:
             raise RuntimeError(f"node {self.name} is down")
         self._current.fence_callbacks.append(callback)
 
-    def listener_at(self, host: str, port: int) -> SimSocket | None:
-        """The socket that takes connections to `host`:`port`."""
-        return self.ports.listener(host, port)
-
     def _start(self) -> None:
         if self._current is not None:
             raise RuntimeError(f"node {self.name} is up")
+        self._world.check_running()
         assert self._main is not None
+        self._power_on()
         self.incarnation += 1
-        self._current = Incarnation(self, self.incarnation)
+        incarnation = self._current = Incarnation(self, self.incarnation)
         self._world.journal.record(self.name, "node.boot")
-        self._world.spawn_incarnation(self._current, partial(self._live, self._current, self._main))
+        context = contextvars.copy_context()
+        context.run(current_incarnation.set, incarnation)
+        context.run(self._world.spawn_incarnation, incarnation, partial(self._live, incarnation, self._main))
+
+    def _power_on(self) -> None:
+        if not self.has_power:
+            self.has_power = True
+            self._world.network.power_on(self)
+
+    def _announce_disk_operations(self, announce: Announce) -> None:
+        self.disk.announce = partial(announce, self.name)
+
+    def _fence(self, incarnation: Incarnation) -> None:
+        """Make the process dead to the world, before anybody can hear of it."""
+        self._current = None
+        incarnation.fenced = True
+        incarnation.over.set()
+        self._world.kernel.woken = True
+        for callback in incarnation.fence_callbacks:
+            callback()
+
+    def _end(self, incarnation: Incarnation, end_socket: Callable[[SimSocket], None]) -> None:
+        """Take a fenced process's sockets and ports away, and cancel its tasks."""
+        sockets = list(incarnation.sockets.values())
+        for socket in sockets:
+            end_socket(socket)
+        self.ports.clear()
+        self._world.pauses.end(incarnation)
+        incarnation.scope.cancel()
+        for socket in sockets:
+            socket.wake_waiters()
 
     async def _live(self, incarnation: Incarnation, main: NodeMain) -> None:
         """The root task of one incarnation. It never raises: a failure fails the world, or is journaled if too late."""

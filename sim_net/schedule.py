@@ -7,11 +7,16 @@ from collections.abc import Iterable
 
 import attrs
 
-from sim_net.faults import Fault, Json, fault_from_dict, fault_to_dict
+from sim_net.fault import Fault
+from sim_net.faults import Json, fault_from_dict, fault_to_dict
 
 
 def _faults(value: Iterable[Fault]) -> tuple[Fault, ...]:
-    return tuple(value)
+    faults = tuple(value)
+    for index, each in enumerate(faults):
+        if not isinstance(each, Fault):
+            raise TypeError(f"faults[{index}] must be a Fault, not {each!r}")
+    return faults
 
 
 @attrs.frozen
@@ -23,6 +28,14 @@ class Schedule:
     def __len__(self) -> int:
         """How many faults there are."""
         return len(self.faults)
+
+    @property
+    def ends_s(self) -> float:
+        """When the last fault is over, in virtual seconds; 0.0 without any. One that waits for an event does not count.
+
+        When those are over is known in a run alone: `World.faults_end_s`.
+        """
+        return max((fault.at_s + fault.lasts_s for fault in self.faults if fault.on is None), default=0.0)
 
     def to_list(self) -> list[Json]:
         """The faults as JSON values."""

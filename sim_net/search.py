@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import attrs
 
-from sim_net.faults import Fault, Json, fault_from_dict, fault_to_dict
+from sim_net.fault import Fault, On
 from sim_net.schedule import Schedule
 
 Parameter = None | bool | int | float | str
@@ -163,10 +164,13 @@ class _Shrinker:
 
     def _begin_earlier(self) -> None:
         """Move all faults by the same time: what matters is often only how far they are apart."""
-        first_s = min((fault.at_s for fault in self._best.schedule.faults), default=0.0)
+        first_s = min((fault.at_s for fault in self._best.schedule.faults if fault.on is None), default=0.0)
         for earlier_s in (first_s, first_s - 1.0, float(int(first_s))):
             if earlier_s > 0:
-                faults = [attrs.evolve(fault, at_s=fault.at_s - earlier_s) for fault in self._best.schedule.faults]
+                faults = [
+                    attrs.evolve(fault, at_s=fault.at_s - earlier_s) if fault.on is None else fault
+                    for fault in self._best.schedule.faults
+                ]
                 if self._accept(self._with_faults(tuple(faults))):
                     return
 
@@ -185,22 +189,35 @@ class _Shrinker:
 
     def _simplify_parameters(self) -> None:
         for name, value in self._best.parameters.items():
-            for simpler in _simpler(value):
+            for simpler in (
+                () if isinstance(value, bool) or not isinstance(value, int | float) else _simpler_numbers(value)
+            ):
                 if self._accept(attrs.evolve(self._best, parameters={**self._best.parameters, name: simpler})):
                     break
 
 
 def _with_field(fault: Fault, name: str, value: object) -> Fault:
     """The fault with another value in one field. ValueError if it may not be that."""
-    return fault_from_dict({**fault_to_dict(fault), name: value})
+    changes: dict[str, Any] = {name: value}
+    return attrs.evolve(fault, **changes)
 
 
-def _simpler(value: Json) -> Iterator[int | float]:
-    """Smaller or rounder numbers than `value`, the simplest first. Nothing for what is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value:
-        return
+def _simpler(value: object) -> Iterator[int | float | On | None]:
+    """Smaller or rounder numbers than `value`, the simplest first; no event, or an earlier one; else nothing."""
+    if isinstance(value, On):
+        yield None
+        for nth in _simpler_numbers(value.nth):
+            if nth:
+                yield attrs.evolve(value, nth=int(nth))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _simpler_numbers(value)
+
+
+def _simpler_numbers(value: float) -> Iterator[int | float]:
     if isinstance(value, int):
-        candidates: list[int | float] = [0, 1, value // 2, value - 1]
+        towards_0 = 1 if value < 0 else -1
+        # A step of two as well: every second operation may be the one that matters.
+        candidates: list[int | float] = [0, 1, int(value / 2), value + 2 * towards_0, value + towards_0]
     else:
         candidates = [0.0, 1.0, round(value / 2), round(value), round(value, 1), round(value, 3)]
         candidates = [float(each) for each in candidates]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -14,17 +15,21 @@ from sim_net.disk import DiskConfig
 from sim_net.guard import Guard
 from sim_net.journal import Journal
 from sim_net.kernel import Kernel, TasksIgnoreCancellation
+from sim_net.link import LinkConfig
 from sim_net.nemesis import Nemesis
-from sim_net.network import LinkConfig, Network
+from sim_net.network import Network
 from sim_net.node import Incarnation, Node
+from sim_net.pausing import Pauses
 
 if TYPE_CHECKING:
-    from sim_net.faults import Fault
+    from sim_net.fault import Fault
+    from sim_net.nemesis import Announce, AppliedFault
     from sim_net.schedule import Schedule
 
 T = TypeVar("T")
 
 _FIRST_ADDRESS: Final = 10 << 24
+_current: Final[trio.lowlevel.RunVar[World]] = trio.lowlevel.RunVar("sim_net.current_world")
 
 
 @attrs.frozen
@@ -48,10 +53,41 @@ class WorldConfig:
 _DEFAULT: Final = WorldConfig()
 
 
+def current_world() -> World:
+    """The world that the current task, or callback of the world, is in. RuntimeError outside of one."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise RuntimeError("this Trio run is not in a simulated world") from None
+
+
+def run(
+    main: Callable[[World], Awaitable[T]],
+    *,
+    seed: int,
+    config: WorldConfig = _DEFAULT,
+    nodes: Iterable[str] = (),
+    schedule: Schedule | None = None,
+    guard_packages: Sequence[str] = (),
+) -> T:
+    """Make a world with `nodes`, run `main(world)` in it under the faults of `schedule`, and return its result.
+
+    Raises what `World.run` does, and `ValueError` if a fault is of a node that is not in `nodes`.
+    """
+    world = World(seed, config, guard_packages=guard_packages)
+    for name in nodes:
+        world.node(name)
+    if schedule is not None:
+        world.start_schedule(schedule)
+    return world.run(main)
+
+
 class World:
     """One simulated world, for one run. `guard_packages` name the packages that must not touch the real one."""
 
-    def __init__(self, seed: int, config: WorldConfig = _DEFAULT, *, guard_packages: tuple[str, ...] = ()) -> None:
+    def __init__(self, seed: int, config: WorldConfig = _DEFAULT, *, guard_packages: Sequence[str] = ()) -> None:
+        if isinstance(guard_packages, str):
+            raise TypeError(f"guard_packages must be a sequence of names, not {guard_packages!r}")
         self.seed = seed
         self.config = config
         self.kernel = Kernel(
@@ -72,7 +108,8 @@ class World:
         )
         #: The nodes by name, in the order in which they were made.
         self.nodes: dict[str, Node] = {}
-        self._guard = Guard(guard_packages, self.kernel.fail, lambda: config.epoch_ms / 1000 + self.kernel.now_s)
+        self._guard = Guard(tuple(guard_packages), self.kernel.fail, lambda: config.epoch_ms / 1000 + self.kernel.now_s)
+        self.pauses = Pauses()
         self._nemesis = Nemesis(self)
         self._main_scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
@@ -111,6 +148,16 @@ class World:
         """Whether the harness has returned or the run has failed: what still runs is being stopped."""
         return self._state in ("closing", "over")
 
+    @property
+    def faults(self) -> Sequence[AppliedFault]:
+        """Every fault that was applied, and how far each has come: not all begin, if they wait for an event."""
+        return self._nemesis.faults
+
+    @property
+    def faults_end_s(self) -> float:
+        """When the last fault is over, in virtual seconds; one whose event has not come yet does not count."""
+        return max((each.ends_s for each in self.faults if each.ends_s is not None), default=0.0)
+
     def task_number(self) -> int:
         """The current task's number, in order of spawning; RuntimeError outside a task of this world."""
         return self.kernel.task_number(trio.lowlevel.current_task())
@@ -139,7 +186,10 @@ class World:
         self._state = "running"
         outcome: list[T] = []
         try:
-            with self._guard.watching(), determinism.deterministic_trio(self.seed, self._guard.refuse):
+            with (
+                self._guard.watching(),
+                determinism.deterministic_trio(self.seed, self._guard.refuse, self.kernel.take_batch),
+            ):
                 trio.run(self._root, main, outcome, clock=self.kernel, instruments=[self.kernel])
         except trio.TrioInternalError as error:
             if not isinstance(error.__cause__, TasksIgnoreCancellation) or self.kernel.failure is None:
@@ -147,6 +197,7 @@ class World:
             self.kernel.failure.add_note("some tasks did not end when the failed run was cancelled, and were abandoned")
         finally:
             self._state = "over"
+            self._nursery = None
         if self.kernel.failure is not None:
             raise self.kernel.failure
         return outcome[0]
@@ -154,8 +205,11 @@ class World:
     def at(self, time_s: float, callback: Callable[[], object]) -> None:
         """Call `callback` at virtual time `time_s` since the start (now if that is past), outside any task.
 
-        It may boot, kill, set events and cancel scopes, but not await. What it raises fails the run.
+        It may boot, kill, set events and cancel scopes, but not await. What it raises fails the run. ValueError for a
+        time that is not finite.
         """
+        if not math.isfinite(time_s):
+            raise ValueError(f"time_s must be a finite number, not {time_s}")
 
         def call() -> None:
             self.kernel.woken = True
@@ -171,16 +225,32 @@ class World:
         """Apply every fault of a schedule; its place in it is its `fault_id`. Times count from the start of the run."""
         self._nemesis.start(schedule)
 
+    def trace_source(self, start: Callable[[Announce], object]) -> None:
+        """Let a program's own trace set faults off: `start(announce)` is called once a fault waits for an event.
+
+        `announce(node, kind)` is to be called after each event. A fault that follows its event by 0 s begins within
+        the call, so a process dies right there.
+        """
+        self._nemesis.trace_source(start)
+
+    def stop_waiting(self) -> None:
+        """Call off every fault whose event has not come yet."""
+        self._nemesis.stop_waiting()
+
     def fail(self, error: BaseException) -> None:
         """End the run: cancel everything, and let `run` raise `error`. The first failure wins."""
         self.kernel.fail(error)
 
     # --- for its parts ----------------------------------------------------------------------------------------------
 
-    def spawn_incarnation(self, incarnation: Incarnation, live: Callable[[], Awaitable[None]]) -> None:
-        """Start the root task of a node's process. RuntimeError when the world does not run."""
+    def check_running(self) -> None:
+        """RuntimeError when no process can start: the world does not run."""
         if self._nursery is None:
             raise RuntimeError("nodes boot within World.run")
+
+    def spawn_incarnation(self, incarnation: Incarnation, live: Callable[[], Awaitable[None]]) -> None:
+        """Start the root task of a node's process, while the world runs."""
+        assert self._nursery is not None
         self._incarnations[incarnation] = None
         self.kernel.woken = True
         if self._state == "closing":
@@ -195,6 +265,7 @@ class World:
         self._nursery.start_soon(run, name=f"node {incarnation.node.name} #{incarnation.number}")
 
     async def _root(self, main: Callable[[World], Awaitable[T]], outcome: list[T]) -> None:
+        _current.set(self)
         determinism.leave_io_alone(self._guard.refuse)
         self.kernel.run_sync_soon_queues = determinism.run_sync_soon_queues()
         trio.socket.set_custom_socket_factory(self.network)
@@ -211,6 +282,9 @@ class World:
     def _cancel_everything(self) -> None:
         self._state = "closing"
         self.kernel.woken = True
+        self.pauses.end_all()
+        for node in self.nodes.values():
+            node.disk.end_faults()
         self._main_scope.cancel()
         for incarnation in list(self._incarnations):
             incarnation.scope.cancel()

@@ -37,6 +37,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in _ONE_PROCESS)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of parity cases, if any was run, in whichever process: each report carries its row."""
+    rows = sorted(
+        (*value, result)
+        for outcome, result in (("passed", "same"), ("failed", "DIFFERS"), ("skipped", "skipped"))
+        for report in terminalreporter.stats.get(outcome, ())
+        for name, value in getattr(report, "user_properties", ())
+        if name == "parity"
+    )
+    if rows:
+        terminalreporter.section("parity of the real and the simulated world")
+        for family, name, shows, result in rows:
+            terminalreporter.write_line(f"{family:8}{name:44}{result:9}{shows}")
+
+
 @pytest.fixture(autouse=True)
 def _own_log_level() -> Iterator[None]:
     """A command silences the brokers of its process; run inside of a test, it would silence the tests after it too."""

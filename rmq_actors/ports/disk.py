@@ -49,11 +49,14 @@ class DiskFile(Protocol):
 class Disk(Protocol):
     """One node's file tree."""
 
-    def open(self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False) -> DiskFile:
+    def open(
+        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+    ) -> DiskFile:
         """Open a file.
 
         With `allocate_bytes` a missing file is created, with its missing directories, as that many zeros; an existing
-        one is opened as it is. Without, a missing file is `FileNotFoundError`.
+        one is opened as it is, or is `FileExistsError` if the creation is to be `exclusive`. Without, a missing file is
+        `FileNotFoundError`.
         """
         ...
 

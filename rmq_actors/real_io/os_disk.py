@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
 from pathlib import Path, PurePosixPath
 
 import attrs
@@ -24,14 +26,17 @@ class OsFile:
     def write_at(self, offset: int, data: BytesLike) -> None:
         """See `ports.disk.DiskFile`."""
         view = memoryview(data)
-        while view:
-            written = os.pwrite(self._fd, view, offset)
-            offset += written
-            view = view[written:]
-        self.size_bytes = max(self.size_bytes, offset)
+        written = os.pwrite(self._fd, view, offset)
+        try:
+            while written < len(view):
+                written += os.pwrite(self._fd, view[written:], offset + written)
+        finally:  # a full disk takes a part
+            if written:
+                self.size_bytes = max(self.size_bytes, offset + written)
 
     def map(self) -> memoryview:
         """See `ports.disk.DiskFile`."""
+        self._check()  # to mmap, -1 is memory without a file
         if self._view is None or len(self._view) != self.size_bytes:
             # The mapping lives as long as a view of it does: closing it by hand would pull pages from under readers.
             mapping = mmap.mmap(self._fd, self.size_bytes, access=mmap.ACCESS_READ) if self.size_bytes else b""
@@ -40,6 +45,7 @@ class OsFile:
 
     async def sync(self) -> None:
         """See `ports.disk.DiskFile`: `fdatasync` in a worker thread."""
+        self._check()
         await trio.to_thread.run_sync(os.fdatasync, self._fd)
 
     def truncate(self, size_bytes: int) -> None:
@@ -54,6 +60,10 @@ class OsFile:
             self._fd = -1
             self._view = None
 
+    def _check(self) -> None:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+
 
 @attrs.define(eq=False)
 class OsDisk:
@@ -67,18 +77,22 @@ class OsDisk:
             raise ValueError(f"path {path!r} is not inside the store's directory")
         return self.root / parts
 
-    def open(self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False) -> OsFile:
+    def open(
+        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+    ) -> OsFile:
         """See `ports.disk.Disk`."""
+        if exclusive and allocate_bytes is None:
+            raise ValueError("exclusive creation needs allocate_bytes")
         target = self._locate(path)
-        create = allocate_bytes is not None and not target.exists()
+        create = allocate_bytes is not None and (exclusive or not target.exists())
         if create:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_directories(target.parent)
         flags = os.O_RDONLY if read_only else os.O_RDWR
         fd = os.open(target, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
         try:
             if create and allocate_bytes is not None:
                 os.ftruncate(fd, allocate_bytes)
-            return OsFile(path, os.fstat(fd).st_size, fd)
+            return OsFile(path, _file_size(fd, path), fd)
         except BaseException:
             os.close(fd)
             if create:
@@ -105,6 +119,20 @@ class OsDisk:
     async def sync_directory(self, directory: str) -> None:
         """See `ports.disk.Disk`: `fsync` of the directory in a worker thread."""
         await trio.to_thread.run_sync(_sync_directory, self._locate(directory))
+
+
+def _file_size(fd: int, path: str) -> int:
+    status = os.fstat(fd)
+    if stat.S_ISDIR(status.st_mode):  # to read it, Linux opens a directory
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    return status.st_size
+
+
+def _make_directories(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # a file is in the way: `open` would say so
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
 
 
 def _sync_directory(directory: Path) -> None:

@@ -70,8 +70,3 @@ def test_every_event_carries_what_its_kind_must(events: list[Event]) -> None:
         )
     }
     assert lacking == set()
-
-
-def test_simulated_kinds_are_met(events: list[Event]) -> None:
-    simulated = {kind.name for kind in KINDS.values() if kind.emitter.startswith("sim_net")}
-    assert simulated - {event.kind for event in events} <= {"node.late_error"}

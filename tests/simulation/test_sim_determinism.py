@@ -9,7 +9,10 @@ import random
 import subprocess
 import sys
 import time
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,9 @@ import trio
 from trio._core import _run as run
 from trio._core import _thread_cache as threads
 
-from sim_net import Delay, Fault, Kill, Node, Partition, Reset, Schedule, ShortIO, Stall, World
+from sim_net import Node, Schedule, World, current_world, many_runs
+from sim_net.faults import FAULT_TYPES
+from sim_net.sampling import sample_schedule
 
 PORT = 7000
 NAMES = ("a", "b", "c")
@@ -25,62 +30,72 @@ PROJECT = Path(__file__).parents[2]
 
 
 def chaos_schedule(seed: int) -> Schedule:
-    rng = random.Random(f"chaos {seed}")
-    faults: list[Fault] = []
-    for _ in range(6):
-        at_s = rng.uniform(1.0, 15.0)
-        lasts_s = rng.choice((0.0003, 0.01, 0.5, 3.0))
-        a, b = rng.sample(NAMES, 2)
-        faults.append(
-            rng.choice(
-                (
-                    Delay(at_s, lasts_s, a, b, rng.choice((0.01, 1.0))),
-                    Partition(at_s, lasts_s, a, b, two_way=rng.random() < 0.5),
-                    Stall(at_s, lasts_s, a, b),
-                    Reset(at_s, a, b),
-                    ShortIO(at_s, lasts_s, a, rng.choice((1, 7))),
-                    Kill(at_s, a, lasts_s),
-                )
-            )
-        )
-    return Schedule(tuple(faults))
+    """Faults of every kind, at their times or set off by the network and the nodes."""
+    choose = random.Random(f"chaos {seed}").choice
+    return sample_schedule(choose, NAMES, events=("node.boot", "net.connect", "net.reset"), faults_max=25)
+
+
+async def serve_from_disk(node: Node, stream: trio.SocketStream) -> None:
+    """Echo, after it is on disk."""
+    with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+        file = node.disk.open("log", allocate_bytes=4096)
+        async for data in stream:
+            current_world().journal.mix(bytes(file.map()[:512]))
+            file.write_at(0, data[:4096])
+            await file.sync()
+            await stream.send_all(data)
+        node.disk.rename("log", f"log.{node.entropy.token_bytes(1).hex()}")
+        await node.disk.sync_directory("")
+
+
+async def gossip(node: Node) -> None:
+    """Datagrams to everybody, now and then."""
+
+    async def listen() -> None:
+        while True:
+            with suppress(OSError):
+                current_world().journal.mix((await socket.recvfrom(100))[0])
+
+    socket = trio.socket.socket(trio.socket.AF_INET, trio.socket.SOCK_DGRAM)
+    await socket.bind(("", PORT))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listen)
+        while True:
+            for other in NAMES:
+                with suppress(OSError):
+                    await socket.sendto(node.entropy.token_bytes(20), (other, PORT))
+            await trio.sleep(node.entropy.random())
+
+
+async def talk(node: Node, other: str) -> None:
+    """Ask for echoes for ever, come what may."""
+    while True:
+        with suppress(OSError, trio.BrokenResourceError, trio.TooSlowError):
+            with trio.fail_after(2 + node.entropy.random()):
+                async with await trio.open_tcp_stream(other, PORT) as stream:
+                    for _ in range(10):
+                        sent = node.entropy.token_bytes(1 + int(node.entropy.random() * 200))
+                        got = b""
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(stream.send_all, sent)
+                            while len(got) < len(sent):
+                                data = await stream.receive_some()
+                                if not data:
+                                    nursery.cancel_scope.cancel()
+                                    break
+                                got += data
+                        await trio.sleep(node.entropy.random() * 0.2)
+        await trio.sleep(0.1)
 
 
 async def chatter(node: Node) -> None:
-    """Serve echo, write what comes to disk, and talk to the other nodes for ever, come what may."""
-
-    async def serve(stream: trio.SocketStream) -> None:
-        file = node.disk.open("log", allocate_bytes=4096)
-        with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            async for data in stream:
-                file.write_at(0, data[:4096])
-                await file.sync()
-                await stream.send_all(data)
-
-    async def talk(other: str) -> None:
-        while True:
-            with suppress(OSError, trio.BrokenResourceError, trio.TooSlowError):
-                with trio.fail_after(2 + node.entropy.random()):
-                    async with await trio.open_tcp_stream(other, PORT) as stream:
-                        for _ in range(10):
-                            sent = node.entropy.token_bytes(1 + int(node.entropy.random() * 200))
-                            got = b""
-                            async with trio.open_nursery() as nursery:
-                                nursery.start_soon(stream.send_all, sent)
-                                while len(got) < len(sent):
-                                    data = await stream.receive_some()
-                                    if not data:
-                                        nursery.cancel_scope.cancel()
-                                        break
-                                    got += data
-                            await trio.sleep(node.entropy.random() * 0.2)
-            await trio.sleep(0.1)
-
+    """Serve echo, write what comes to disk, and talk to the other nodes."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_tcp, serve, PORT)
+        nursery.start_soon(trio.serve_tcp, partial(serve_from_disk, node), PORT)
+        nursery.start_soon(gossip, node)
         for other in NAMES:
             if other != node.name:
-                nursery.start_soon(talk, other)
+                nursery.start_soon(talk, node, other)
 
 
 def run_chaos(seed: int) -> World:
@@ -148,14 +163,43 @@ def test_other_processes_agree() -> None:
     assert [world.digest for world in here] == [line.split()[1] for line in plain[:2]]
 
 
+def replication_digests(hash_seed: int, seeds: range, *options: str) -> list[str]:
+    """The digests of the replication scenario as another process sees them."""
+    chosen = f"{seeds.start}:{seeds.stop}"
+    done = subprocess.run(
+        [sys.executable, *options, "-m", "rmq_actors.cli.main", "chaos", "run", "--seeds", chosen, "--digest"],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("digests", [digests_elsewhere, replication_digests])
+def test_two_hundred_seeds_are_the_same_in_other_processes(digests: Callable[..., list[str]]) -> None:
+    for first in range(0, 200, 25):
+        seeds = range(first, first + 25)
+        plain = digests(1, seeds)
+        assert len({line.split()[1] for line in plain}) == len(seeds)
+        assert digests(4242, seeds, "-X", "dev") == plain
+
+
 def test_the_chaos_is_real() -> None:
     """Else equal digests would mean little."""
     kinds: set[str] = set()
-    for seed in range(7):
+    faults: set[str] = set()
+    for seed in range(20):
         world = run_chaos(seed)
-        assert world.steps > 2000
+        assert world.steps > 1000
         kinds |= {entry.kind for entry in world.journal.entries}
+        faults |= {str(entry.attributes.get("fault.kind")) for entry in world.journal.entries}
     assert kinds >= {"net.reset", "net.held", "net.partial_read", "net.partial_write", "node.kill", "net.connect"}
+    assert faults > set(FAULT_TYPES)
 
 
 def test_steps_names_and_times_enter_the_digest() -> None:
@@ -181,6 +225,28 @@ def test_steps_names_and_times_enter_the_digest() -> None:
     ]
     assert len(set(digests)) == 4
     assert digest(steps=3, name="child", sleep_s=1.0) == digests[0]
+
+
+def test_the_seed_decides_who_goes_first() -> None:
+    """Of the tasks that can run; each order comes up, else bugs of ordering would stay hidden."""
+
+    def order(seed: int) -> str:
+        ran: list[str] = []
+
+        async def child(name: str) -> None:
+            ran.append(name)
+
+        async def main(world: World) -> None:
+            async with trio.open_nursery() as nursery:
+                for name in "abc":
+                    nursery.start_soon(child, name)
+
+        World(seed).run(main)
+        return "".join(ran)
+
+    orders = [order(seed) for seed in range(60)]
+    assert set(orders) == {"abc", "acb", "bac", "bca", "cab", "cba"}
+    assert [order(seed) for seed in range(60)] == orders
 
 
 def test_names_with_addresses_do_not_enter_the_digest() -> None:
@@ -267,3 +333,39 @@ def test_an_abandoned_async_generator_is_finalized_at_the_same_step() -> None:
         assert closed == [1.0]
         digests.add(world.digest)
     assert len(digests) == 1
+
+
+def test_a_block_of_many_runs_leaves_the_collector_as_it_was_and_changes_no_digest() -> None:
+    async def main(world: World) -> None:
+        world.node("a").boot(lambda node: trio.sleep(node.entropy.random()))
+        await world.nodes["a"].wait_down()
+
+    def digest() -> str:
+        world = World(7)
+        world.run(main)
+        return world.digest
+
+    alone = digest()
+    assert gc.isenabled()
+    with many_runs():
+        assert not gc.isenabled()
+        with many_runs():
+            assert {digest() for _ in range(5)} == {alone}
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_block_of_many_runs_does_not_let_garbage_pile_up() -> None:
+    class Knot:
+        def __init__(self) -> None:
+            self.itself = self
+
+    async def main(_: World) -> None:
+        tied.append(weakref.ref(Knot()))
+
+    tied: list[weakref.ref[Knot]] = []
+    with many_runs():
+        for seed in range(20):
+            World(seed).run(main)
+        assert sum(knot() is not None for knot in tied) <= 4

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
+import attrs
 import pytest
 import trio
+from hypothesis import given, settings
 
 from sim_net import (
+    ClockDrift,
     Delay,
     Fault,
     Kill,
@@ -21,9 +26,10 @@ from sim_net import (
     Stall,
     World,
     WorldConfig,
-    fault_kind,
 )
 from sim_net.faults import FAULT_TYPES
+from sim_net.sampling import sample_fault
+from sim_net.strategies import schedules
 
 PORT = 7000
 STEADY = WorldConfig(link=LinkConfig(latency_min_s=0.001, latency_max_s=0.001, retransmit_max_s=0.0))
@@ -292,46 +298,106 @@ def test_kill_restarts_and_leaves_a_dead_node_alone() -> None:
     ]  # fmt: skip
 
 
-FAULTS: tuple[Fault, ...] = (
-    Delay(at_s=2.0, duration_s=1.0, a="server", b="client", extra_s=0.01),
-    Partition(at_s=4.0, duration_s=1.0, a="server", b="client"),
-    Stall(at_s=6.0, duration_s=1.0, a="client", b="server"),
-    Reset(at_s=8.0, a="server", b="client"),
-    ShortIO(at_s=10.0, duration_s=1.0, node="client", bytes_max=3),
-    Kill(at_s=12.0, node="server", down_s=1.0),
-)
+@pytest.mark.parametrize("kind", FAULT_TYPES)
+def test_every_kind_begins_and_ends_in_its_time(kind: str) -> None:
+    drawn = [sample_fault(random.Random(seed).choice, ["server", "client"], kinds=[kind]) for seed in range(5)]
+    faults = [attrs.evolve(fault, at_s=100.0 * number) for number, fault in enumerate(drawn)]
 
+    async def main(world: World) -> None:
+        world.node("server").boot(echo_server)
+        world.node("client").boot(echo_server)
+        world.start_schedule(Schedule(faults))
+        await trio.sleep_until(500)
 
-def test_every_kind_fires_and_is_journaled() -> None:
-    assert {fault_kind(fault) for fault in FAULTS} == set(FAULT_TYPES)
-
-    async def client(node: Node) -> None:
-        with trio.CancelScope(deadline=20):
-            while True:
-                try:
-                    stream = await trio.open_tcp_stream("server", PORT)
-                    while True:
-                        await stream.send_all(bytes(100))
-                        await stream.receive_some()
-                        await trio.sleep(0.05)
-                except (OSError, trio.BrokenResourceError):
-                    await trio.sleep(0.1)
-
-    world = run_pair(echo_server, client, *FAULTS)
+    world = World(1)
+    world.run(main)
     found = entries(world, "fault.")
-    for fault_id, fault in enumerate(FAULTS):
-        mine = [
-            (time, kind)
-            for time, _, kind, what in found
-            if what == {"fault_id": fault_id, "fault.kind": fault_kind(fault)}
-        ]
-        lasts_s = getattr(fault, "duration_s", getattr(fault, "down_s", 0.0))
-        assert mine == [(fault.at_s, "fault.begin"), (fault.at_s + lasts_s, "fault.end")]
-    observed = {entry.kind for entry in world.journal.entries}
-    assert observed == {
-        "node.boot", "node.kill", "node.stop", "fault.begin", "fault.end",
-        "net.connect", "net.reset", "net.partial_write", "net.partial_read", "net.held",
-    }  # fmt: skip
+    for fault_id, fault in enumerate(faults):
+        attributes = {"fault_id": fault_id, "fault.kind": kind}
+        mine = [(time, entry) for time, _, entry, what in found if what == attributes]
+        assert mine == [(fault.at_s, "fault.begin"), (fault.at_s + fault.lasts_s, "fault.end")]
+
+
+async def _serve_whatever_happens(node: Node) -> None:
+    """An echo server that also writes to its disk, and that no fault can break."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        with suppress(OSError, trio.BrokenResourceError):
+            async for data in stream:
+                await stream.send_all(data)
+
+    async def write() -> None:
+        number = 0
+        while True:
+            number += 1
+            with suppress(OSError):
+                file = node.disk.open(f"{node.incarnation}/{number % 3}", allocate_bytes=64)
+                file.write_at(number % 60, b"data")
+                await file.sync()
+            await trio.sleep(0.1)
+
+    async def talk(other: str) -> None:
+        while True:
+            with suppress(OSError, trio.BrokenResourceError), trio.move_on_after(1):
+                stream = await trio.open_tcp_stream(other, PORT)
+                async with stream:
+                    for _ in range(3):
+                        await stream.send_all(bytes(100))
+                        await trio.sleep(0.01)
+            await trio.sleep(0.3)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        for other in ("a", "b", "c"):
+            if other != node.name:
+                nursery.start_soon(talk, other)
+        await trio.serve_tcp(serve, PORT, host=node.address)
+
+
+async def _all_is_well(node: Node) -> None:
+    """Fail if anything is not as it is without faults."""
+    wall_ms = node.wall_clock.now_ms()
+    await trio.sleep(1)
+    assert node.wall_clock.now_ms() - wall_ms == 1000
+    started_s = trio.current_time()
+    file = node.disk.open("afterwards", allocate_bytes=64)
+    file.write_at(0, b"all is well")
+    await file.sync()
+    assert bytes(file.map()[:11]) == b"all is well"
+    assert trio.current_time() - started_s <= 0.01
+    for other in ("a", "b", "c"):
+        if other != node.name:
+            started_s = trio.current_time()
+            async with await trio.open_tcp_stream(other, PORT) as stream:
+                await stream.send_all(bytes(3000))
+                size = 0
+                while size < 3000:
+                    size += len(await stream.receive_some())
+            assert trio.current_time() - started_s == pytest.approx(0.004)
+
+
+@given(schedules(["a", "b", "c"], events=["node.boot", "fault.*", "net.connect", "disk.*"], faults_max=10))
+@settings(max_examples=30)
+def test_after_any_faults_in_any_order_everything_is_as_before(schedule: Schedule) -> None:
+    async def main(world: World) -> None:
+        for name in ("a", "b", "c"):
+            world.node(name)
+        world.start_schedule(schedule)
+        for node in world.nodes.values():
+            node.boot(_serve_whatever_happens)
+        await trio.sleep(8)
+        while trio.current_time() < world.faults_end_s:
+            await trio.sleep_until(world.faults_end_s)
+        world.stop_waiting()
+        await trio.sleep(10)
+        for node in world.nodes.values():
+            assert node.is_up
+            assert node.has_power
+            assert not node.is_paused
+            node.start_soon(_all_is_well, node)
+        await trio.sleep(5)
+
+    World(1, STEADY).run(main)
 
 
 def test_a_fault_that_is_late_begins_at_once() -> None:
@@ -360,6 +426,19 @@ def test_a_fault_about_nobody_is_refused_before_anything_begins() -> None:
     world = World(1)
     world.run(main)
     assert not entries(world, "fault.")
+
+
+def test_a_schedule_holds_faults_alone() -> None:
+    faults: list[Any] = [Kill(0.0, "a", 1.0), {"kind": "Kill"}]
+    with pytest.raises(TypeError, match=r"faults\[1\] must be a Fault, not \{'kind': 'Kill'\}"):
+        Schedule(faults)
+
+
+def test_numbers_too_large_for_a_float_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Kill\.at_s must be a finite number"):
+        Kill(10**400, "a", 1.0)
+    with pytest.raises(ValueError, match=r"ClockDrift\.rate_ppm must be a finite number"):
+        ClockDrift(0.0, 1.0, "a", -(10**400))
 
 
 def test_a_restart_that_comes_after_the_end_is_left_out() -> None:

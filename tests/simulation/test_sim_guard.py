@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 import uuid
+import zoneinfo
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ import trio.testing
 from trio._core import _run, _thread_cache
 
 from sim_net import ForbiddenCall, Node, NodeFailed, World, WorldConfig
+from sim_net.determinism import extend_run_queue, filter_run_queue
 from sim_net.guard import Tripwire
 
 HERE = (__name__,)
@@ -80,6 +82,34 @@ def test_fact_1_the_scheduler_is_seeded_by_two_private_names(monkeypatch: pytest
     assert len(with_both) == 1
     assert len(unseeded) > 1
     assert tuple(other_seed) not in with_both
+
+
+def test_fact_1_a_batch_is_shown_before_it_runs_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[list[str]] = []
+    ran: list[str] = []
+
+    class Generator:
+        def shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
+            batch.reverse()
+            ran.append("|")
+            shown.append([task.name for task in batch])
+
+    async def worker(name: str) -> None:
+        for _ in range(2):
+            ran.append(name)
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for name in "abc":
+                nursery.start_soon(worker, name, name=name)
+
+    monkeypatch.setattr(_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
+    monkeypatch.setattr(_run, "_r", Generator())
+    trio.run(main, clock=StoppedClock())
+    assert ["c", "b", "a"] in shown
+    batches = [batch for batch in "".join(ran).split("|") if batch]
+    assert batches == ["abc", "abc"]
 
 
 def test_fact_2_threads_come_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +283,30 @@ def test_fact_8_spawn_and_step_order_are_the_same_for_a_seed() -> None:
     assert len(junk) == 12345
 
 
+def test_fact_11_scopes_may_be_cancelled_between_steps() -> None:
+    class Canceller(trio.abc.Instrument):
+        def __init__(self, moment: str, scope: trio.CancelScope) -> None:
+            self.task = trio.lowlevel.current_task()
+            setattr(self, moment, self.cancel)
+            self.scope = scope
+
+        def cancel(self, task: trio.lowlevel.Task) -> None:
+            if task is self.task:
+                self.scope.cancel()
+
+    async def main(moment: str) -> bool:
+        with trio.CancelScope() as scope:
+            event = trio.Event()
+            trio.lowlevel.current_trio_token().run_sync_soon(event.set)
+            trio.lowlevel.add_instrument(Canceller(moment, scope))
+            await event.wait()
+            return True
+        return False
+
+    assert trio.run(main, "after_task_step") is False  # the wait was aborted
+    assert trio.run(main, "before_task_step") is True  # it was over
+
+
 def test_fact_9_shields_can_be_broken() -> None:
     async def main() -> None:
         task = trio.lowlevel.current_task()
@@ -279,6 +333,44 @@ def test_wait_all_tasks_blocked_does_not_work_in_a_world() -> None:
         assert scope.cancelled_caught
 
     World(1).run(main)
+
+
+def test_fact_10_a_task_kept_out_of_the_run_queue_waits() -> None:
+    steps: list[str] = []
+    kept: list[trio.lowlevel.Task] = []
+
+    async def worker(name: str) -> None:
+        while True:
+            steps.append(name)
+            await trio.lowlevel.checkpoint()
+
+    def keep_back(task: trio.lowlevel.Task) -> bool:
+        if task.name == "slow":
+            kept.append(task)
+            return True
+        return False
+
+    async def some_passes() -> None:
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker, "slow", name="slow")
+            assert trio.lowlevel.current_statistics().tasks_runnable == 1
+            filter_run_queue(keep_back)
+            assert trio.lowlevel.current_statistics().tasks_runnable == 0
+            nursery.start_soon(worker, "fast", name="fast")
+            await some_passes()
+            assert set(steps) == {"fast"}
+            assert len(kept) == 1
+            filter_run_queue(None)
+            extend_run_queue(kept)
+            await some_passes()
+            assert set(steps) == {"slow", "fast"}
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -394,6 +486,64 @@ def test_packages_are_told_apart_from_those_with_longer_names() -> None:
     run_on_a_node(program, packages=(__name__[:-1],))
     with pytest.raises(ForbiddenCall):
         run_on_a_node(program, packages=(__name__.partition(".")[0],))
+
+
+def test_threads_begun_before_the_run_do_as_they_like() -> None:
+    go, done = threading.Event(), threading.Event()
+    seen: list[object] = []
+
+    def use_the_real_world() -> None:
+        go.wait()
+        try:
+            seen.extend([time.time(), THIS_FILE.exists(), uuid.uuid4()])
+        except Tripwire:
+            seen.append("refused")
+        done.set()
+
+    async def program(node: Node) -> None:
+        go.set()
+        done.wait()
+
+    thread = threading.Thread(target=use_the_real_world)
+    thread.start()
+    run_on_a_node(program)
+    thread.join()
+    assert len(seen) == 3
+
+
+def test_names_that_come_later_are_found_too_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def program(node: Node) -> None:
+        globals()["later"]()
+
+    async def nothing(node: Node) -> None: ...
+
+    run_on_a_node(nothing)
+    monkeypatch.setitem(globals(), "later", uuid.uuid4)
+    with pytest.raises(ForbiddenCall, match=r"uuid\.uuid4\(\)"):
+        run_on_a_node(program)
+    assert globals()["later"] is uuid.uuid4
+
+
+def test_what_was_imported_during_a_run_works_afterwards() -> None:
+    names: dict[str, Callable[[], float]] = {}
+
+    async def program(node: Node) -> None:
+        exec("from time import time", names)
+
+    run_on_a_node(program)
+    assert names["time"]() > 0
+
+
+@pytest.mark.skipif(not any((Path(path) / "UTC").exists() for path in zoneinfo.TZPATH), reason="no time zones here")
+def test_time_zones_are_no_files_of_the_program() -> None:
+    """`zoneinfo` opens them from C, so the program looks like the caller."""
+    zones: list[str] = []
+
+    async def program(node: Node) -> None:
+        zones.append(str(zoneinfo.ZoneInfo.no_cache("UTC")))
+
+    run_on_a_node(program)
+    assert zones == ["UTC"]
 
 
 def test_the_guard_sleeps_between_runs() -> None:

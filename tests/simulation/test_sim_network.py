@@ -317,7 +317,7 @@ def test_a_cancelled_connect_closes_its_socket() -> None:
 
 def test_a_full_backlog_delays_a_connection() -> None:
     async def server(node: Node) -> None:
-        listener = await listening_socket(node, backlog=1)
+        listener = await listening_socket(node, backlog=0)
         await trio.sleep(3.5)
         for _ in range(2):
             sock, _ = await listener.accept()
@@ -333,6 +333,40 @@ def test_a_full_backlog_delays_a_connection() -> None:
     run_pair(server, client, config=WorldConfig(link=STEADY))
     assert times[0] == pytest.approx(1.002)
     assert times[1] == pytest.approx(4.004)
+
+
+def test_handshakes_at_once_do_not_overfill_a_backlog() -> None:
+    """Who comes too late thinks it is connected: the listener ignores it until there is room, and loses no data."""
+    accepted: list[tuple[float, list[int]]] = []
+
+    async def server(node: Node) -> None:
+        listener = await listening_socket(node, backlog=0)
+        await trio.sleep_until(2)
+        for _ in range(3):
+            sock, _ = await listener.accept()
+            assert not listener.is_readable()
+            time = round(trio.current_time(), 3)
+            sizes = []
+            for _ in range(3):
+                await trio.sleep(0.1)
+                sizes.append(len(await sock.recv(100)))
+            accepted.append((time, sizes))
+
+    async def client(node: Node) -> None:
+        async def connect() -> None:
+            sock = trio.socket.socket()
+            await sock.connect(("server", PORT))
+            assert trio.current_time() == pytest.approx(1.002)
+            await trio.SocketStream(sock).send_all(bytes(25))
+            await trio.sleep(9)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(connect)
+
+    config = WorldConfig(link=STEADY, send_buffer_bytes=30, receive_buffer_bytes=10)
+    run_pair(server, client, config=config)
+    assert accepted == [(2.0, [10, 10, 5]), (2.3, [10, 10, 5]), (4.007, [10, 10, 5])]
 
 
 def test_a_slow_reader_holds_the_writer_back() -> None:
@@ -352,6 +386,22 @@ def test_a_slow_reader_holds_the_writer_back() -> None:
 
     world = run_pair(server, client)
     assert ("client", {"peer": "server"}) in entries(world, "net.stall")
+
+
+def test_small_sends_fill_both_buffers_and_no_more() -> None:
+    async def silent(stream: trio.SocketStream) -> None:
+        await trio.sleep_forever()
+
+    async def client(node: Node) -> None:
+        sock = trio.socket.socket()
+        await sock.connect(("server", PORT))
+        sent = 0
+        with trio.move_on_after(1):
+            while True:
+                sent += await sock.send(bytes(7))
+        assert sent == 200 + 300
+
+    run_pair(serving(silent), client, config=WorldConfig(send_buffer_bytes=200, receive_buffer_bytes=300))
 
 
 def test_small_reads_do_not_make_small_windows() -> None:
@@ -414,12 +464,14 @@ def test_options_size_the_buffers_and_are_answered() -> None:
     run_pair(serving(echo), client)
 
 
-def test_only_ipv4_tcp() -> None:
+def test_only_ipv4_and_only_tcp_and_udp() -> None:
     async def client(node: Node) -> None:
         with pytest.raises(OSError, match="IPv4 only"):
             trio.socket.socket(trio.socket.AF_INET6)
-        with pytest.raises(OSError, match="TCP only"):
-            trio.socket.socket(type=trio.socket.SOCK_DGRAM)
+        with pytest.raises(OSError, match="TCP and UDP only"):
+            trio.socket.socket(type=trio.socket.SOCK_RAW)
+        with pytest.raises(OSError, match="TCP and UDP only"):
+            trio.socket.socket(type=trio.socket.SOCK_DGRAM, proto=trio.socket.IPPROTO_TCP)
 
     run_pair(serving(echo), client)
 

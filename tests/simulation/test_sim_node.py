@@ -301,8 +301,47 @@ def test_names_and_addresses() -> None:
         world.node("A")
     with pytest.raises(ValueError, match=r"10\.0\.0\.1 of node e is taken by node a"):
         world.node("e", "10.0.0.1")
+    for address in ("127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "10.0.0", "::1"):
+        with pytest.raises(ValueError, match=f"address of node f.*'{address}'"):
+            world.node("f", address)
+    assert list(world.nodes) == ["a", "b", "c", "d"]
+
+
+def test_a_node_boots_within_the_run_alone() -> None:
+    async def main(world: World) -> bool:
+        node.boot(sleep_for_ever)
+        return node.is_up
+
+    world = World(1)
+    node = world.node("a")
     with pytest.raises(RuntimeError, match=r"within World\.run"):
-        world.nodes["a"].boot(sleep_for_ever)
+        node.boot(sleep_for_ever)
+    assert not node.is_up
+    assert world.run(main)
+    with pytest.raises(RuntimeError, match=r"within World\.run"):
+        node.restart()
+    assert not node.is_up
+
+
+def test_a_process_that_is_killed_at_its_birth_does_nothing() -> None:
+    done: list[str] = []
+
+    async def program(node: Node) -> None:
+        done.append(node.name)
+
+    async def extra() -> None:
+        done.append("extra")
+
+    async def main(world: World) -> None:
+        node = world.node("a")
+        for end in (node.kill, node.power_loss):
+            node.boot(program)
+            node.start_soon(extra)
+            end()
+        await trio.sleep(1)
+
+    World(1).run(main)
+    assert done == []
 
 
 def test_a_node_boots_once_at_a_time() -> None:

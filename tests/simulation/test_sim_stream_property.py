@@ -6,7 +6,21 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim_net import Delay, Fault, LinkConfig, Node, Partition, Schedule, ShortIO, Stall, World, WorldConfig
+from sim_net import (
+    Bandwidth,
+    Delay,
+    Fault,
+    Hold,
+    LinkConfig,
+    Loss,
+    Node,
+    Partition,
+    Schedule,
+    ShortIO,
+    Stall,
+    World,
+    WorldConfig,
+)
 
 PORT = 7000
 NAMES = ("sender", "receiver")
@@ -19,6 +33,11 @@ faults: st.SearchStrategy[Fault] = st.one_of(
         lambda at_s, s, ab, extra, both: Delay(at_s, s, ab[0], ab[1], extra, both), at, lasts, ends, at, st.booleans()
     ),
     st.builds(lambda at_s, s, ab, both: Partition(at_s, s, ab[0], ab[1], both), at, lasts, ends, st.booleans()),
+    st.builds(lambda at_s, s, ab, both: Hold(at_s, s, ab[0], ab[1], both), at, lasts, ends, st.booleans()),
+    st.builds(lambda at_s, s, ab, p: Loss(at_s, s, ab[0], ab[1], p), at, lasts, ends, st.sampled_from([0.1, 0.5, 1.0])),
+    st.builds(
+        lambda at_s, s, ab, rate: Bandwidth(at_s, s, ab[0], ab[1], rate), at, lasts, ends, st.sampled_from([10.0, 1e5])
+    ),
     st.builds(lambda at_s, s, ab: Stall(at_s, s, ab[0], ab[1]), at, lasts, ends),
     st.builds(ShortIO, at, lasts, st.sampled_from(NAMES), st.integers(1, 5)),
 )

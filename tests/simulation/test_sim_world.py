@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 import trio
 
 from sim_net import (
     Deadlock,
     DiskConfig,
+    Kill,
     LinkConfig,
     Livelock,
     Node,
+    Schedule,
     StepsExceeded,
     VirtualTimeExceeded,
     World,
     WorldConfig,
+    run,
 )
 from sim_net.journal import JournalEntry
 
@@ -83,7 +91,8 @@ def test_a_deadlock_names_the_tasks_and_where_they_wait() -> None:
 
     with pytest.raises(Deadlock, match=r"deadlock at 0\.0 s") as info:
         World(1).run(main)
-    assert "on node lonely (incarnation 1), in SimSocket._wait_acceptable" in str(info.value)
+    assert "on node lonely (incarnation 1), in test_a_deadlock_names_the_tasks_and_where" in str(info.value)
+    assert "wait_for_a_connection (test_sim_world.py" in str(info.value)
     assert "in Node.wait_down (node.py" in str(info.value)
 
 
@@ -141,6 +150,64 @@ def test_a_livelock_names_the_task_that_spins() -> None:
         Livelock, match=r"livelock at 1\.5 s.*of the last 256 by task \d+ node busy #1 on node busy .*spinner"
     ):
         World(1, WorldConfig(steps_at_one_instant_max=2000)).run(main)
+
+
+def test_reports_end_with_the_last_events_of_each_node() -> None:
+    """Even if no entries are kept."""
+
+    async def busy(node: Node) -> None:
+        for number in range(9):
+            await trio.sleep(1)
+            world.journal.record(node.name, "note", number=number)
+        await trio.sleep_forever()
+
+    async def main(world: World) -> None:
+        world.node("quiet").boot(sleep_for_ever)
+        world.node("busy").boot(busy)
+        world.journal.record("", "note", of="the world")
+        await world.nodes["busy"].wait_down()
+
+    def spin() -> None:
+        world.kernel.call_at(0.0, spin)
+
+    endings: list[tuple[WorldConfig, type[Exception], Callable[[], object]]] = [
+        (WorldConfig(), Deadlock, lambda: None),
+        (WorldConfig(virtual_time_max_s=100.0), VirtualTimeExceeded, lambda: world.at(1000.0, lambda: None)),
+        (WorldConfig(steps_at_one_instant_max=2000), Livelock, lambda: world.at(20.0, spin)),
+    ]
+    for config, error, prepare in endings:
+        world = World(1, attrs.evolve(config, journal_keep=False))
+        prepare()
+        with pytest.raises(error) as info:
+            world.run(main)
+        report = str(info.value)
+        assert "on node busy (incarnation 1), in test_reports" in report
+        assert report.partition("\nlast events:\n")[2].splitlines() == [
+            "node quiet:",
+            "  0.000000 s node.boot",
+            "node busy:",
+            *(f"  {number + 1}.000000 s note number={number}" for number in range(4, 9)),
+            "the world:",
+            "  0.000000 s note of=the world",
+        ]
+
+
+def test_run_makes_nodes_and_applies_faults() -> None:
+    times: list[float] = []
+
+    async def note_boot(node: Node) -> None:
+        times.append(trio.current_time())
+        await trio.sleep_forever()
+
+    async def main(world: World) -> list[str]:
+        world.nodes["a"].boot(note_boot)
+        await trio.sleep(10)
+        return list(world.nodes)
+
+    assert run(main, seed=1, nodes=("a", "b"), schedule=Schedule((Kill(at_s=2.0, node="a", down_s=1.0),))) == ["a", "b"]
+    assert times == [0.0, 3.0]
+    with pytest.raises(ValueError, match="no node is called 'a'"):
+        run(main, seed=1, schedule=Schedule((Kill(at_s=2.0, node="a", down_s=1.0),)))
 
 
 def test_timers_that_make_no_progress_are_a_livelock_too() -> None:
@@ -278,6 +345,22 @@ def test_the_example_of_the_documentation_runs(capsys: pytest.CaptureFixture[str
     assert len(digest) == 32
 
 
+def test_the_disk_example_of_the_documentation_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sim-net.md").read_text()
+    example = page.partition("\n## Disk\n")[2].partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(f"async def program(node):\n{textwrap.indent(example, '    ')}", "docs/sim-net.md", "exec"), names)
+
+    async def main(world: World) -> list[str]:
+        node = world.node("a")
+        node.boot(names["program"])
+        await node.wait_down()
+        node.power_loss()
+        return node.disk.list("store")
+
+    assert World(1).run(main) == ["log"]
+
+
 def test_configurations_are_checked() -> None:
     with pytest.raises(ValueError, match="latency_max_s"):
         LinkConfig(latency_min_s=2.0, latency_max_s=1.0)
@@ -285,3 +368,11 @@ def test_configurations_are_checked() -> None:
         DiskConfig(sync_min_s=2.0, sync_max_s=1.0)
     with pytest.raises(ValueError, match="send_buffer_bytes"):
         WorldConfig(send_buffer_bytes=0)
+    with pytest.raises(TypeError, match="guard_packages must be a sequence of names, not 'mine'"):
+        World(1, guard_packages="mine")
+
+
+@pytest.mark.parametrize("time_s", [math.inf, math.nan])
+def test_a_callback_has_a_finite_time(time_s: float) -> None:
+    with pytest.raises(ValueError, match=f"time_s must be a finite number, not {time_s}"):
+        World(1).at(time_s, lambda: None)

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim_net import Delay, Fault, Kill, Partition, Reset, Schedule, ShortIO, Stall, fault_from_dict, fault_to_dict
-from sim_net.faults import FAULT_TYPES, fault_nodes
+from sim_net import Delay, Fault, Kill, On, Partition, Reset, Schedule, ShortIO, fault_from_dict, fault_to_dict
+from sim_net.faults import FAULT_TYPES
+from sim_net.strategies import faults, schedules
 
-names = st.sampled_from(["a", "b", "broker-a"])
 times = st.floats(0.0, 1e6)
-spans = st.floats(1e-9, 1e6)
-faults: st.SearchStrategy[Fault] = st.one_of(
-    st.builds(Delay, times, spans, names, names, times, st.booleans()),
-    st.builds(Partition, times, spans, names, names, st.booleans()),
-    st.builds(Stall, times, spans, names, names),
-    st.builds(Reset, times, names, names),
-    st.builds(ShortIO, times, spans, names, st.integers(1, 1 << 20)),
-    st.builds(Kill, times, names, spans),
-)
 
 
-@given(st.lists(faults, max_size=8))
-def test_a_schedule_comes_back_from_json(given_faults: list[Fault]) -> None:
-    schedule = Schedule(tuple(given_faults))
+@given(schedules(["a", "b", "broker-a"], events=["put", "disk.*"]), st.lists(times, min_size=7, max_size=7))
+def test_a_schedule_comes_back_from_json(given_schedule: Schedule, begins_s: list[float]) -> None:
+    schedule = Schedule(
+        attrs.evolve(fault, at_s=at_s) for fault, at_s in zip(given_schedule.faults, begins_s, strict=False)
+    )
     again = Schedule.from_json(schedule.to_json())
     assert again == schedule
     assert [type(fault) for fault in again.faults] == [type(fault) for fault in schedule.faults]
@@ -45,10 +39,52 @@ def test_what_has_a_default_may_be_left_out() -> None:
     assert fault_from_dict(data) == Delay(0, 1, "a", "b", 0.5, two_way=True)
 
 
+@given(st.data())
+def test_every_kind_comes_back_from_json(data: st.DataObject) -> None:
+    for kind in FAULT_TYPES:
+        fault = data.draw(faults(["a", "b"], kinds=[kind]))
+        again = fault_from_dict(json.loads(json.dumps(fault_to_dict(fault))))
+        assert (again, type(again)) == (fault, FAULT_TYPES[kind])
+
+
+def test_a_fault_that_waits_for_an_event_comes_back_from_json() -> None:
+    fault = Kill(0.5, "a", 1.0, on=On("put", "b", 7))
+    data = {"kind": "Kill", "at_s": 0.5, "node": "a", "down_s": 1.0, "on": {"kind": "put", "node": "b", "nth": 7}}
+    assert fault_to_dict(fault) == data
+    assert fault_from_dict(data) == fault
+    assert fault_from_dict({**data, "on": {"kind": "put"}}) == Kill(0.5, "a", 1.0, on=On("put"))
+    assert fault_from_dict({**data, "on": None}) == Kill(0.5, "a", 1.0)
+
+
+def test_kept_schedules_of_the_first_kinds_are_read() -> None:
+    text = """{"faults": [
+        {"kind": "Delay", "at_s": 1.0, "duration_s": 2.0, "a": "a", "b": "b", "extra_s": 0.5, "two_way": true},
+        {"kind": "Partition", "at_s": 1.0, "duration_s": 2.0, "a": "a", "b": "b", "two_way": false},
+        {"kind": "Stall", "at_s": 1.0, "duration_s": 2.0, "a": "a", "b": "b"},
+        {"kind": "Reset", "at_s": 1.0, "a": "a", "b": "b"},
+        {"kind": "ShortIO", "at_s": 1.0, "duration_s": 2.0, "node": "a", "bytes_max": 7},
+        {"kind": "Kill", "at_s": 1.0, "node": "a", "down_s": 0.5}
+    ]}"""
+    schedule = Schedule.from_json(text)
+    assert [type(fault).__name__ for fault in schedule.faults] == [
+        "Delay", "Partition", "Stall", "Reset", "ShortIO", "Kill",
+    ]  # fmt: skip
+    assert json.loads(schedule.to_json()) == json.loads(text)
+
+
 def test_every_kind_names_its_nodes() -> None:
-    assert list(FAULT_TYPES) == ["Delay", "Partition", "Stall", "Reset", "ShortIO", "Kill"]
-    assert fault_nodes(Kill(0.0, "x", 1.0)) == ("x",)
-    assert fault_nodes(Reset(0.0, "x", "y")) == ("x", "y")
+    assert Kill(0.0, "x", 1.0).nodes == ("x",)
+    assert Reset(0.0, "x", "y").nodes == ("x", "y")
+
+
+def test_a_schedule_knows_when_its_last_fault_is_over() -> None:
+    faults_of_three_lengths: tuple[Fault, ...] = (
+        Kill(1.0, "a", 3.0), Partition(2.0, 1.5, "a", "b"), Reset(3.75, "a", "b"),
+    )  # fmt: skip
+    assert Schedule(faults_of_three_lengths).ends_s == 4.0
+    assert Schedule(faults_of_three_lengths[1:]).ends_s == 3.75
+    assert Schedule((Kill(9.0, "a", 3.0, on=On("put")), Partition(2.0, 1.5, "a", "b"))).ends_s == 3.5
+    assert Schedule().ends_s == 0.0
 
 
 KILL = fault_to_dict(Kill(1.0, "a", 1.0))
@@ -83,6 +119,12 @@ KILL = fault_to_dict(Kill(1.0, "a", 1.0))
             json.dumps({"faults": [fault_to_dict(Partition(0.0, 1.0, "a", "b")) | {"two_way": 1}]}),
             r"Partition.two_way must be true or false, not 1",
         ),
+        (json.dumps({"faults": [{**KILL, "on": "put"}]}), r"faults\[0\]: Kill.on must be an On, not 'put'"),
+        (json.dumps({"faults": [{**KILL, "on": {}}]}), r"faults\[0\]: Kill.on: missing field 'kind'"),
+        (json.dumps({"faults": [{**KILL, "on": {"kind": "put", "n": 1}}]}), r"Kill.on: unknown field 'n'"),
+        (json.dumps({"faults": [{**KILL, "on": {"kind": "put", "nth": 0}}]}), r"On.nth must be a whole number of at"),
+        (json.dumps({"faults": [{**KILL, "on": {"kind": "*"}}]}), r"On.kind must be a kind of event, not '\*'"),
+        (json.dumps({"faults": [{**KILL, "on": {"kind": "put", "node": 3}}]}), r"On.node must be a string, not 3"),
     ],
 )
 def test_bad_input_is_named(text: str, message: str) -> None:

@@ -11,7 +11,21 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim_net import Delay, Fault, JournalEntry, Kill, Node, NodeFailed, Partition, Reset, Schedule, Stall, World
+from sim_net import (
+    ClockJump,
+    Delay,
+    Fault,
+    JournalEntry,
+    Kill,
+    Node,
+    NodeFailed,
+    On,
+    Partition,
+    Reset,
+    Schedule,
+    Stall,
+    World,
+)
 from sim_net.search import Case, find, shrink
 
 
@@ -111,6 +125,51 @@ def test_what_shrinking_gives_still_fails(start: int) -> None:
         assert [type(fault) for fault in small.schedule.faults] == [Reset, Reset]
         assert {fault.at_s for fault in small.schedule.faults} == {0.0}
         assert small.parameters["puts"] == 0
+
+
+def waiting_case() -> Case:
+    faults = (
+        Reset(4.0, "a", "b"),
+        Kill(0.013, "a", 2.9, on=On("disk.*", "a", 200)),
+        Partition(7.5, 1.7, "a", "b", on=On("put", "b", 31)),
+    )
+    return Case(1, Schedule(faults))
+
+
+def test_an_event_moves_to_an_earlier_one() -> None:
+    def failing(case: Case) -> bool:
+        return any(
+            isinstance(fault, Kill) and fault.on is not None and fault.on.kind == "disk.*" and fault.on.nth >= 13
+            for fault in case.schedule.faults
+        )
+
+    small = shrink(waiting_case(), failing, runs_max=500)
+    assert small.schedule == Schedule((Kill(0.0, "a", 1.0, on=On("disk.*", "a", 13)),))
+
+
+def test_an_event_that_does_not_matter_is_dropped() -> None:
+    def failing(case: Case) -> bool:
+        return any(isinstance(fault, Partition) for fault in case.schedule.faults)
+
+    small = shrink(waiting_case(), failing, runs_max=500)
+    assert small.schedule == Schedule((Partition(0.0, 1.0, "a", "b"),))
+
+
+def test_beginning_earlier_leaves_what_waits_for_an_event_where_it_is() -> None:
+    def failing(case: Case) -> bool:
+        times_s = [(fault.on is None, fault.at_s) for fault in case.schedule.faults]
+        return len(times_s) == 3 and times_s[1] == (False, 0.013)
+
+    small = shrink(waiting_case(), failing, runs_max=500)
+    assert [fault.at_s for fault in small.schedule.faults] == [0.0, 0.013, 0.0]
+
+
+def test_numbers_below_0_are_made_simple_too() -> None:
+    def failing(case: Case) -> bool:
+        return any(isinstance(fault, ClockJump) and fault.by_ms <= -30 for fault in case.schedule.faults)
+
+    small = shrink(Case(1, Schedule((ClockJump(3.25, "a", -5321),))), failing, runs_max=500)
+    assert small.schedule == Schedule((ClockJump(0.0, "a", -30),))
 
 
 def test_a_case_comes_back_from_json() -> None:

@@ -1,0 +1,146 @@
+"""What a fault is: a frozen value that says when it begins, whom it is about, and how to do and undo it in a world.
+
+The kinds are in `network_faults`, `node_faults` and `disk_faults`; `faults` lists them all. A kind is an attrs class
+whose fields follow three rules, which give the rest for free: `node`, `a` and `b` name nodes; `duration_s` or `down_s`
+is how long it lasts (without one, it ends at once); every other field is a number, a string or a flag.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import attrs
+
+if TYPE_CHECKING:
+    from sim_net.world import World
+
+#: Takes back what a fault has done. It must not mind what other faults have begun or ended meanwhile.
+Undo = Callable[[], object]
+
+_NODE_FIELDS: Final = ("node", "a", "b")
+_LENGTH_FIELDS: Final = ("duration_s", "down_s")
+
+
+def _field(instance: object, attribute: attrs.Attribute[Any]) -> str:
+    return f"{type(instance).__name__}.{attribute.name}"
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def check_finite(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a finite number."""
+    if not _is_finite(value):
+        raise ValueError(f"{_field(instance, attribute)} must be a finite number, not {value!r}")
+
+
+def check_not_negative(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a finite number of at least 0."""
+    if not _is_finite(value) or value < 0:
+        raise ValueError(f"{_field(instance, attribute)} must be a finite number of at least 0, not {value!r}")
+
+
+def check_positive(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a finite number above 0."""
+    check_not_negative(instance, attribute, value)
+    if not value:
+        raise ValueError(f"{_field(instance, attribute)} must be above 0, not {value!r}")
+
+
+def check_probability(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a number above 0 and at most 1."""
+    check_positive(instance, attribute, value)
+    if isinstance(value, int | float) and value > 1:
+        raise ValueError(f"{_field(instance, attribute)} must be at most 1, not {value!r}")
+
+
+def check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate the name of a node."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{_field(instance, attribute)} must be the name of a node, not {value!r}")
+
+
+def check_text(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a string, which may be empty."""
+    if not isinstance(value, str):
+        raise ValueError(f"{_field(instance, attribute)} must be a string, not {value!r}")  # noqa: TRY004 - bad input, not a bad call
+
+
+def check_flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate true or false."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{_field(instance, attribute)} must be true or false, not {value!r}")  # noqa: TRY004 - bad input, not a bad call
+
+
+def check_count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{_field(instance, attribute)} must be a whole number of at least 1, not {value!r}")
+
+
+def check_step(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a whole number other than 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or not value:
+        raise ValueError(f"{_field(instance, attribute)} must be a whole number other than 0, not {value!r}")
+
+
+def _check_kind(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, str) or not value.rstrip("*"):
+        raise ValueError(f"{_field(instance, attribute)} must be a kind of event, not {value!r}")
+
+
+def _check_on(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and not isinstance(value, On):
+        raise ValueError(f"{_field(instance, attribute)} must be an On, not {value!r}")
+
+
+@attrs.frozen
+class On:
+    """The `nth` event of a kind since the fault was applied, of one node, or of any if `node` is empty.
+
+    Kinds are those of the journal, those of the program's own trace (`World.trace_source`), and `disk.` with the name
+    of an operation. A kind that ends in `*` stands for all that begin so: `disk.*` is any operation of a disk.
+    """
+
+    kind: str = attrs.field(validator=_check_kind)
+    node: str = attrs.field(default="", validator=check_text)
+    nth: int = attrs.field(default=1, validator=check_count)
+
+    def matches(self, node: str, kind: str) -> bool:
+        """Whether an event of this kind and node counts."""
+        if self.node and self.node != node:
+            return False
+        return kind == self.kind or (self.kind[-1] == "*" and kind.startswith(self.kind[:-1]))
+
+
+@attrs.frozen
+class Fault(ABC):
+    """The base of all kinds. `at_s` counts in virtual seconds from the start of the run; or from the event `on`."""
+
+    at_s: float = attrs.field(validator=check_not_negative)
+    on: On | None = attrs.field(default=None, kw_only=True, validator=_check_on)
+
+    @abstractmethod
+    def begin(self, world: World) -> Undo:
+        """Do it; what is returned undoes it."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that the fault is about."""
+        return tuple(getattr(self, name) for name in _NODE_FIELDS if hasattr(self, name))
+
+    @property
+    def lasts_s(self) -> float:
+        """How long it lasts, in seconds; 0 if it ends as it begins."""
+        for name in _LENGTH_FIELDS:
+            if hasattr(self, name):
+                return float(getattr(self, name))
+        return 0.0
+
+
+def nothing() -> None:
+    """Undo what leaves no state behind."""
