@@ -38,7 +38,8 @@ CHANNELS: dict[str, ChannelSpec[object]] = {}
 def _declare(spec: ChannelSpec[T]) -> ChannelSpec[T]:
     if spec.name in CHANNELS:
         raise ValueError(f"channel {spec.name} is declared twice")
-    CHANNELS[spec.name] = spec  # type: ignore[assignment]  # the registry is for listing: the value type is erased
+    # The registry is for listing: the value type is erased.
+    CHANNELS[spec.name] = spec  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
     return spec
 
 
@@ -67,9 +68,11 @@ class LatestSender(Generic[T]):
 
     def put(self, value: T) -> None:
         """Make `value` the one that the receiver gets next. A receiver that is gone is no error."""
-        with contextlib.suppress(trio.WouldBlock):
+        try:
+            self._send.send_nowait(value)
+        except trio.WouldBlock:
             self._drain.receive_nowait()
-        self._send.send_nowait(value)
+            self._send.send_nowait(value)
 
 
 def _open_latest() -> tuple[LatestSender[T], trio.MemoryReceiveChannel[T]]:

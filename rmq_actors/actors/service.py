@@ -7,6 +7,8 @@ from typing import Protocol
 import attrs
 import trio
 
+from rmq_actors.tracing.recorder import Tracer
+
 
 class Service(Protocol):
     """An actor: something with a name that runs until it is cancelled, or asked to stop, or fails."""
@@ -27,19 +29,29 @@ class Service(Protocol):
 
 @attrs.define(eq=False)
 class WakeUp:
-    """RocketMQ's wakeup and waitForRunning: a wake-up before the wait is not lost, and many are one."""
+    """RocketMQ's wakeup and waitForRunning: a wake-up before the wait is not lost, and many are one.
 
+    With a tracer, each end of a wait is traced under `name`, with what caused it.
+    """
+
+    name: str = ""
+    _tracer: Tracer | None = None
     _event: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _cause: str = attrs.field(default="", init=False)
 
-    def wakeup(self) -> None:
-        """End the present wait, or the next one at once."""
-        self._event.set()
+    def wakeup(self, cause: str = "wakeup") -> None:
+        """End the present wait, or the next one at once. Of many, the first is the cause."""
+        if not self._event.is_set():
+            self._cause = cause
+            self._event.set()
 
     async def wait_for_running(self, deadline: float) -> bool:
         """Wait for a wake-up until `deadline` (trio time); True if it was a wake-up. A checkpoint."""
         with trio.move_on_at(deadline):
             await self._event.wait()
-        if not self._event.is_set():
-            return False
-        self._event = trio.Event()
-        return True
+        woken = self._event.is_set()
+        if woken:
+            self._event = trio.Event()
+        if self._tracer is not None:
+            self._tracer.emit("actor.wakeup", self.name, status=self._cause if woken else "interval")
+        return woken

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import attrs
 
-from rmq_actors.actors.supervisor import Restart, Supervised
+from rmq_actors.actors.restart import Restart
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
@@ -17,12 +17,12 @@ from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.message_store import MessageStore, PutResult
+from rmq_actors.store.message_store import MessageStore, PendingPut, PutResult
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
 
 #: Nothing else of a slave depends on its client, and a fresh one asks the log where to go on.
-_HA_CLIENT = Restart(on=(Exception,))
+_HA_CLIENT = Restart()
 
 
 @attrs.frozen
@@ -46,6 +46,10 @@ class BrokerController:
         """See `MessageStore.put_message`."""
         return await self.store.put_message(message)
 
+    def async_put_message(self, message: Message) -> PendingPut:
+        """See `MessageStore.async_put_message`."""
+        return self.store.async_put_message(message)
+
     @property
     def ha_address(self) -> str:
         """Where slaves are served, as "host:port"."""
@@ -63,7 +67,7 @@ async def open_broker(
     machines = machines or Machines()
     store = MessageStore.open(config.store, environment, tracer)
     with contextlib.closing(store):
-        async with open_actor_system(config.broker_name, tracer) as system:
+        async with open_actor_system(config.broker_name, tracer, entropy=environment.entropy) as system:
             await store.start(system)
             group_transfer = GroupTransferService(
                 machines.make_group_transfer(config.ha.acks_required), store.replication_states, tracer
@@ -81,5 +85,5 @@ async def open_broker(
                     tracer,
                     machines.make_slave,
                 )
-                await system.start(Supervised("HAClient", make_client, _HA_CLIENT, tracer, environment.entropy))
+                await system.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
             yield BrokerController(config, store, ha_service, system)

@@ -15,7 +15,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from rmq_actors.actors.supervisor import first_leaf
+from rmq_actors.actors.restart import first_leaf
 from rmq_actors.analysis.report import report
 from rmq_actors.cli.chaos import progress_bar, replay_command
 from rmq_actors.embedding.cluster import Cluster, log_sha256, open_cluster, real_recorder

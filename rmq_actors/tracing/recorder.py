@@ -6,7 +6,7 @@ The recorder numbers and times events, checks each against the registry of kinds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -30,12 +30,19 @@ class Recorder:
     keep: bool = True
     events_max: int = 5_000_000
     events: list[Event] = attrs.field(factory=list, init=False)
-    _listeners: list[Listener] = attrs.field(factory=list, init=False)
+    #: The listeners of each kind, in the order in which they subscribed.
+    _listeners: dict[str, list[Listener]] = attrs.field(init=False)
     _next_seq: int = attrs.field(default=0, init=False)
 
-    def subscribe(self, listener: Listener) -> None:
-        """Call `listener` with each later event, in order, at once."""
-        self._listeners.append(listener)
+    def __attrs_post_init__(self) -> None:
+        self._listeners = {kind: [] for kind in KINDS}
+
+    def subscribe(self, listener: Listener, kinds: Iterable[str] = KINDS) -> None:
+        """Call `listener` with each later event of these kinds, in order, at once. Raises `UnknownKind`."""
+        for kind in kinds:
+            if kind not in KINDS:
+                raise UnknownKind(kind)
+            self._listeners[kind].append(listener)
 
     def tracer(self, node: str) -> Tracer:
         """The recording end for one node."""
@@ -57,13 +64,15 @@ class Recorder:
         msg_id: int | None = None,
         fault_id: int | None = None,
         parent_seq: int | None = None,
+        link_id: int | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> int:
         """Record one event and return its seq.
 
         Raises `UnknownKind` for a kind that the registry does not list, `TraceLimitExceeded` past `events_max`.
         """
-        if kind not in KINDS:
+        listeners = self._listeners.get(kind)
+        if listeners is None:
             raise UnknownKind(kind)
         seq = self._next_seq
         if self.keep and seq >= self.events_max:
@@ -84,7 +93,7 @@ class Recorder:
             state_to,
             None,
             parent_seq,
-            None,
+            link_id,
             conn_id,
             conn_dir,
             offset,
@@ -99,7 +108,7 @@ class Recorder:
         )
         if self.keep:
             self.events.append(event)
-        for listener in self._listeners:
+        for listener in listeners:
             listener(event)
         return seq
 
@@ -111,6 +120,10 @@ class Tracer:
     recorder: Recorder
     node: str
     _fenced: bool = attrs.field(default=False, init=False)
+    _record: Callable[..., int] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._record = self.recorder.record
 
     def fence(self) -> None:
         """Drop every later event: the node's incarnation is dead."""
@@ -129,12 +142,14 @@ class Tracer:
         offset: int | None = None,
         size: int | None = None,
         msg_id: int | None = None,
+        parent_seq: int | None = None,
+        link_id: int | None = None,
         attributes: Mapping[str, str] | None = None,
-    ) -> None:
-        """Record one event of this node, as `Recorder.record` does."""
+    ) -> int | None:
+        """Record one event of this node, as `Recorder.record` does; None once fenced."""
         if self._fenced:
-            return
-        self.recorder.record(
+            return None
+        return self._record(
             self.node,
             actor,
             kind,
@@ -146,6 +161,8 @@ class Tracer:
             offset=offset,
             size=size,
             msg_id=msg_id,
+            parent_seq=parent_seq,
+            link_id=link_id,
             attributes=attributes,
         )
 

@@ -3,31 +3,77 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PROJECT = Path(__file__).resolve().parents[2]
+EXAMPLES = PROJECT / "examples"
+ORDERS = r"(order \d is at offset \d+, and the slave has it\n){10}"
+LOGS = r"both logs: \d+ bytes, SHA-256 \w{16}"
 EXPECTED = {
-    "embedded_cluster": r"(order \d is at offset \d+, and the slave has it\n){10}both logs: \d+ bytes, SHA-256 \w{16}",
+    "actors_hello": (
+        r"alice has 123 cents\naccounts/alice opens\nalice has 0 cents, after a crash\nbob has 7 cents, and did not"
+        r"[\s\S]* alice +actor +running +1 [\s\S]* bob +actor +running +0 [\s\S]*the bank is closed"
+    ),
+    "asyncio_app": ORDERS + r"no second slave came within 0\.1 s\n" + LOGS,
+    "embedded_cluster": ORDERS + LOGS,
     "simulated_echo": r"line 2 came back after 4\.\d+ s[\s\S]*both runs: digest [0-9a-f]{32}",
 }
+#: With tests of their own.
+OTHERS = {"chat_server", "simulated_chat"}
+
+
+def run_example(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_every_example_is_run() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(EXPECTED)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED} | OTHERS
+
+
+def test_every_example_is_on_a_page() -> None:
+    pages = "".join(page.read_text() for page in (PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")))
+    assert [path.name for path in EXAMPLES.glob("*.py") if f"examples/{path.name}" not in pages] == []
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_example(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_example(f"examples/{name}.py")
+    assert done.returncode == 0, done.stderr
     assert re.search(EXPECTED[name], done.stdout), done.stdout
-    assert f"examples/{name}.py" in (EXAMPLES.parent / "README.md").read_text()
+
+
+def test_the_bug_of_the_chat_server_is_found_and_replayed() -> None:
+    found = run_example("examples/simulated_chat.py")
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert re.match(r"run \d+ fails, with \d faults: \w+ was cut off by the server, for no reason\n", found.stdout), (
+        found.stdout
+    )
+    small = re.search(r"^with [1-3] faults \(digest ([0-9a-f]{32})\): \w+ was cut off", found.stdout, re.MULTILINE)
+    assert small is not None, found.stdout
+
+    command = re.search(r"^replay it: python (.*)$", found.stdout, re.MULTILINE)
+    assert command is not None, found.stdout
+    replayed = run_example(*shlex.split(command[1]))
+    assert replayed.returncode == 1, replayed.stdout + replayed.stderr
+    assert f"digest {small[1]}" in replayed.stdout
+
+    fixed = run_example(*shlex.split(command[1]), "--fixed")
+    assert fixed.returncode == 0, fixed.stdout + fixed.stderr
+
+
+def test_the_fixed_chat_server_passes() -> None:
+    done = run_example("examples/simulated_chat.py", "--fixed", "--runs", "200")
+    assert done.stdout == "200 runs: all is well\n", done.stderr
+    assert done.returncode == 0

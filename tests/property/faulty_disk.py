@@ -71,8 +71,11 @@ class FaultyDisk:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self.space_bytes -= size_bytes
 
-    def open(self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False) -> FaultyFile:
-        return FaultyFile(self._inner.open(path, allocate_bytes=allocate_bytes, read_only=read_only), self)
+    def open(
+        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+    ) -> FaultyFile:
+        inner = self._inner.open(path, allocate_bytes=allocate_bytes, read_only=read_only, exclusive=exclusive)
+        return FaultyFile(inner, self)
 
     def exists(self, path: str) -> bool:
         return self._inner.exists(path)

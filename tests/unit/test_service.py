@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from rmq_actors.actors.service import WakeUp
+from tests.property.recording import new_recorder
 
 
 @pytest.mark.trio
@@ -75,3 +76,19 @@ async def test_it_is_a_checkpoint() -> None:
         await wake.wait_for_running(float("inf"))
     with trio.testing.assert_checkpoints():
         await wake.wait_for_running(float("-inf"))
+
+
+@pytest.mark.trio
+async def test_each_end_of_a_wait_is_traced_with_its_cause(autojump_clock: trio.testing.MockClock) -> None:
+    recorder = new_recorder()
+    wake_up = WakeUp("FlushService", recorder.tracer("node"))
+    await wake_up.wait_for_running(5.0)
+    wake_up.wakeup("commit log")
+    wake_up.wakeup("another, too late to be the cause")
+    await wake_up.wait_for_running(10.0)
+    await wake_up.wait_for_running(15.0)
+    wake_up.wakeup()
+    await wake_up.wait_for_running(20.0)
+    assert [(event.kind, event.actor, event.status) for event in recorder.events] == [
+        ("actor.wakeup", "FlushService", cause) for cause in ("interval", "commit log", "interval", "wakeup")
+    ]

@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.system import ActorEnded, open_actor_system
+from rmq_actors.actors.supervisor import ActorEnded
+from rmq_actors.actors.system import open_actor_system
 from tests.property.recording import new_recorder, new_tracer
 from tests.property.scripted_service import ScriptedService
 
@@ -20,7 +21,7 @@ async def test_starts_in_order_and_stops_in_reverse(autojump_clock: trio.testing
     async with open_actor_system("broker-a", recorder.tracer("node")) as system:
         for name in ("a", "b", "c"):
             await system.start(ScriptedService(name, journal, start_takes_s=1.0, stop_takes_s=2.0))
-        assert system.census == ["a", "b", "c"]
+        assert system.census().paths == ["a", "b", "c"]
     assert journal == [
         (1.0, "a started"),
         (2.0, "b started"),
@@ -74,7 +75,7 @@ async def test_a_failure_while_starting_is_the_callers(autojump_clock: trio.test
         await system.start(ScriptedService("a", journal))
         with pytest.RaisesGroup(OSError, allow_unwrapped=True, flatten_subgroups=True):
             await system.start(ScriptedService("b", journal, fails_before_start=OSError("in use")))
-        assert system.census == ["a"]
+        assert system.census().paths == ["a"]
         await trio.sleep(1)
     assert journal == [(0.0, "a started"), (1.0, "a asked to stop"), (1.0, "a ended")]
 
