@@ -8,8 +8,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rmq_actors.actors.service import WakeUp
-from rmq_actors.actors.supervisor import first_leaf
+from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig, parse_address
 from rmq_actors.ha.ha_connection import close_reason
 from rmq_actors.ha.read_socket_service import PeerClosed
@@ -84,16 +83,21 @@ class HAClient:
         if connecting.cancelled_caught:
             raise ConnectTimeout(f"no answer within {self.config.connect_timeout_ms} ms")
         self._tracer.emit("ha.client.connect", self.name, attributes={"network.peer.address": self.master_address})
-        slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)
-        wake = WakeUp()
         with stream.socket:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._report, stream.socket, slave, wake)
-                if self._acks_synced_only:
-                    nursery.start_soon(self._wake_on_flush, wake)
-                await self._read(stream.socket, slave, wake, backoff)
+            await self._follow_master(stream.socket, backoff)
 
-    async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, wake: WakeUp, backoff: Backoff) -> None:
+    async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
+        slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)
+        reporter = Reporter(slave, socket, self._reportable, self._tracer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reporter.keep_alive)
+            nursery.start_soon(self._watch, slave)
+            if self._acks_synced_only:
+                nursery.start_soon(self._report_flushed, reporter)
+            await reporter.report()
+            await self._read(socket, slave, reporter, backoff)
+
+    async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, reporter: Reporter, backoff: Backoff) -> None:
         while True:
             size = await socket.recv_into(slave.free())
             if not size:
@@ -101,30 +105,26 @@ class HAClient:
             for append in slave.received(size, trio.current_time()):
                 self._store.append_to_commit_log(append.offset, append.data)
                 backoff.succeeded()
-            wake.wakeup()
+            await reporter.report()
 
-    async def _report(self, socket: trio.socket.SocketType, slave: HaSlave, wake: WakeUp) -> None:
-        log = self._store.commit_log
+    async def _watch(self, slave: HaSlave) -> None:
         while True:
-            offset = log.flushed_where if self._acks_synced_only else log.max_offset
-            report = slave.report(offset, trio.current_time())
-            if report is not None:
-                # What is sent, not what should be: a machine that lies must show in the trace.
-                (reported,) = REPORT.unpack(report)
-                self._tracer.emit("ha.client.report", self.name, conn_dir=0, offset=reported)
-                await _send_unless_silent(socket, report, slave)
-            await wake.wait_for_running(min(slave.wake_at, slave.silent_at))
+            await trio.sleep_until(slave.silent_at)
             slave.check_silence(trio.current_time())
+
+    async def _report_flushed(self, reporter: Reporter) -> None:
+        with self._store.flush_outcomes.subscribe() as outcomes:
+            await reporter.report()
+            async for _ in outcomes:
+                await reporter.report()
+
+    def _reportable(self) -> int:
+        log = self._store.commit_log
+        return log.flushed_where if self._acks_synced_only else log.max_offset
 
     @property
     def _acks_synced_only(self) -> bool:
         return self._store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-
-    async def _wake_on_flush(self, wake: WakeUp) -> None:
-        with self._store.flush_outcomes.subscribe() as outcomes:
-            wake.wakeup()
-            async for _ in outcomes:
-                wake.wakeup()
 
     async def _until_flushed(self) -> None:
         """The first report asks for bytes and acknowledges them: under SYNC_FLUSH the log must be synced before it."""
@@ -135,9 +135,43 @@ class HAClient:
                 await outcomes.receive()
 
 
-async def _send_unless_silent(socket: trio.socket.SocketType, data: bytes, slave: HaSlave) -> None:
-    """Send all of `data`; raises `MasterSilent` where a master that neither reads nor speaks would hold it for ever."""
-    while data:
-        with trio.move_on_at(slave.silent_at):
-            data = data[await socket.send(data) :]
-        slave.check_silence(trio.current_time())
+@attrs.define(eq=False)
+class Reporter:
+    """Sends the reports of one connection, one at a time, whoever asks: the reader, the flush, the heartbeat.
+
+    `offset` gives what may be reported.
+    """
+
+    _slave: HaSlave
+    _socket: trio.socket.SocketType
+    _offset: Callable[[], int]
+    _tracer: Tracer
+    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    async def report(self) -> bool:
+        """Send what is due, unless somebody is at it, who looks again after each send; whether it was done here."""
+        try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            return False
+        try:
+            await self._send_due()
+        finally:
+            self._sending.release()
+        return True
+
+    async def keep_alive(self) -> None:
+        """Report when nothing was for a heartbeat's interval. Never returns."""
+        while True:
+            await trio.sleep_until(self._slave.wake_at)
+            if not await self.report():
+                async with self._sending:  # a heartbeat is due for as long as a send is stuck
+                    await self._send_due()
+
+    async def _send_due(self) -> None:
+        while report := self._slave.report(self._offset(), trio.current_time()):
+            # What is sent, not what should be: a machine that lies must show in the trace.
+            (reported,) = REPORT.unpack(report)
+            self._tracer.emit("ha.client.report", HAClient.name, conn_dir=0, offset=reported)
+            while report:
+                report = report[await self._socket.send(report) :]

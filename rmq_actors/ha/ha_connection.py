@@ -7,7 +7,7 @@ import logging
 import attrs
 import trio
 
-from rmq_actors.actors.supervisor import first_leaf
+from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.group_transfer_service import SlaveEvent
 from rmq_actors.ha.read_socket_service import PeerClosed, ReadSocketService
@@ -50,7 +50,7 @@ class HAConnection:
                 async with trio.open_nursery() as nursery:
                     reader, writer = self._services()
                     nursery.start_soon(reader.run)
-                    nursery.start_soon(writer.run)
+                    await writer.run()
         except* (SlaveRefused, OSError) as group:
             cause = first_leaf(group)
             reason = close_reason(cause)

@@ -29,26 +29,23 @@ class ReadSocketService:
     _events: trio.MemorySendChannel[SlaveEvent]
     _first_report: trio.MemorySendChannel[int]
     _tracer: Tracer
+    _reported: int | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
         """Read until the connection ends. Raises `SlaveRefused`, `PeerClosed`, `OSError`: never returns."""
-        started = False
         while True:
-            offset = await self._next_report()
-            self._tracer.emit("ha.report", self.name, conn_id=self.conn_id, conn_dir=0, offset=offset)
-            await self._events.send(SlaveEvent(self.conn_id, "reported", offset))
-            if not started:
-                started = True
-                await self._first_report.send(offset)
+            event = None
+            # Most deadlines are pushed on long before they pass: one scope a deadline that passes, not one a report.
+            with trio.CancelScope(deadline=self._reports.silent_at):
+                event = await self._read()
+            if event is not None:
+                await self._events.send(event)  # out of the scope: what was read must not be lost to a deadline
+            self._reports.check_silence(trio.current_time())
 
-    async def _next_report(self) -> int:
+    async def _read(self) -> SlaveEvent:
+        """Hand over what is new, up to the first that finds no room: return that."""
         while True:
-            data = b""
-            with trio.move_on_at(self._reports.silent_at) as silence:
-                data = await self._socket.recv(_RECEIVE_BYTES)
-            if silence.cancelled_caught:
-                self._reports.check_silence(trio.current_time())
-                continue
+            data = await self._socket.recv(_RECEIVE_BYTES)
             if not data:
                 raise PeerClosed("the slave closed the connection")
             offset = self._reports.receive(
@@ -57,5 +54,16 @@ class ReadSocketService:
                 min_offset=self._commit_log.min_offset,
                 max_offset=self._commit_log.max_offset,
             )
-            if offset is not None:
-                return offset
+            if offset is None:
+                continue
+            self._tracer.emit("ha.report", self.name, conn_id=self.conn_id, conn_dir=0, offset=offset)
+            if self._reported is None:
+                self._first_report.send_nowait(offset)  # there is room for this one, and no other comes
+            if offset == self._reported:  # most are heartbeats, and say nothing new
+                continue
+            self._reported = offset
+            event = SlaveEvent(self.conn_id, "reported", offset)
+            try:
+                self._events.send_nowait(event)
+            except trio.WouldBlock:
+                return event

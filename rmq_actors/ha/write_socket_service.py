@@ -39,20 +39,42 @@ class WriteSocketService:
     _growth: Broadcast[int] | Broadcast[FlushOutcome]
     _first_report: trio.MemoryReceiveChannel[int]
     _tracer: Tracer
+    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def run(self) -> None:
         """Send until the connection ends. Raises `OSError`: never returns."""
         with self._growth.subscribe() as growth:
             requested = await self._first_report.receive()
             cursor = self._make_cursor(requested, trio.current_time())
-            while True:
-                frames = cursor.plan(self._limit(), trio.current_time())
-                if frames:
-                    await self._send(frames)
-                    cursor.sent(trio.current_time())
-                    continue
-                with trio.move_on_at(cursor.wake_at):
-                    await growth.receive()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_alive, cursor)
+                await self._transfer(cursor)
+                async for _ in growth:
+                    await self._transfer(cursor)
+
+    async def _keep_alive(self, cursor: TransferCursor) -> None:
+        while True:
+            await trio.sleep_until(cursor.wake_at)
+            if not await self._transfer(cursor):
+                async with self._sending:  # a heartbeat is due for as long as a send is stuck
+                    await self._send_due(cursor)
+
+    async def _transfer(self, cursor: TransferCursor) -> bool:
+        """Send what is due, unless somebody is at it, who looks again after each send; whether it was done here."""
+        try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            return False
+        try:
+            await self._send_due(cursor)
+        finally:
+            self._sending.release()
+        return True
+
+    async def _send_due(self, cursor: TransferCursor) -> None:
+        while frames := cursor.plan(self._limit(), trio.current_time()):
+            await self._send(frames)
+            cursor.sent(trio.current_time())
 
     async def _send(self, frames: list[Transfer]) -> None:
         buffers: list[bytes | memoryview] = []

@@ -56,7 +56,7 @@ class FlushService:
     _tracer: Tracer
     _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
     requests: LatestSender[int] = attrs.field(init=False)
-    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     #: Set with the first sync that fails, never taken back.
     failure: FlushFailed | None = attrs.field(default=None, init=False)
 
@@ -66,20 +66,18 @@ class FlushService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Flush until asked to stop; then once more, so that an orderly stop leaves nothing in the page cache."""
         task_status.started()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._flush_on_request)
-            await self._stopping.wait()
-            nursery.cancel_scope.cancel()
+        with self._scope:
+            await self._flush_on_request()
         await self._flush()
 
     def request_stop(self) -> None:
         """Flush a last time, then end."""
-        self._stopping.set()
+        self._scope.cancel()
 
     async def _flush_on_request(self) -> None:
         async for _ in self._requests:
             if not await self._flush():
-                return
+                await trio.sleep_forever()
             if self.interval_s:
                 await trio.sleep(self.interval_s)
 

@@ -61,8 +61,8 @@ class MappedFile:
         end = self.size_bytes
         while end:
             begin = max(0, end - _CHUNK_BYTES)
-            chunk = self._view[begin:end]
-            if chunk != _ZEROS[: end - begin]:
-                return begin + len(bytes(chunk).rstrip(b"\0"))
+            chunk = bytes(self._view[begin:end])  # comparing views goes byte by byte
+            if chunk != (_ZEROS if end - begin == _CHUNK_BYTES else bytes(end - begin)):
+                return begin + len(chunk.rstrip(b"\0"))
             end = begin
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -41,6 +42,32 @@ class PutResult:
     status: PutStatus
     append: AppendMessageResult | None
     reason: str = ""
+
+
+@attrs.define(eq=False)
+class PendingPut:
+    """A put that was taken or refused, and its answer, once there is one."""
+
+    result: PutResult | None = attrs.field(default=None, init=False)
+    _answered: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @classmethod
+    def answered(cls, result: PutResult) -> PendingPut:
+        """One that needs no waiting."""
+        pending = cls()
+        pending.answer(result)
+        return pending
+
+    def answer(self, result: PutResult) -> None:
+        """Wake whoever waits."""
+        self.result = result
+        self._answered.set()
+
+    async def wait(self) -> PutResult:
+        """The answer. A checkpoint."""
+        await self._answered.wait()
+        assert self.result is not None
+        return self.result
 
 
 @attrs.define(eq=False)
@@ -97,19 +124,27 @@ class MessageStore:
         With property WAIT=false it waits for neither; WAIT is not stored. Always answers within the longer of
         syncFlushTimeout and slaveTimeout. A checkpoint.
         """
+        return await self.async_put_message(message).wait()
+
+    def async_put_message(self, message: Message) -> PendingPut:
+        """Append a message now, without waiting for its answer (asyncPutMessage); many may be in flight."""
         arrived = trio.current_time()
         appended = self._append(message)
         if isinstance(appended, PutResult):
-            await trio.lowlevel.checkpoint()
-            return appended
+            return PendingPut.answered(appended)
         msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
         self._tracer.emit("put.begin", "MessageStore", msg_id=msg_id, offset=appended.offset, size=appended.size)
-        wait = message.properties.get(PROPERTY_WAIT_STORE_MSG_OK) != "false"
-        status = await self._wait_until_confirmed(appended.end_offset, arrived) if wait else PutStatus.PUT_OK
-        self._tracer.emit("put.end", "MessageStore", msg_id=msg_id, offset=appended.end_offset, status=status.value)
-        if not wait:
-            await trio.lowlevel.checkpoint()
-        return PutResult(status, appended)
+        pending = PendingPut()
+
+        def answer(status: PutStatus) -> None:
+            self._tracer.emit("put.end", "MessageStore", msg_id=msg_id, offset=appended.end_offset, status=status.value)
+            pending.answer(PutResult(status, appended))
+
+        if message.properties.get(PROPERTY_WAIT_STORE_MSG_OK) == "false":
+            answer(PutStatus.PUT_OK)
+        else:
+            self._await_confirmation(answer, appended.end_offset, arrived)
+        return pending
 
     def _append(self, message: Message) -> AppendMessageResult | PutResult:
         if self.config.broker_role is BrokerRole.SLAVE:
@@ -137,19 +172,11 @@ class MessageStore:
         self._grown()
         return appended
 
-    async def _wait_until_confirmed(self, end_offset: int, arrived: float) -> PutStatus:
+    def _await_confirmation(self, answer: Callable[[PutStatus], None], end_offset: int, arrived: float) -> None:
         config = self.config
         sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         sync_master = config.broker_role is BrokerRole.SYNC_MASTER
         replication = self._completion_service.replication
-        answered = trio.Event()
-        status = PutStatus.PUT_OK
-
-        def answer(answer_status: PutStatus) -> None:
-            nonlocal status
-            status = answer_status
-            answered.set()
-
         self._completion_service.add(
             WaitingPut(answer),
             end_offset,
@@ -157,8 +184,6 @@ class MessageStore:
             replica_deadline=arrived + config.slave_timeout_ms / 1000 if sync_master else None,
             ok=not sync_master or replication.is_slave_ok(end_offset, config.ha_slave_fallbehind_max_bytes),
         )
-        await answered.wait()
-        return status
 
     async def wait_for_slaves(self, count: int) -> None:
         """Return when `count` slaves are connected: from then on a sync put waits for one instead of being refused.

@@ -8,7 +8,6 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import Broadcast, LatestChannel
-from rmq_actors.actors.service import WakeUp
 from rmq_actors.protocols.group_transfer import ReplicationState
 from rmq_actors.protocols.put_completion import Completed, PutCompletion, PutStatus
 from rmq_actors.store.flush_services import FlushFailed, FlushOutcome
@@ -43,7 +42,9 @@ class PutCompletionService:
     stopped: bool = attrs.field(default=False, init=False)
     _outcomes: Broadcast[FlushOutcome]
     _replication_states: trio.MemoryReceiveChannel[ReplicationState]
-    _added: WakeUp = attrs.field(factory=WakeUp, init=False)
+    #: When the sweeper looks next, and what makes it look sooner.
+    _sweep_at: float = attrs.field(default=0.0, init=False)
+    _sooner: trio.Event = attrs.field(factory=trio.Event, init=False)
     _waiting_for_slaves: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -54,8 +55,8 @@ class PutCompletionService:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow_flush, outcomes)
                     nursery.start_soon(self._follow_replication)
-                    nursery.start_soon(self._sweep)
                     task_status.started()
+                    await self._sweep()
         finally:
             # Cancelled or crashed too: who puts may live outside of the system that dies, and would wait for ever.
             self.stopped = True
@@ -76,12 +77,11 @@ class PutCompletionService:
         ok: bool,
     ) -> None:
         """Take a put; it may be answered before this returns. `ok`: a slave that can keep up is there."""
-        before = self.completion.wake_at()
         done = self.completion.add(
             put, end_offset, flush_deadline=flush_deadline, replica_deadline=replica_deadline, slave_available=ok
         )
-        if self.completion.wake_at() < before:
-            self._added.wakeup()
+        if self.completion.wake_at() < self._sweep_at:
+            self._sooner.set()
         self._answer(done)
 
     async def wait_for_slaves(self, count: int) -> None:
@@ -105,8 +105,13 @@ class PutCompletionService:
             self._answer(self.completion.replicated_to(state.replicated_to))
 
     async def _sweep(self) -> None:
+        # The deadline stays when the put that it was set for is answered: most later puts have later ones, and need
+        # neither a wake-up nor a new scope.
         while True:
-            await self._added.wait_for_running(self.completion.wake_at())
+            self._sooner = trio.Event()
+            self._sweep_at = self.completion.wake_at()
+            with trio.move_on_at(self._sweep_at):
+                await self._sooner.wait()
             self._answer(self.completion.expire(trio.current_time()))
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""HAClient's reporting half: the machine decides, and no stalled socket keeps it from noticing a silent master."""
+"""HAClient on one connection: when it reports, and how no socket keeps it from noticing a silent master."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.service import WakeUp
+from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import HAClient, make_ha_slave
+from rmq_actors.ha.ha_client import HAClient
+from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.ha_slave import MasterSilent
-from rmq_actors.wire.ha_frames import encode_report
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from tests.property.recording import new_tracer
 from tests.property.running_store import NoEntropy, message, running_store
 
@@ -23,13 +25,21 @@ CONFIG = HaConfig(ha_master_address="127.0.0.1:1")
 
 @attrs.define(eq=False)
 class Wire:
-    """A socket that takes `room` bytes in all, `step` at a time, and then stalls."""
+    """A socket that takes `room` bytes in all, `step` at a time, then stalls; what is `fed` can be received.
+
+    With a `gate` it takes nothing before that is open.
+    """
 
     room: int
     step: int = 8
+    gate: trio.Event | None = None
     sent: list[tuple[float, bytes]] = attrs.field(factory=list)
+    fed: list[bytes] = attrs.field(factory=list)
+    _more: trio.Event = attrs.field(factory=trio.Event)
 
     async def send(self, data: bytes) -> int:
+        if self.gate is not None:
+            await self.gate.wait()
         if not self.room:
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
@@ -38,9 +48,27 @@ class Wire:
         self.sent.append((trio.current_time(), data[:size]))
         return size
 
+    async def recv_into(self, buffer: memoryview) -> int:
+        while not self.fed:
+            self._more = trio.Event()
+            await self._more.wait()
+        data = self.fed.pop(0)
+        buffer[: len(data)] = data
+        return len(data)
 
-def client(store: Any) -> HAClient:
-    return HAClient(CONFIG, "127.0.0.1:1", store, NoEntropy(), new_tracer())
+    def feed(self, data: bytes) -> None:
+        self.fed.append(data)
+        self._more.set()
+
+
+async def follow(store: MessageStore, wire: Wire) -> None:
+    """One connection of a client, to its end; raises what ended it."""
+    socket: Any = wire
+    client = HAClient(CONFIG, "127.0.0.1:1", store, NoEntropy(), new_tracer())
+    try:
+        await client._follow_master(socket, Backoff(0.1, 1.0))
+    except ExceptionGroup as group:
+        raise first_leaf(group) from group
 
 
 @pytest.mark.trio
@@ -49,38 +77,56 @@ async def test_reports_at_once_then_every_five_seconds_until_the_master_was_sile
 ) -> None:
     async with running_store(tmp_path) as bench:
         await bench.store.put_message(message())
-        wire: Any = Wire(room=1000)
-        slave = make_ha_slave(96, 0.0, CONFIG)
+        wire = Wire(room=1000)
         with pytest.raises(MasterSilent):
-            await client(bench.store)._report(wire, slave, WakeUp())
+            await follow(bench.store, wire)
         assert wire.sent == [(at, encode_report(96)) for at in (0.0, 5.0, 10.0, 15.0)]
         assert trio.current_time() == 20
 
 
 @pytest.mark.trio
-async def test_a_report_goes_out_whole_over_a_socket_that_takes_a_byte(
+async def test_every_frame_puts_the_end_of_patience_off(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async with running_store(tmp_path) as bench, trio.open_nursery() as nursery:
+        wire = Wire(room=1000)
+
+        async def speak() -> None:
+            for _ in range(3):
+                await trio.sleep(15)
+                wire.feed(encode_transfer_header(0, 0))
+
+        nursery.start_soon(speak)
+        with pytest.raises(MasterSilent):
+            await follow(bench.store, wire)
+        assert trio.current_time() == 65
+
+
+@pytest.mark.trio
+async def test_a_report_goes_out_whole_over_a_socket_that_takes_a_few_bytes(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as bench:
         await bench.store.put_message(message())
-        wire: Any = Wire(room=1000, step=3)
+        wire = Wire(room=1000, step=3)
         with trio.move_on_after(1):
-            await client(bench.store)._report(wire, make_ha_slave(96, 0.0, CONFIG), WakeUp())
+            await follow(bench.store, wire)
         assert b"".join(data for _, data in wire.sent) == encode_report(96)
 
 
 @pytest.mark.trio
-async def test_growth_is_reported_when_woken(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
-    async with running_store(tmp_path) as bench, trio.open_nursery() as nursery:
-        wire: Any = Wire(room=1000)
-        wake = WakeUp()
-        nursery.start_soon(client(bench.store)._report, wire, make_ha_slave(0, 0.0, CONFIG), wake)
-        await trio.sleep(1)
-        await bench.store.put_message(message())
-        wake.wakeup()
-        await trio.sleep(1)
-        assert wire.sent == [(0.0, encode_report(0)), (1.0, encode_report(96))]
-        nursery.cancel_scope.cancel()
+async def test_what_was_appended_is_reported_at_once_and_puts_the_heartbeat_off(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path / "master") as master, running_store(tmp_path / "slave") as slave:
+        await master.store.put_message(message())
+        record = bytes(master.store.commit_log.select(0, 96))
+        wire = Wire(room=1000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, slave.store, wire)
+            await trio.sleep(2)
+            wire.feed(encode_transfer_header(0, 96) + record)
+            await trio.sleep(9)
+            nursery.cancel_scope.cancel()
+        assert wire.sent == [(0.0, encode_report(0)), (2.0, encode_report(96)), (7.0, encode_report(96))]
 
 
 @pytest.mark.trio
@@ -88,61 +134,91 @@ async def test_a_socket_that_takes_nothing_does_not_hide_a_silent_master(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as bench:
-        wire: Any = Wire(room=0)
         with trio.fail_after(100), pytest.raises(MasterSilent):
-            await client(bench.store)._report(wire, make_ha_slave(0, 0.0, CONFIG), WakeUp())
+            await follow(bench.store, Wire(room=0))
         assert trio.current_time() == 20
 
 
 @pytest.mark.trio
-async def test_a_socket_that_takes_nothing_ends_nothing_while_the_master_speaks(
+async def test_a_heartbeat_that_is_stuck_neither_spins_nor_hides_a_silent_master(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench, trio.open_nursery() as nursery:
-        wire: Any = Wire(room=0)
-        slave = make_ha_slave(0, 0.0, CONFIG)
-        nursery.start_soon(client(bench.store)._report, wire, slave, WakeUp())
-        for _ in range(10):
-            await trio.sleep(10)
-            slave.free()[:1] = b"\0"
-            slave.last_read = trio.current_time()
-        nursery.cancel_scope.cancel()
+    async with running_store(tmp_path) as bench:
+        wire = Wire(room=12)
+        with trio.fail_after(100), pytest.raises(MasterSilent):
+            await follow(bench.store, wire)
+        assert wire.sent == [(0.0, encode_report(0)), (5.0, encode_report(0)[:4])]
+        assert trio.current_time() == 20
 
 
 @pytest.mark.trio
 async def test_under_sync_flush_only_synced_bytes_are_acknowledged(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path, sync_flush=True) as bench, trio.open_nursery() as nursery:
-        wire: Any = Wire(room=1000)
-        wake, slave_side = WakeUp(), client(bench.store)
-        nursery.start_soon(slave_side._report, wire, make_ha_slave(0, 0.0, CONFIG), wake)
-        nursery.start_soon(slave_side._wake_on_flush, wake)
-        bench.disk.sync_gate = trio.Event()
-        nursery.start_soon(bench.store.put_message, message())
-        await trio.sleep(1)
-        wake.wakeup()
-        await trio.sleep(1)
-        assert wire.sent == [(0.0, encode_report(0))]
-        bench.disk.sync_gate.set()
-        await trio.sleep(1)
-        assert wire.sent == [(0.0, encode_report(0)), (2.0, encode_report(96))]
-        nursery.cancel_scope.cancel()
+    async with (
+        running_store(tmp_path / "master") as master,
+        running_store(tmp_path / "slave", sync_flush=True) as slave,
+    ):
+        await master.store.put_message(message())
+        record = bytes(master.store.commit_log.select(0, 96))
+        wire = Wire(room=1000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, slave.store, wire)
+            slave.disk.sync_gate = trio.Event()
+            await trio.sleep(1)
+            wire.feed(encode_transfer_header(0, 96) + record)
+            await trio.sleep(1)
+            assert slave.store.commit_log.max_offset == 96
+            assert wire.sent == [(0.0, encode_report(0))]
+            slave.disk.sync_gate.set()
+            await trio.sleep(1)
+            assert wire.sent == [(0.0, encode_report(0)), (2.0, encode_report(96))]
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_what_was_appended_while_a_heartbeat_is_stuck_is_reported_behind_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path / "master") as master, running_store(tmp_path / "slave") as slave:
+        await master.store.put_message(message())
+        record = bytes(master.store.commit_log.select(0, 96))
+        wire = Wire(room=1000, step=5)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, slave.store, wire)
+            await trio.sleep(4)
+            wire.gate = trio.Event()
+            await trio.sleep(2)
+            wire.feed(encode_transfer_header(0, 96) + record)
+            await trio.sleep(1)
+            wire.gate.set()
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        reports = encode_report(0), encode_report(0), encode_report(96)
+        assert b"".join(data for _, data in wire.sent) == b"".join(reports)
+        assert [at for at, _ in wire.sent] == [0.0] * 2 + [7.0] * 4
 
 
 @pytest.mark.trio
 async def test_under_sync_flush_the_first_report_waits_for_the_sync(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first report asks for bytes, and acknowledges those before them."""
+    attempts: list[float] = []
+
+    async def refuse(*_: object) -> None:
+        attempts.append(trio.current_time())
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(trio, "open_tcp_stream", refuse)
     async with running_store(tmp_path, sync_flush=True) as bench, trio.open_nursery() as nursery:
+        client = HAClient(CONFIG, "127.0.0.1:1", bench.store, NoEntropy(), new_tracer())
         bench.disk.sync_gate = trio.Event()
         nursery.start_soon(bench.store.put_message, message())
         await trio.testing.wait_all_tasks_blocked()
-        with trio.move_on_after(1) as waited:
-            await client(bench.store)._until_flushed()
-        assert waited.cancelled_caught
-        nursery.start_soon(client(bench.store)._until_flushed)
+        nursery.start_soon(client._follow, Backoff(0.1, 1.0))
+        await trio.sleep(1)
+        assert attempts == []
         bench.disk.sync_gate.set()
         await trio.sleep(1)
-        assert len(nursery.child_tasks) == 0
+        assert attempts == [1.0]

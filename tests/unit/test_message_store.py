@@ -77,6 +77,26 @@ async def test_a_sync_put_is_answered_when_its_bytes_are_synced(
 
 
 @pytest.mark.trio
+async def test_many_puts_are_under_way_without_a_task_each(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path, sync_flush=True) as bench:
+        bench.disk.sync_gate = trio.Event()
+        pending = [bench.store.async_put_message(message()) for _ in range(3)]
+        refused = bench.store.async_put_message(message(properties={"a\x01": ""}))
+        await trio.sleep(1)
+        assert [put.result for put in pending] == [None] * 3
+        assert refused.result is not None
+        assert refused.result.status is PutStatus.MESSAGE_ILLEGAL
+        bench.disk.sync_gate.set()
+        results = [await put.wait() for put in reversed(pending)]
+        assert [(result.status, result.append and result.append.offset) for result in results] == [
+            (PutStatus.PUT_OK, offset) for offset in (192, 96, 0)
+        ]
+        assert emitted(bench, "put.end") == ["PUT_OK"] * 3
+
+
+@pytest.mark.trio
 async def test_a_stuck_disk_times_out_and_its_late_success_is_no_answer(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:

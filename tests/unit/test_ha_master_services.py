@@ -1,0 +1,206 @@
+"""WriteSocketService and ReadSocketService: what one slave is sent and when, and that no report of it gets lost."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from rmq_actors.ha.group_transfer_service import SLAVE_EVENTS, SlaveEvent
+from rmq_actors.ha.read_socket_service import ReadSocketService
+from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
+from rmq_actors.protocols.ha_master import SlaveReports, SlaveSilent, TransferCursor
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
+from tests.property.recording import new_tracer
+from tests.property.running_store import message, running_store
+
+HEARTBEAT_S = 5.0
+HOUSEKEEPING_S = 20.0
+
+
+@attrs.define(eq=False)
+class Slave:
+    """A slave's socket: it takes `step` bytes a call, nothing before its `gate` is open, and gives what it `says`."""
+
+    step: int = 1000
+    gate: trio.Event | None = None
+    sent: list[tuple[float, bytes]] = attrs.field(factory=list)
+    #: What comes, and how long after what came before.
+    says: list[tuple[float, bytes]] = attrs.field(factory=list)
+
+    async def sendmsg(self, buffers: list[bytes | memoryview]) -> int:
+        if self.gate is not None:
+            await self.gate.wait()
+        await trio.lowlevel.checkpoint()
+        taken = b"".join(bytes(buffer) for buffer in buffers)[: self.step]
+        self.sent.append((trio.current_time(), taken))
+        return len(taken)
+
+    async def recv(self, size: int) -> bytes:
+        if not self.says:
+            await trio.sleep_forever()
+        after_s, data = self.says.pop(0)
+        with trio.CancelScope(shield=True):  # received is received, whatever was cancelled meanwhile
+            await trio.sleep(after_s)
+        return data[:size]
+
+
+@contextlib.asynccontextmanager
+async def writing(store: MessageStore, slave: Slave) -> AsyncIterator[None]:
+    """A WriteSocketService whose slave has asked for everything."""
+    send, receive = FIRST_REPORT.open()
+    log, socket = store.commit_log, slave
+    service = WriteSocketService(
+        1,
+        _socket(socket),
+        lambda requested, now: TransferCursor(requested, now, log.file_size_bytes, HEARTBEAT_S),
+        log,
+        lambda: log.max_offset,
+        store.log_end,
+        receive,
+        new_tracer(),
+    )
+    await send.send(0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def _socket(slave: Slave) -> Any:
+    return slave
+
+
+def frame(store: MessageStore, offset: int, size: int) -> bytes:
+    return encode_transfer_header(offset, size) + bytes(store.commit_log.select(offset, size))
+
+
+@pytest.mark.trio
+async def test_a_frame_at_once_and_heartbeats_every_five_seconds_of_silence(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path) as bench:
+        await bench.store.put_message(message())
+        slave = Slave()
+        async with writing(bench.store, slave):
+            await trio.sleep(7)
+            await bench.store.put_message(message())
+            await trio.sleep(11)
+        heartbeat = encode_transfer_header(96, 0), encode_transfer_header(192, 0)
+        first, second = frame(bench.store, 0, 96), frame(bench.store, 96, 96)
+        assert slave.sent == [(0, first), (5, heartbeat[0]), (7, second), (12, heartbeat[1]), (17, heartbeat[1])]
+
+
+@pytest.mark.trio
+async def test_what_grows_while_a_heartbeat_is_stuck_is_sent_behind_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path) as bench:
+        slave = Slave(gate=trio.Event())
+        async with writing(bench.store, slave):
+            await trio.sleep(6)
+            await bench.store.put_message(message())
+            await trio.sleep(1)
+            assert slave.sent == []
+            assert slave.gate is not None
+            slave.gate.set()
+            await trio.sleep(1)
+        assert slave.sent == [(7, encode_transfer_header(0, 0)), (7, frame(bench.store, 0, 96))]
+
+
+@pytest.mark.trio
+async def test_no_heartbeat_cuts_into_a_frame_that_is_stuck(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path) as bench:
+        await bench.store.put_message(message())
+        slave = Slave(step=7)
+        async with writing(bench.store, slave):
+            await trio.testing.wait_all_tasks_blocked()
+            whole = frame(bench.store, 0, 96)
+            assert b"".join(data for _, data in slave.sent) == whole
+            slave.gate = trio.Event()
+            await bench.store.put_message(message())
+            await trio.sleep(12)
+            slave.gate.set()
+            await trio.sleep(1)
+        assert b"".join(data for _, data in slave.sent) == whole + frame(bench.store, 96, 96)
+
+
+@attrs.frozen
+class Reading:
+    """Where a ReadSocketService tells what it has read."""
+
+    events: trio.MemorySendChannel[SlaveEvent]
+    told: trio.MemoryReceiveChannel[SlaveEvent]
+    first: trio.MemoryReceiveChannel[int]
+
+    def offsets(self) -> list[int]:
+        offsets = []
+        with contextlib.suppress(trio.WouldBlock):
+            while True:
+                offsets.append(self.told.receive_nowait().offset)
+        return offsets
+
+
+@contextlib.asynccontextmanager
+async def reading(store: MessageStore, slave: Slave) -> AsyncIterator[Reading]:
+    """A ReadSocketService that runs until its slave is silent."""
+    events, told = SLAVE_EVENTS.open()
+    first, first_told = FIRST_REPORT.open()
+    reports = SlaveReports(trio.current_time(), HOUSEKEEPING_S)
+    service = ReadSocketService(1, _socket(slave), reports, store.commit_log, events, first, new_tracer())
+
+    async def run() -> None:
+        with pytest.raises(SlaveSilent):
+            await service.run()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        yield Reading(events, told, first_told)
+
+
+@pytest.mark.trio
+async def test_each_report_puts_the_end_of_patience_off_and_the_same_one_is_told_once(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path) as bench:
+        await bench.store.put_message(message())
+        slave = Slave(says=[(15, encode_report(offset)) for offset in (0, 0, 96)])
+        async with reading(bench.store, slave) as reader:
+            assert await reader.first.receive() == 0
+        assert trio.current_time() == 3 * 15 + HOUSEKEEPING_S
+        assert reader.offsets() == [0, 96]
+        assert not reader.first.statistics().current_buffer_used
+
+
+@pytest.mark.trio
+async def test_a_first_report_that_comes_with_the_end_of_patience_starts_the_transfer(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path) as bench:
+        slave = Slave(says=[(HOUSEKEEPING_S, encode_report(0))])
+        async with reading(bench.store, slave) as reader:
+            with trio.fail_after(HOUSEKEEPING_S + 1):
+                assert await reader.first.receive() == 0
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("after_s", [1, HOUSEKEEPING_S])
+async def test_no_report_is_lost_while_the_group_transfer_service_is_behind(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, after_s: float
+) -> None:
+    async with running_store(tmp_path) as bench:
+        await bench.store.put_message(message())
+        async with reading(bench.store, Slave(says=[(after_s, encode_report(96))])) as reader:
+            for _ in range(SLAVE_EVENTS.spec.capacity):
+                reader.events.send_nowait(SlaveEvent(2, "connected"))
+            await trio.sleep(2 * HOUSEKEEPING_S)
+            assert set(reader.offsets()) == {0, 96}
