@@ -17,7 +17,7 @@ import attrs
 
 from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.scenarios import SCENARIO, Outcome, RunResult, random_case, run_case
-from sim_net import fault_kind
+from sim_net import fault_kind, many_runs
 
 if TYPE_CHECKING:
     from rmq_actors.tracing.spool import TraceWriter
@@ -91,10 +91,11 @@ def write_trace(writer: TraceWriter, result: RunResult) -> None:
 def run_campaign(campaign: Campaign, on_summary: Callable[[RunSummary], object]) -> list[RunSummary]:
     """Run all seeds; `on_summary` sees each run in the order of the seeds. Raises `CampaignFailed`."""
     summaries = []
-    runs = _run_seeds(campaign, 0, campaign.seeds) if campaign.jobs == 1 else _run_in_processes(campaign)
-    for summary in runs:
-        on_summary(summary)
-        summaries.append(summary)
+    with many_runs():
+        runs = _run_seeds(campaign, 0, campaign.seeds) if campaign.jobs == 1 else _run_in_processes(campaign)
+        for summary in runs:
+            on_summary(summary)
+            summaries.append(summary)
     return summaries
 
 
@@ -119,8 +120,9 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
 def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary]) -> None:
     # What brokers log of their peers' deaths is in the traces; the parent's settings do not reach a spawned process.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
-    for summary in _run_seeds(campaign, worker, seeds):
-        done.put(summary)
+    with many_runs():
+        for summary in _run_seeds(campaign, worker, seeds):
+            done.put(summary)
 
 
 def _run_in_processes(campaign: Campaign) -> Iterator[RunSummary]:

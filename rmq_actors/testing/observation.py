@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+
 import attrs
 
 from rmq_actors.tracing.event import Event
@@ -17,6 +19,7 @@ OBSERVABLE = (
     "reset",
     "kill",
     "restart",
+    "power_loss",
     "housekeeping_master",
     "housekeeping_slave",
     "slave_timeout",
@@ -36,35 +39,51 @@ class FaultObserver:
     _active: dict[str, int] = attrs.field(factory=dict, init=False)
     _resets: dict[str, str] = attrs.field(factory=dict, init=False)
     _killed: bool = attrs.field(default=False, init=False)
+    _powerless: set[str] = attrs.field(factory=set, init=False)
     _sent_ns: dict[int, int] = attrs.field(factory=dict, init=False)
+    _names: Mapping[str, Callable[[Event], str | None]] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._names = {
+            "fault.begin": self._fault_begins,
+            "fault.end": self._fault_ends,
+            "net.partial_write": lambda _: "partial_write",
+            "net.partial_read": lambda _: "partial_read",
+            "net.held": lambda _: "partition" if self._active.get("Partition") else None,
+            "net.stall": lambda _: "stall" if self._active.get("Stall") else None,
+            "net.reset": self._reset,
+            "ha.connection.close": self._closed,
+            "ha.client.close": self._closed,
+            "put.end": lambda event: "slave_timeout" if event.status == "FLUSH_SLAVE_TIMEOUT" else None,
+            "node.kill": self._kill,
+            "node.power_loss": self._power_loss,
+            "store.open": self._opened,
+            "ha.transfer": self._transfer,
+            "ha.report": self._report,
+        }
+
+    @property
+    def kinds(self) -> Collection[str]:
+        """The kinds of events that `observe` looks at."""
+        return self._names.keys()
 
     def observe(self, event: Event) -> None:
-        """Look at one event."""
-        name = self._name(event)
+        """Look at one event: subscribe this to the run's recorder, for `kinds`."""
+        name_of = self._names.get(event.kind)
+        name = name_of(event) if name_of is not None else None
         if name is not None and name not in self.observed:
             self.observed.add(name)
             self.recorder.record(event.node, "FaultObserver", "fault.observed", status=name, parent_seq=event.seq)
 
-    def _name(self, event: Event) -> str | None:
-        kind = event.kind
-        if kind in {"fault.begin", "fault.end"}:
-            fault = (event.attrs or {})["fault.kind"]
-            self._active[fault] = self._active.get(fault, 0) + (1 if kind == "fault.begin" else -1)
-            return None
-        if kind in {"net.partial_write", "net.partial_read"}:
-            return kind.removeprefix("net.")
-        if kind == "net.held":
-            return "partition" if self._active.get("Partition") else None
-        if kind == "net.stall":
-            return "stall" if self._active.get("Stall") else None
-        if kind == "net.reset":
-            self._resets[event.node] = event.status or ""
-            return None
-        if kind in {"ha.connection.close", "ha.client.close"}:
-            return self._closed(event)
-        if kind == "put.end" and event.status == "FLUSH_SLAVE_TIMEOUT":
-            return "slave_timeout"
-        return self._node_or_delay(event)
+    def _fault_begins(self, event: Event) -> None:
+        fault = (event.attrs or {})["fault.kind"]
+        self._active[fault] = self._active.get(fault, 0) + 1
+
+    def _fault_ends(self, event: Event) -> None:
+        self._active[(event.attrs or {})["fault.kind"]] -= 1
+
+    def _reset(self, event: Event) -> None:
+        self._resets[event.node] = event.status or ""
 
     def _closed(self, event: Event) -> str | None:
         if event.status == "housekeeping":
@@ -74,15 +93,21 @@ class FaultObserver:
             return {"fault": "reset", "killed": "kill"}.get(self._resets.pop(event.node, ""))
         return None
 
-    def _node_or_delay(self, event: Event) -> str | None:
-        if event.kind == "node.kill":
-            self._killed = True
-        elif event.kind == "store.open" and self._killed and event.offset:
-            return "restart"
-        elif event.kind == "ha.transfer":
-            self._sent_ns.setdefault(event.conn_id or 0, event.sim_time_ns or 0)
-        elif event.kind == "ha.report":
-            sent_ns = self._sent_ns.pop(event.conn_id or 0, None)
-            late = sent_ns is not None and (event.sim_time_ns or 0) - sent_ns > _LATE_S * 1e9
-            return "delay" if late and self._active.get("Delay") else None
-        return None
+    def _kill(self, event: Event) -> None:
+        self._killed = True
+
+    def _power_loss(self, event: Event) -> None:
+        self._powerless.add(event.node)
+
+    def _opened(self, event: Event) -> str | None:
+        if event.node in self._powerless:
+            return "power_loss"
+        return "restart" if self._killed and event.offset else None
+
+    def _transfer(self, event: Event) -> None:
+        self._sent_ns.setdefault(event.conn_id or 0, event.sim_time_ns or 0)
+
+    def _report(self, event: Event) -> str | None:
+        sent_ns = self._sent_ns.pop(event.conn_id or 0, None)
+        late = sent_ns is not None and (event.sim_time_ns or 0) - sent_ns > _LATE_S * 1e9
+        return "delay" if late and self._active.get("Delay") else None

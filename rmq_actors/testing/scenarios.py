@@ -7,9 +7,8 @@ in its case, so a failing run is replayed by its case alone.
 from __future__ import annotations
 
 import contextvars
-import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -22,32 +21,34 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, file_name
+from rmq_actors.store.message_store import PendingPut
 from rmq_actors.testing.checkers import Broken, ReplicationChecker
 from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
 from sim_net import (
     Deadlock,
-    Delay,
+    DiskConfig,
     Fault,
-    Kill,
     LinkConfig,
     Livelock,
     Node,
     NodeFailed,
+    On,
     Partition,
-    Reset,
+    PowerLoss,
     Schedule,
-    ShortIO,
-    Stall,
+    SimFile,
     StepsExceeded,
     VirtualTimeExceeded,
     World,
     WorldConfig,
 )
+from sim_net.sampling import sample_fault
 from sim_net.search import Case
 
 SCENARIO = "replication"
@@ -65,15 +66,40 @@ _WORLD = WorldConfig(
     receive_buffer_bytes=2048,
     journal_keep=False,
     virtual_time_max_s=3600.0,
+    # Bytes that land out of order look like damage to a recovery that knows of no checkpoint.
+    disk=DiskConfig(unsynced="prefix"),
 )
-_BATCH_BYTES = 512
 _READ_BUFFER_BYTES = 4096
 _WRITERS = 2
+_LINK_KINDS = ("Delay", "Partition", "Stall", "Reset", "Hold", "Loss", "Bandwidth")
+_NODE_KINDS = (
+    "ShortIO",
+    "Kill",
+    "Kill",
+    "PowerLoss",
+    "Pause",
+    "ClockJump",
+    "ClockDrift",
+    "DiskSlow",
+    "DiskStuck",
+)
+#: Every kind of fault that `random_case` draws.
+CHAOS_KINDS = (*_LINK_KINDS, *dict.fromkeys(_NODE_KINDS))
+#: How often a fault is one of a link, and how often one may wait for an event of these kinds.
+_LINK_FAULTS = 0.5
+_TIMED_BY_EVENTS = 0.4
+#: How often power is lost right behind an append of the same node.
+_AT_AN_APPEND = 0.7
+_EVENTS = ("log.append", "log.roll", "log.flush", "ha.transfer", "ha.client.report", "ha.replicated", "put.begin")
+#: For so long faults may wait for their event; later ones are called off.
+_EVENTS_WAIT_S = 5.0
 #: How often both slaves are cut off at once.
 _BOTH_SLAVES = 0.25
-_FLUSH_TYPES = tuple(flush_type.value for flush_type in FlushDiskType)
 #: After the last fault everything must be as it should within this time (invariant I5: 30 s).
 CONVERGENCE_S = 30.0
+
+#: After one of these the run may have become what the harness waits for.
+_MOVES = ("actor.crash", "log.append", "put.end", "store.open", "ha.connection.open", "ha.connection.close")
 
 _GUARDED = ("rmq_actors",)
 
@@ -105,74 +131,65 @@ class _NotConverged(Exception):
 def random_case(seed: int, *, planted_bug: str | None = None) -> Case:
     """The case that an integer stands for. Times come from small sets, so that faults meet each other."""
     rng = random.Random(f"{SCENARIO}/{seed}")
-    faults = [_random_fault(rng) for _ in range(rng.randint(2, 7))]
+    workload = Workload.draw(rng, planted_bug)
+    durable = (MASTER, *SLAVES) if workload.master_flush == FlushDiskType.SYNC_FLUSH.value else SLAVES
+    faults = [_random_fault(rng, durable) for _ in range(rng.randint(2, 7))]
     if rng.random() < _BOTH_SLAVES:
         # While one slave is well every put is confirmed: what time-outs do shows only when neither is.
         at_s, duration_s = rng.choice((0.5, 1.0, 2.0)), rng.choice((2.0, 6.0, 25.0))
         faults += [Partition(at_s, duration_s, MASTER, slave) for slave in SLAVES]
-    parameters: dict[str, str | int | float | bool | None] = {
-        "puts": rng.choice((20, 40, 60)),
-        "pause_s": rng.choice((0.1, 0.3, 0.6)),
-        "master_flush": rng.choice(_FLUSH_TYPES),
-        "slave_flush": rng.choice(_FLUSH_TYPES),
-    }
-    if planted_bug is not None:
-        parameters["planted_bug"] = planted_bug
-    return Case(seed, Schedule(tuple(faults)), parameters)
+    return Case(seed, Schedule(tuple(faults)), workload.to_parameters())
 
 
 def check_case(case: Case) -> None:
     """Whether this scenario can run `case`, which somebody may have edited. Raises ValueError naming what it cannot."""
-    parameters = dict(case.parameters)
-    puts, pause_s, bug = (parameters.pop(name, None) for name in ("puts", "pause_s", "planted_bug"))
-    if isinstance(puts, bool) or not isinstance(puts, int) or puts < 0:
-        raise ValueError(f"parameters['puts'] must be a whole number of at least 0, not {puts!r}")
-    if isinstance(pause_s, bool) or not isinstance(pause_s, int | float) or not 0 <= pause_s < math.inf:
-        raise ValueError(f"parameters['pause_s'] must be a finite number of at least 0, not {pause_s!r}")
-    if bug is not None and bug not in PLANTED_BUGS:
-        raise ValueError(f"no planted bug is called {bug!r}; there are {', '.join(PLANTED_BUGS)}")
-    for name in ("master_flush", "slave_flush"):
-        if (flush := parameters.pop(name, _FLUSH_TYPES[0])) not in _FLUSH_TYPES:
-            raise ValueError(f"parameters[{name!r}] must be one of {', '.join(_FLUSH_TYPES)}, not {flush!r}")
-    if parameters:
-        raise ValueError(f"no parameter is called {', '.join(map(repr, sorted(parameters)))}")
+    workload = Workload.of(case.parameters)
     for number, fault in enumerate(case.schedule.faults):
-        unknown = {getattr(fault, field, MASTER) for field in ("a", "b", "node")} - {MASTER, *SLAVES}
+        waits_for = fault.on.node if fault.on is not None else ""
+        unknown = {*fault.nodes, waits_for or MASTER} - {MASTER, *SLAVES}
         if unknown:
             raise ValueError(
                 f"faults[{number}]: no node is called {min(unknown)!r}; there are {', '.join((MASTER, *SLAVES))}"
             )
+        loses_power = isinstance(fault, PowerLoss) and fault.node == MASTER
+        if loses_power and workload.master_flush != FlushDiskType.SYNC_FLUSH.value:
+            raise ValueError(
+                f"faults[{number}]: without master_flush SYNC_FLUSH the master may lose what its slaves have, "
+                "and never agree with them again"
+            )
 
 
-def _random_fault(rng: random.Random) -> Fault:
-    at_s = round(
-        rng.choice((0.0, 0.5, 1.0, 2.0, 3.0, 5.0)) + rng.choice((0.0, 0.001, 0.01, 0.1, 1.0)) * rng.random(), 4
-    )
-    duration_s = rng.choice((0.05, 0.5, 2.0, 6.0, 25.0))
-    slave = rng.choice(SLAVES)
-    a, b = rng.choice(((MASTER, slave), (slave, MASTER)))
-    node = rng.choice((MASTER, *SLAVES))
-    return rng.choice(
-        (
-            Delay(at_s, duration_s, a, b, rng.choice((0.005, 0.05, 0.5))),
-            Partition(at_s, duration_s, a, b, two_way=rng.random() < 0.5),
-            Stall(at_s, duration_s, a, b),
-            Reset(at_s, a, b),
-            ShortIO(at_s, duration_s, node, rng.choice((1, 7, 100))),
-            Kill(at_s, node, rng.choice((0.01, 0.5, 3.0))),
-        )
-    )
+def is_runnable(case: Case) -> bool:
+    """Whether `check_case` has nothing against it: a shrinker tries many."""
+    try:
+        check_case(case)
+    except ValueError:
+        return False
+    return True
 
 
-def _last_fault_ends_s(schedule: Schedule) -> float:
-    return max(
-        (
-            fault.at_s
-            + (fault.down_s if isinstance(fault, Kill) else 0.0 if isinstance(fault, Reset) else fault.duration_s)
-            for fault in schedule.faults
-        ),
-        default=0.0,
-    )
+def _random_fault(rng: random.Random, durable: Sequence[str]) -> Fault:
+    """A fault of a link to a slave, or of a node; only the `durable` ones may lose their power."""
+    if rng.random() < _LINK_FAULTS:
+        link = rng.sample((MASTER, rng.choice(SLAVES)), 2)
+        return sample_fault(rng.choice, link, kinds=_LINK_KINDS, events=_events(rng))
+    kind = rng.choice(_NODE_KINDS)
+    if kind == PowerLoss.__name__:
+        return _power_loss(rng, rng.choice(durable))
+    return sample_fault(rng.choice, (MASTER, *SLAVES), kinds=(kind,), events=_events(rng))
+
+
+def _power_loss(rng: random.Random, node: str) -> Fault:
+    """Mostly right behind an append of the node, where there is something to lose."""
+    fault = sample_fault(rng.choice, (node,), kinds=(PowerLoss.__name__,), events=_events(rng))
+    if rng.random() < _AT_AN_APPEND:
+        on = On("log.append", node, rng.choice((1, 2, 3, 5, 8, 13, 21)))
+        return attrs.evolve(fault, at_s=rng.choice((0.0, 0.0003, 0.003)), on=on)
+    return fault
+
+
+def _events(rng: random.Random) -> Sequence[str]:
+    return _EVENTS if rng.random() < _TIMED_BY_EVENTS else ()
 
 
 @attrs.define(eq=False)
@@ -182,8 +199,9 @@ class _Run:
     case: Case
     world: World
     info: RunInfo
-    hidden_faults: Schedule
-    puts_left: int
+    sabotage: Callable[[World], object]
+    workload: Workload = attrs.field(init=False)
+    puts_left: int = attrs.field(init=False)
     recorder: Recorder = attrs.field(init=False)
     nodes: dict[str, Node] = attrs.field(init=False)
     checker: ReplicationChecker = attrs.field(init=False)
@@ -194,8 +212,11 @@ class _Run:
     brokers: dict[str, BrokerController] = attrs.field(factory=dict, init=False)
     _machines: dict[str, Machines] = attrs.field(factory=dict, init=False)
     _outside: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
+    _files: dict[tuple[str, int], SimFile] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.workload = Workload.of(self.case.parameters)
+        self.puts_left = self.workload.puts
         self.recorder = open_sim_recorder(self.world, self.info)
         self.nodes = {name: self.world.node(name) for name in (MASTER, *SLAVES)}
         names = {node.address: name for name, node in self.nodes.items()}
@@ -208,30 +229,36 @@ class _Run:
             sync_flush=[name for name in self.nodes if self._flush_type(name) is FlushDiskType.SYNC_FLUSH],
         )
         self.observer = FaultObserver(self.recorder)
-        for listener in (self.checker.observe, self.observer.observe, self._on_event):
-            self.recorder.subscribe(listener)
-        bug = self.case.parameters.get("planted_bug")
+        self.recorder.subscribe(self._forget_files, ("store.open", "node.power_loss"))
+        self.recorder.subscribe(self.checker.observe, self.checker.kinds)
+        self.recorder.subscribe(self.observer.observe, self.observer.kinds)
+        self.recorder.subscribe(self._on_crash, ("actor.crash",))
+        self.recorder.subscribe(self._on_move, _MOVES)
+        bug = self.workload.planted_bug
         for name in self.nodes:
-            self._machines[name] = PLANTED_BUGS[str(bug)].make_machines() if bug else Machines()
+            self._machines[name] = PLANTED_BUGS[bug].make_machines() if bug else Machines()
 
     def _read_log(self, node: str, begin: int, end: int) -> bytes:
-        # Outside of every node, so that a dead node's page cache can be read too.
-        return self._outside.run(self._read_log_outside, node, begin, end)
-
-    def _read_log_outside(self, node: str, begin: int, end: int) -> bytes:
         parts, size = [], _STORE.mapped_file_size_commit_log_bytes
         while begin < end:
             first = begin - begin % size
-            file = self.nodes[node].disk.open(f"{COMMIT_LOG_DIRECTORY}/{file_name(first)}", read_only=True)
+            file = self._files.get((node, first))
+            if file is None:
+                path = f"{COMMIT_LOG_DIRECTORY}/{file_name(first)}"
+                # Outside of every node, so that a dead node's page cache can be read too.
+                file = self._outside.run(self.nodes[node].disk.open, path, read_only=True)
+                self._files[node, first] = file
             stop = min(end, first + size)
             parts.append(bytes(file.map()[begin - first : stop - first]))
-            file.close()
             begin = stop
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _forget_files(self, _: Event) -> None:
+        """Recovery or a power cut may have put other files under the names."""
+        self._files.clear()
 
     def _flush_type(self, node: str) -> FlushDiskType:
-        parameter = "master_flush" if node == MASTER else "slave_flush"
-        return FlushDiskType(self.case.parameters.get(parameter, FlushDiskType.ASYNC_FLUSH.value))
+        return FlushDiskType(self.workload.master_flush if node == MASTER else self.workload.slave_flush)
 
     def _on_broken(self, broken: Broken) -> None:
         self.recorder.record(
@@ -239,12 +266,12 @@ class _Run:
         )
         self.broken.set()
 
-    def _on_event(self, event: Event) -> None:
-        if event.kind == "actor.crash":
-            # A supervisor may mend it; it is a fault of the product all the same.
-            self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {(event.attrs or {})['detail']}")
-        if event.kind in {"log.append", "put.end", "store.open", "ha.connection.open", "ha.connection.close"}:
-            self.moved.set()
+    def _on_crash(self, event: Event) -> None:
+        # A supervisor may mend it; it is a fault of the product all the same.
+        self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {(event.attrs or {})['detail']}")
+
+    def _on_move(self, event: Event) -> None:
+        self.moved.set()
 
     async def _serve(self, node: Node) -> None:
         """The program of each node: a broker; the master's has writers in it."""
@@ -255,7 +282,7 @@ class _Run:
             ha_listen_host=node.address,
             ha_listen_port=HA_PORT,
             ha_master_address=None if is_master else f"{self.nodes[MASTER].address}:{HA_PORT}",
-            ha_transfer_batch_size_bytes=_BATCH_BYTES,
+            ha_transfer_batch_size_bytes=self.workload.transfer_batch_bytes,
             read_buffer_bytes=_READ_BUFFER_BYTES,
         )
         role = BrokerRole.SYNC_MASTER if is_master else BrokerRole.SLAVE
@@ -270,21 +297,28 @@ class _Run:
                 await trio.sleep_forever()
 
     async def _write(self, broker: BrokerController, node: Node, number: int) -> None:
-        pause_s = float(self.case.parameters["pause_s"] or 0)
+        workload = self.workload
         while self.puts_left > 0:
-            self.puts_left -= 1
-            body = node.entropy.token_bytes(1 + int(node.entropy.random() ** 3 * 900))
-            await broker.put_message(Message("Chaos", body, number, {"KEYS": f"{self.puts_left}"}))
-            await trio.sleep(node.entropy.random() * pause_s)
+            pending = [self._put(broker, node, number) for _ in range(min(workload.in_flight, self.puts_left))]
+            for put in pending:
+                if put.result is None:
+                    await put.wait()
+            await trio.sleep(node.entropy.random() * workload.pause_s)
+
+    def _put(self, broker: BrokerController, node: Node, queue_id: int) -> PendingPut:
+        self.puts_left -= 1
+        body = node.entropy.token_bytes(1 + int(node.entropy.random() ** 3 * self.workload.body_bytes_max))
+        return broker.async_put_message(Message("Chaos", body, queue_id, {"KEYS": f"{self.puts_left}"}))
 
     async def main(self, world: World) -> None:
         """The harness: boot, break, wait until all is well again."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end_when_broken)
-            world.start_schedule(Schedule((*self.case.schedule.faults, *self.hidden_faults.faults)))
+            world.start_schedule(self.case.schedule)
+            self.sabotage(world)
             for node in self.nodes.values():
                 node.boot(self._serve)
-            await trio.sleep_until(trio.current_time() + _last_fault_ends_s(self.case.schedule))
+            await self._outlast_faults()
             with trio.move_on_after(CONVERGENCE_S) as waiting:
                 while not self._is_well():
                     self.moved = trio.Event()
@@ -294,6 +328,13 @@ class _Run:
             await self._last_put()
             self.checker.check_convergence(len(self.recorder.events))
             nursery.cancel_scope.cancel()
+
+    async def _outlast_faults(self) -> None:
+        if any(fault.on is not None for fault in self.case.schedule.faults):
+            await trio.sleep(_EVENTS_WAIT_S)
+        await trio.sleep_until(self.case.schedule.ends_s)
+        self.world.stop_waiting()
+        await trio.sleep_until(self.world.faults_end_s)
 
     async def _end_when_broken(self) -> None:
         await self.broken.wait()
@@ -334,14 +375,14 @@ class _Run:
             raise _NotConverged(self._state())
 
 
-def run_case(case: Case, *, campaign: str = "chaos", hidden_faults: Schedule | None = None) -> RunResult:
+def run_case(case: Case, *, campaign: str = "chaos", sabotage: Callable[[World], object] = lambda _: None) -> RunResult:
     """Run a case in a fresh world. Never raises for what the run did wrong: the outcome says it.
 
-    `hidden_faults` happen too, but the scenario does not wait for their end: they test that it can fail.
+    `sabotage` is called as the run begins, and may break what no fault mends: it tests that the scenario can fail.
     """
     world = World(case.seed, _WORLD, guard_packages=_GUARDED)
     info = RunInfo(campaign, SCENARIO, case.seed, case.to_json())
-    run = _Run(case, world, info, hidden_faults or Schedule(), puts_left=int(case.parameters["puts"] or 0))
+    run = _Run(case, world, info, sabotage)
     run.recorder.record("", "scenario", "run.start")
     outcome, failure = _outcome(run, world)
     run.recorder.record("", "scenario", "run.end", status=outcome, attributes={"detail": failure} if failure else None)
@@ -388,5 +429,5 @@ def _leaf(error: BaseException) -> BaseException:
 
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, str] = {
-    SCENARIO: "a master, two slaves, writers; delay, partition, stall, reset, short I/O, kill"
+    SCENARIO: "a master, two slaves, writers; faults of links, nodes, clocks and disks, timed by clock or by event"
 }

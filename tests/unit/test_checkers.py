@@ -65,6 +65,12 @@ class Story:
     def answer(self, msg_id: int, end_offset: int, status: str = "PUT_OK") -> None:
         self.emit(MASTER, "put.end", msg_id=msg_id, offset=end_offset, status=status)
 
+    def lose_power(self, node: str, kept: int) -> None:
+        """Its log is back with `kept` bytes."""
+        self.emit(node, "node.power_loss")
+        del self.logs[node][kept:]
+        self.emit(node, "store.open", offset=len(self.logs[node]), status="clean")
+
     @property
     def seen(self) -> list[str]:
         return [each.invariant for each in self.broken]
@@ -117,6 +123,18 @@ def test_report_of_what_the_slave_never_had(story: Story) -> None:
     assert story.seen == ["report"]
 
 
+def test_report_of_what_the_slave_has_no_more(story: Story) -> None:
+    story.lose_power(SLAVE, 0)
+    story.emit(SLAVE, "ha.client.report", offset=10)
+    assert story.seen == ["report"]
+
+
+def test_a_report_of_a_life_that_is_over_may_still_come(story: Story) -> None:
+    story.lose_power(SLAVE, 0)
+    story.report(1, 10)
+    assert story.seen == []
+
+
 def test_a_blank_that_recovery_took_for_whole_may_be_reported(story: Story) -> None:
     """A kill within a blank: its head alone makes it whole, and what was not received is zeros on both sides."""
     story.append(MASTER, b"8 bytes." + bytes(20))
@@ -139,6 +157,17 @@ def test_ack_of_what_no_slave_has(story: Story) -> None:
     story.append(SLAVE, b"ab")
     story.answer(1, 13)
     assert story.seen == ["ack"]
+
+
+@pytest.mark.parametrize(("sync_flush", "seen"), [((), []), ((SLAVE, OTHER), ["ack"])])
+def test_ack_of_what_a_slave_has_lost_with_its_power(sync_flush: tuple[str, ...], seen: list[str]) -> None:
+    """Its report may still have been under way. A slave that syncs first has lost nothing that it reported."""
+    story = Story(sync_flush)
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.lose_power(SLAVE, 0)
+    story.answer(0, 3)
+    assert story.seen == seen
 
 
 def test_an_ack_of_what_a_restart_has_cut_off_is_none(story: Story) -> None:
@@ -216,6 +245,62 @@ def test_survival_bytes_that_change_in_the_page_cache(story: Story, kind: str) -
     assert story.seen == ["survival"]
 
 
+@pytest.mark.parametrize("death", ["node.kill", "node.power_loss"])
+def test_survival_recovery_keeps_a_torn_record(story: Story, death: str) -> None:
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"ab")
+    story.emit(SLAVE, death)
+    story.emit(SLAVE, "store.open", offset=12, status="clean")
+    assert story.seen == ["survival"]
+
+
+@pytest.mark.parametrize(("kept", "seen"), [(10, []), (13, []), (0, ["survival"])])
+@pytest.mark.parametrize("node", [MASTER, SLAVE])
+def test_survival_a_power_loss_takes_nothing_that_was_synced(
+    story: Story, node: str, kept: int, seen: list[str]
+) -> None:
+    story.append(MASTER, b"abc")
+    if node == SLAVE:
+        story.append(SLAVE, b"abc")
+    story.emit(node, "log.flush", offset=10)
+    story.lose_power(node, kept)
+    assert story.seen[:1] == seen
+
+
+def test_survival_other_bytes_after_a_power_loss(story: Story) -> None:
+    story.logs[SLAVE][3] ^= 1
+    story.lose_power(SLAVE, 10)
+    assert story.seen == ["survival"]
+
+
+def test_a_process_killed_before_it_has_opened_its_log_has_lost_nothing_more(story: Story) -> None:
+    story.emit(SLAVE, "node.power_loss")
+    story.logs[SLAVE].clear()
+    story.emit(SLAVE, "node.kill")
+    story.emit(SLAVE, "store.open", offset=0, status="clean")
+    assert story.seen == []
+
+
+def test_what_a_master_has_lost_with_its_power_may_be_written_anew() -> None:
+    story = Story((MASTER,))
+    story.append(MASTER, b"abc")
+    story.emit(MASTER, "log.flush", offset=3)
+    story.append(SLAVE, b"abc")
+    story.append(OTHER, b"abc")
+    story.append(MASTER, b"lost")
+    story.lose_power(MASTER, 3)
+    story.append(MASTER, b"new")
+    story.append(SLAVE, b"new")
+    story.append(OTHER, b"new")
+    story.checker.check_convergence(99)
+    assert story.seen == []
+
+
+def test_synced_a_slave_has_what_the_master_has_lost(story: Story) -> None:
+    story.lose_power(MASTER, 0)
+    assert story.seen == ["synced"]
+
+
 @pytest.mark.parametrize(("waited_s", "seen"), [(ANSWER_MAX_S, []), (ANSWER_MAX_S + 0.001, ["answer"])])
 @pytest.mark.parametrize("status", ["FLUSH_SLAVE_TIMEOUT", "PUT_OK"])
 def test_answer_too_late(story: Story, waited_s: float, seen: list[str], status: str) -> None:
@@ -224,11 +309,46 @@ def test_answer_too_late(story: Story, waited_s: float, seen: list[str], status:
     assert story.seen == seen
 
 
-def test_what_is_not_answered_is_counted_until_the_master_dies(story: Story) -> None:
-    assert story.checker.unanswered == 1
-    story.emit(SLAVE, "node.kill")
-    assert story.checker.unanswered == 1
+@pytest.mark.parametrize(("node", "seen"), [(MASTER, []), (SLAVE, ["answer"])])
+def test_answer_the_time_of_a_masters_pause_does_not_count(story: Story, node: str, seen: list[str]) -> None:
+    story.now_s += 1
+    story.emit(node, "node.pause")
+    story.now_s += 6
+    story.emit(node, "node.resume")
+    story.now_s += ANSWER_MAX_S - 1
+    story.answer(0, 10)
+    assert story.seen == seen
+
+
+def test_answer_a_pause_that_was_over_before_the_put_excuses_nothing(story: Story) -> None:
+    story.emit(MASTER, "node.pause")
+    story.now_s += 6
+    story.emit(MASTER, "node.resume")
+    story.put(1, b"abc")
+    story.append(SLAVE, b"abc")
+    story.now_s += ANSWER_MAX_S + 0.001
+    story.answer(1, 13)
+    assert story.seen == ["answer"]
+
+
+def test_answer_a_pause_ends_with_its_process(story: Story) -> None:
+    story.emit(MASTER, "node.pause")
     story.emit(MASTER, "node.kill")
+    story.now_s += 6
+    story.emit(MASTER, "store.open", offset=10, status="clean")
+    story.put(1, b"abc")
+    story.append(SLAVE, b"abc")
+    story.now_s += ANSWER_MAX_S + 0.001
+    story.answer(1, 13)
+    assert story.seen == ["answer"]
+
+
+@pytest.mark.parametrize("death", ["node.kill", "node.power_loss"])
+def test_what_is_not_answered_is_counted_until_the_master_dies(story: Story, death: str) -> None:
+    assert story.checker.unanswered == 1
+    story.emit(SLAVE, death)
+    assert story.checker.unanswered == 1
+    story.emit(MASTER, death)
     assert story.checker.unanswered == 0
 
 
@@ -238,6 +358,13 @@ def test_convergence_a_slave_that_is_short(story: Story) -> None:
     assert not story.checker.converged
     story.checker.check_convergence(99)
     assert story.seen == ["convergence"]
+
+
+def test_convergence_nothing_is_known_of_a_slave_that_has_lost_its_power(story: Story) -> None:
+    story.emit(SLAVE, "node.power_loss")
+    assert not story.checker.converged
+    story.emit(SLAVE, "store.open", offset=10, status="clean")
+    assert story.checker.converged
 
 
 def test_convergence_bytes_that_changed_after_they_were_written(story: Story) -> None:
