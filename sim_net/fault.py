@@ -124,6 +124,12 @@ class Fault(ABC):
     at_s: float = attrs.field(validator=check_not_negative)
     on: On | None = attrs.field(default=None, kw_only=True, validator=_check_on)
 
+    def __str__(self) -> str:
+        """As it is written in a program; without a trigger nothing is said of one."""
+        fields = ((field.name, getattr(self, field.name)) for field in attrs.fields(type(self)))
+        given = ", ".join(f"{name}={value!r}" for name, value in fields if name != "on" or value is not None)
+        return f"{type(self).__name__}({given})"
+
     @abstractmethod
     def begin(self, world: World) -> Undo:
         """Do it; what is returned undoes it."""

@@ -103,12 +103,16 @@ class Incarnation(Generic[M]):
         context, cell, timers, handle = self._context, self._cell, self._context.timers, self._actor.handle
         mailbox = cell.mailbox
         left = MESSAGES_PER_TURN
+        # One user message passes between two messages of timers that repeat: a slow one would starve all others.
+        yields = False
         while not context.is_stopping:
             item = mailbox.take_control()
+            if item is EMPTY and yields:
+                item, yields = mailbox.take(), False
             if item is EMPTY:
                 due = timers.next_due
                 if due < math.inf and (timer := timers.take_due(trio.current_time())) is not None:
-                    item = timer.message
+                    item, yields = timer.message, timer.interval_s is not None
                 elif (item := mailbox.take()) is EMPTY:
                     await mailbox.wait(due)
                     left = MESSAGES_PER_TURN

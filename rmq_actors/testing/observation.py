@@ -20,6 +20,12 @@ OBSERVABLE = (
     "kill",
     "restart",
     "power_loss",
+    "pause",
+    "hold",
+    "loss",
+    "bandwidth",
+    "disk_slow",
+    "disk_stuck",
     "housekeeping_master",
     "housekeeping_slave",
     "slave_timeout",
@@ -41,6 +47,8 @@ class FaultObserver:
     _killed: bool = attrs.field(default=False, init=False)
     _powerless: set[str] = attrs.field(factory=set, init=False)
     _sent_ns: dict[int, int] = attrs.field(factory=dict, init=False)
+    #: The node that last went on after a pause, and when.
+    _resumed: tuple[str, int] = attrs.field(default=("", 0), init=False)
     _names: Mapping[str, Callable[[Event], str | None]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -49,7 +57,15 @@ class FaultObserver:
             "fault.end": self._fault_ends,
             "net.partial_write": lambda _: "partial_write",
             "net.partial_read": lambda _: "partial_read",
-            "net.held": lambda _: "partition" if self._active.get("Partition") else None,
+            "net.held": self._held,
+            "net.lost": lambda _: "loss",
+            "net.queued": lambda _: "bandwidth",
+            "storage.slow": lambda _: "disk_slow",
+            "storage.stuck": lambda _: "disk_stuck",
+            "node.resume": self._resume,
+            "ha.heartbeat": self._goes_on,
+            "ha.client.report": self._goes_on,
+            "log.flush": self._goes_on,
             "net.stall": lambda _: "stall" if self._active.get("Stall") else None,
             "net.reset": self._reset,
             "ha.connection.close": self._closed,
@@ -84,6 +100,18 @@ class FaultObserver:
 
     def _reset(self, event: Event) -> None:
         self._resets[event.node] = event.status or ""
+
+    def _held(self, _: Event) -> str | None:
+        names = {"Partition": "partition", "Hold": "hold"}
+        causes = [name for kind, name in names.items() if self._active.get(kind)]
+        return next((name for name in causes if name not in self.observed), None)
+
+    def _resume(self, event: Event) -> None:
+        self._resumed = event.node, event.sim_time_ns or 0
+
+    def _goes_on(self, event: Event) -> str | None:
+        """Work that is done in the very instant in which its node goes on has waited for that."""
+        return "pause" if (event.node, event.sim_time_ns) == self._resumed else None
 
     def _closed(self, event: Event) -> str | None:
         if event.status == "housekeeping":

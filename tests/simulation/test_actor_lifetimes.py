@@ -556,6 +556,20 @@ def test_a_late_timer_passes_user_messages_and_makes_up_for_nothing() -> None:
     ]
 
 
+def test_a_timer_that_is_always_late_starves_nobody() -> None:
+    def plan(context: Context[Order]) -> None:
+        context.timers.every(1.0, Note("tick", takes_s=1.5))
+
+    assert timed(plan, Note("slow", takes_s=1.0), Note("first"), Note("second"), until_s=5.0) == [
+        (1.0, "a slow"),
+        (2.5, "a tick"),
+        (2.5, "a first"),
+        (4.0, "a tick"),
+        (4.0, "a second"),
+        (5.5, "a tick"),
+    ]
+
+
 def test_timers_are_gone_with_their_incarnation() -> None:
     lives: list[int] = []
 

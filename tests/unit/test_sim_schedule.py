@@ -138,3 +138,10 @@ def test_faults_are_values() -> None:
     with pytest.raises(AttributeError):
         Kill(1.0, "a", 1.0).at_s = 2.0  # type: ignore[misc]
     assert len(Schedule((Kill(1.0, "a", 1.0),))) == 1
+
+
+def test_a_fault_as_text_is_the_program_that_makes_it() -> None:
+    timed = Reset(at_s=2.0, a="a", b="b")
+    triggered = Kill(at_s=0.0, node="a", down_s=1.0, on=On("node.boot", "b", 2))
+    assert str(timed) == "Reset(at_s=2.0, a='a', b='b')"
+    assert str(triggered) == "Kill(at_s=0.0, on=On(kind='node.boot', node='b', nth=2), node='a', down_s=1.0)"
