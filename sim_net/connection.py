@@ -10,6 +10,8 @@ a cut link; when that lasts for `LinkConfig.retransmit_timeout_s`, the connectio
 
 Silly windows are avoided at both ends: a window is reopened by half a buffer at a time, and a waiting sender is woken
 when a third of its buffer is free. Without that a run takes a hundred times as many steps.
+
+Longer than 600 lines because it is one machine: what a segment does on its way depends on all that its end knows.
 """
 
 from __future__ import annotations
@@ -481,8 +483,7 @@ class Endpoint:
             return
         kind, payload = outbox.popleft()
         if self._losses:
-            self._losses = 0
-            self._stop_waiting_for_acks()
+            self._end_losses()
         network = self.network
         if type(payload) is bytes:
             network.kernel.digest.add(pack_arrival(kind, self.serial, len(payload), crc32(payload)))
@@ -503,6 +504,23 @@ class Endpoint:
             peer.receive(kind, payload)
         if self.aborted and not outbox:
             self.forget()
+
+    def _end_losses(self) -> None:
+        """A segment got through: what is behind it does not wait for the time-outs that the losses have set."""
+        self._losses = 0
+        self._stop_waiting_for_acks()
+        if self._outbox:
+            kernel = self.network.kernel
+            kernel.call_at(kernel.now_s + self.link.latency_s(), self._after_losses)
+
+    def _after_losses(self) -> None:
+        """Let arrive what is on the wire, up to the first segment that is lost again."""
+        outbox = self._outbox
+        for _ in range(len(outbox) - self._parked):
+            waiting = len(outbox)
+            self._arrive()
+            if len(outbox) >= waiting:
+                return
 
     def _gets_through(self) -> bool:
         """Whether the oldest segment on the wire arrives. The link may have been cut or held meanwhile, or lose it."""
@@ -526,7 +544,8 @@ class Endpoint:
             return False
         # What is behind it may arrive first: that is its turn then, as with TCP's fast retransmission.
         again_s = _SYN_AGAIN_S if kind in (SYN, SYN_ACK) else _SEND_AGAIN_S
-        self._arrive_in(min(again_s * 2 ** (self._losses - 1), _AGAIN_MAX_S))
+        kernel = self.network.kernel
+        kernel.call_at(kernel.now_s + min(again_s * 2 ** (self._losses - 1), _AGAIN_MAX_S), self._arrive)
         self._wait_for_acks()
         return False
 

@@ -107,6 +107,11 @@ class SimFile:
         self._check()
         return self.cached.view()
 
+    def written_end(self) -> int:
+        """An offset behind which all bytes are zeros: the file's length, as on a file system that knows no holes."""
+        self._check()
+        return self.size_bytes
+
     async def sync(self) -> None:
         """Return when everything written before the call is durable, after the disk's time for it.
 

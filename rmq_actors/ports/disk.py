@@ -33,6 +33,10 @@ class DiskFile(Protocol):
         """A read-only view of the whole file that sees later writes; stale once the file grows or shrinks."""
         ...
 
+    def written_end(self) -> int:
+        """An offset behind which nothing was ever written: all zeros. The file's length, if nothing better is known."""
+        ...
+
     async def sync(self) -> None:
         """Return when everything written before the call is durable. A checkpoint."""
         ...

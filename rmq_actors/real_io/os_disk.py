@@ -43,6 +43,19 @@ class OsFile:
             self._view = memoryview(mapping)
         return self._view
 
+    def written_end(self) -> int:
+        """See `ports.disk.DiskFile`: the end of the last extent that is no hole (`lseek`)."""
+        self._check()
+        end = 0
+        while end < self.size_bytes:
+            try:
+                end = os.lseek(self._fd, os.lseek(self._fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # holes from here on
+                    break
+                return self.size_bytes  # a file system that cannot tell
+        return end
+
     async def sync(self) -> None:
         """See `ports.disk.DiskFile`: `fdatasync` in a worker thread."""
         self._check()

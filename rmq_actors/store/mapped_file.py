@@ -18,6 +18,8 @@ class MappedFile:
     from_offset: int
     wrote_position: int = 0
     _view: memoryview = attrs.field(init=False)
+    #: What `used_bytes` has found, until something is written.
+    _used_bytes: int | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._view = self.file.map()
@@ -42,8 +44,17 @@ class MappedFile:
 
         Raises `OSError` with nothing counted.
         """
+        self._used_bytes = None
         self.file.write_at(self.wrote_position, data)
         self.wrote_position += len(data) if advance is None else advance
+
+    def cut(self, position: int) -> None:
+        """Make `position` the end of the valid bytes, and zero what stands behind it. Raises `OSError`."""
+        self.wrote_position = position
+        torn_bytes = self.used_bytes() - position
+        if torn_bytes > 0:
+            self._used_bytes = None
+            self.file.write_at(position, bytes(torn_bytes))
 
     def select(self, offset: int, size: int) -> memoryview:
         """A view of valid bytes, without a copy. Raises `ValueError` outside of them: our mistake."""
@@ -57,8 +68,13 @@ class MappedFile:
         return self._view
 
     def used_bytes(self) -> int:
-        """The file's length without the zeros at its end, read a chunk at a time: a fresh file is large and sparse."""
-        end = self.size_bytes
+        """The file's length without the zeros at its end. Holes are not read: a fresh file is large and sparse."""
+        if self._used_bytes is None:
+            self._used_bytes = self._find_used_bytes()
+        return self._used_bytes
+
+    def _find_used_bytes(self) -> int:
+        end = min(self.size_bytes, self.file.written_end())
         while end:
             begin = max(0, end - _CHUNK_BYTES)
             chunk = bytes(self._view[begin:end])  # comparing views goes byte by byte

@@ -99,10 +99,7 @@ class MappedFileQueue:
         if not self.files:
             return
         last = self.files[-1]
-        last.wrote_position = end_offset - last.from_offset
-        torn_bytes = last.used_bytes() - last.wrote_position
-        if torn_bytes > 0:
-            last.file.write_at(last.wrote_position, bytes(torn_bytes))
+        last.cut(end_offset - last.from_offset)
 
     def close(self) -> None:
         """Close every file."""

@@ -156,11 +156,11 @@ class MessageStore:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, f"a sync failed: {failure.reason}")
         if not self._completion_service.completion.has_room:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, f"{self.config.waiting_puts_max} puts wait already")
-        stored = {name: value for name, value in message.properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
+        if PROPERTY_WAIT_STORE_MSG_OK in message.properties:
+            stored = {name: value for name, value in message.properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
+            message = attrs.evolve(message, properties=stored)
         try:
-            encoded = encode_message(
-                attrs.evolve(message, properties=stored), max_message_size_bytes=self.config.max_message_size_bytes
-            )
+            encoded = encode_message(message, max_message_size_bytes=self.config.max_message_size_bytes)
             appended = self.commit_log.append_message(encoded, self._environment.wall_clock.now_ms())
         except PropertiesSizeExceeded as error:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, None, str(error))

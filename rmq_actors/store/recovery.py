@@ -50,7 +50,7 @@ def recover(queue: MappedFileQueue) -> Recovered:
                 return _end(queue, number, position, check.reason, table, last)
             _count(last, table)
             try:
-                last = decode_record(view, position, offset) if check.what == "message" else None
+                last = decode_record(view, position, offset, check=check) if check.what == "message" else None
             except RecordError as error:
                 return _end(queue, number, position, str(error), table, None)
             position += check.size

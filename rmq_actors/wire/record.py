@@ -272,9 +272,14 @@ def _check_message(
     return RecordCheck("message", total_size)
 
 
-def decode_record(view: memoryview, position: int, physical_offset: int) -> StoredMessage:
-    """Decode the message at `position`. Raises `RecordError` if `check_record` finds none there."""
-    check = check_record(view, position, physical_offset)
+def decode_record(
+    view: memoryview, position: int, physical_offset: int, *, check: RecordCheck | None = None
+) -> StoredMessage:
+    """Decode the message at `position`. Raises `RecordError` if `check_record` finds none there.
+
+    `check`: what it has found, for who has asked it already.
+    """
+    check = check or check_record(view, position, physical_offset)
     if check.what != "message":
         raise RecordError(f"offset {physical_offset}: {check.reason or 'a blank record, not a message'}")
     total_size, _, crc, queue_id, flag, queue_offset, _, sys_flag, born_timestamp_ms = _HEAD.unpack_from(view, position)

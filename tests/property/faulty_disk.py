@@ -35,6 +35,9 @@ class FaultyFile:
     def map(self) -> memoryview:
         return self.inner.map()
 
+    def written_end(self) -> int:
+        return self.inner.written_end()
+
     async def sync(self) -> None:
         await trio.lowlevel.checkpoint()
         if self.disk.sync_gate is not None:

@@ -241,6 +241,24 @@ def test_a_lost_segment_is_sent_again_at_once_if_others_follow() -> None:
     assert b"".join(data for _, data in received) == b"".join(b"%02d" % number for number in range(50))
 
 
+def test_what_is_sent_after_the_losses_waits_for_no_time_out_of_theirs() -> None:
+    """A later segment shows that earlier ones were lost: all go on at once, however long the time-out had grown."""
+    received: list[tuple[float, bytes]] = []
+
+    async def client(node: Node) -> None:
+        socket = await connected(node)
+        for number in range(5):
+            await trio.sleep_until(2.0 + number / 100)
+            await socket.send(b"%d" % number)
+        await trio.sleep_until(20.0)
+        await socket.send(b"5")
+        await trio.sleep_until(21.0)
+
+    run_pair(collecting(received), client, Loss(at_s=1.5, duration_s=13.0, a="client", b="server", probability=1.0))
+    assert b"".join(data for _, data in received) == b"012345"
+    assert received[-1][0] < 20.1
+
+
 def test_a_lost_handshake_is_tried_again_after_a_second() -> None:
     times: list[float] = []
 

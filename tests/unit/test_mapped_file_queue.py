@@ -8,6 +8,7 @@ import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.layout import file_name, parse_file_name
+from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
 
 SIZE = 100
@@ -114,3 +115,27 @@ def test_a_file_that_is_there_is_never_begun_anew(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match=file_name(0)):
         log.add_file(0)
     assert contents(tmp_path) == {file_name(0): b"x" * SIZE}
+
+
+def test_the_search_for_the_last_byte_reads_no_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsDisk(tmp_path).open("log", allocate_bytes=4096)
+    mapped_file = MappedFile(file, 0)
+    mapped_file.append(b"record")
+    file.write_at(3000, b"what no file system would call a hole")
+    assert mapped_file.used_bytes() == 3037
+    monkeypatch.setattr(type(file), "written_end", lambda _: 1000)
+    assert mapped_file.used_bytes() == 3037, "it is found once"
+    mapped_file.append(b"another")
+    assert mapped_file.used_bytes() == 13
+
+
+def test_a_cut_zeroes_what_stands_behind_it(tmp_path: Path) -> None:
+    mapped_file = MappedFile(OsDisk(tmp_path).open("log", allocate_bytes=100), 0)
+    mapped_file.append(b"0123456789")
+    assert mapped_file.used_bytes() == 10
+    mapped_file.cut(4)
+    assert (mapped_file.end_offset, mapped_file.used_bytes(), bytes(mapped_file.whole()[:12])) == (
+        4,
+        4,
+        b"0123" + bytes(8),
+    )

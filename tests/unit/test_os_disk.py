@@ -114,3 +114,31 @@ async def test_a_failed_sync_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="Input/output error"):
         await file.sync()
     file.close()
+
+
+def test_behind_the_written_end_there_are_zeros_only(tmp_path: Path) -> None:
+    file = OsDisk(tmp_path).open("log", allocate_bytes=64 << 20)
+    assert 0 <= file.written_end() <= 64 << 20
+    for offset in (0, 5_000_000, 40_000_000):
+        file.write_at(offset, b"record")
+        assert offset + 6 <= file.written_end() <= 64 << 20
+        assert not bytes(file.map()[file.written_end() :]).strip(b"\0")
+    file.write_at((64 << 20) - 1, b"x")
+    assert file.written_end() == 64 << 20
+
+
+def test_a_file_system_that_knows_no_holes_gives_the_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsDisk(tmp_path).open("log", allocate_bytes=4096)
+
+    def lseek(*_: object) -> int:
+        raise OSError(errno.EINVAL, "no such whence")
+
+    monkeypatch.setattr(os, "lseek", lseek)
+    assert file.written_end() == 4096
+
+
+def test_a_closed_file_has_no_written_end(tmp_path: Path) -> None:
+    file = OsDisk(tmp_path).open("log", allocate_bytes=4096)
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.written_end()
