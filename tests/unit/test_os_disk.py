@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -125,6 +126,15 @@ def test_behind_the_written_end_there_are_zeros_only(tmp_path: Path) -> None:
         assert not bytes(file.map()[file.written_end() :]).strip(b"\0")
     file.write_at((64 << 20) - 1, b"x")
     assert file.written_end() == 64 << 20
+
+
+def test_what_somebody_wrote_through_a_mapping_is_before_the_written_end(tmp_path: Path) -> None:
+    """RocketMQ writes so; what it has not synced when it is killed stands in no block of the disk yet."""
+    file = OsDisk(tmp_path).open("log", allocate_bytes=8 << 20)
+    with (tmp_path / "log").open("r+b") as raw, mmap.mmap(raw.fileno(), 8 << 20) as mapping:
+        for offset in (100, 3_000_000, 7_000_000):
+            mapping[offset : offset + 6] = b"record"
+            assert file.written_end() >= offset + 6
 
 
 def test_a_file_system_that_knows_no_holes_gives_the_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
