@@ -140,6 +140,15 @@ class FileTree:
             raise os_error(errno.EISDIR, path)
         self._directory(parts[:-1], path).bind(parts[-1], None, next(self._serials))
 
+    def remove_directory(self, path: str) -> None:
+        """Take an empty directory's name away. OSError ENOENT, ENOTDIR, ENOTEMPTY; EBUSY for the root."""
+        parts = _parts(path)
+        if not parts:
+            raise os_error(errno.EBUSY, path)
+        if self._directory(parts, path).entries:
+            raise os_error(errno.ENOTEMPTY, path)
+        self._directory(parts[:-1], path).bind(parts[-1], None, next(self._serials))
+
     def files(self) -> list[tuple[str, CachedFile]]:
         """Every file and its path. After a power loss a file that was renamed may have two."""
         return [(path, entry) for path, entry in _walk(self._root, "") if isinstance(entry, CachedFile)]

@@ -20,8 +20,9 @@ import trio
 from attrs import validators
 
 from sim_net.directory import Directory, FileTree, os_error
+from sim_net.disk_lock import DiskLocks, SimLock
 from sim_net.disk_rule import DiskRule, Operation
-from sim_net.disk_space import DiskSpace
+from sim_net.disk_space import DiskSpace, SimDiskUsage
 from sim_net.disk_sync import DiskSyncs
 from sim_net.entropy import derive
 from sim_net.identity import current_incarnation
@@ -108,9 +109,9 @@ class SimFile:
         return self.cached.view()
 
     def written_end(self) -> int:
-        """An offset behind which all bytes are zeros: the file's length, as on a file system that knows no holes."""
+        """An offset behind which nothing was ever written: all zeros."""
         self._check()
-        return self.size_bytes
+        return self.cached.written_end
 
     async def sync(self) -> None:
         """Return when everything written before the call is durable, after the disk's time for it.
@@ -173,6 +174,7 @@ class SimDisk:
         self.space: DiskSpace | None = None
         self._rules: list[DiskRule] = []
         self._syncs = DiskSyncs(kernel, journal, node, self._draw_sync_s)
+        self._locks = DiskLocks()
         #: The open files; some of processes that are dead, until there are many.
         self._handles: dict[SimFile, None] = {}
         self._handles_max = 64
@@ -238,11 +240,41 @@ class SimDisk:
         self.begin("remove", path)
         self._tree.remove(path)
 
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory. The root is OSError EBUSY."""
+        self.begin("remove_directory", path)
+        self._tree.remove_directory(path)
+
     async def sync_directory(self, directory: str) -> None:
         """Return when the names in a directory are durable, after the disk's time for it. As `SimFile.sync`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._caller()
         await self.wait_durable("sync_directory", directory, self._tree.directory(directory))
+
+    def lock(self, path: str) -> SimLock:
+        """Lock a file for this process; a missing or empty one gets the bytes `lock`. OSError EAGAIN if it is locked.
+
+        Counts as the operations that it takes: an opening, and at times a write.
+        """
+        file = self.open(path, allocate_bytes=0)
+        try:
+            lock = self._locks.take(file.cached, path)
+            try:
+                if not file.size_bytes:
+                    file.write_at(0, b"lock")
+            except BaseException:
+                lock.close()
+                raise
+            return lock
+        finally:
+            file.close()
+
+    def usage(self) -> SimDiskUsage:
+        """How full the disk is; without a bound, as if 2**62 bytes were available."""
+        self._caller()
+        used_bytes = self.used_bytes
+        available_bytes = 1 << 62 if self.space is None else max(0, self.space.capacity_bytes - used_bytes)
+        return SimDiskUsage(used_bytes, available_bytes)
 
     # --- faults -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Final, Literal, get_args
 
-Operation = Literal["open", "write", "sync", "truncate", "rename", "remove", "sync_directory"]
+Operation = Literal["open", "write", "sync", "truncate", "rename", "remove", "remove_directory", "sync_directory"]
 
 OPERATIONS: Final[tuple[str, ...]] = get_args(Operation)
 

@@ -6,8 +6,16 @@ The space of a removed file is free once nobody has it open any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from sim_net.page_cache import PAGE_BYTES, CachedFile
+
+
+class SimDiskUsage(NamedTuple):
+    """How full a disk is."""
+
+    used_bytes: int
+    available_bytes: int
 
 
 class DiskSpace:

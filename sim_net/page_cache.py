@@ -295,7 +295,8 @@ class CachedFile:
         for serial, offset, old, size in reversed(self._unsynced):
             changes.append((serial, offset, buffer[offset : offset + len(old)].tobytes(), self.size))
             buffer[offset : offset + len(old)] = old
-            self.written_end = max(self.written_end, offset + len(old))
+            if old:  # a file that only got longer was written nowhere
+                self.written_end = max(self.written_end, offset + len(old))
             self.size = size
         for page, durable in self._untrusted.items():
             end = page * PAGE_BYTES + len(durable)

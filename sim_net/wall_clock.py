@@ -31,6 +31,10 @@ class SimWallClock:
         drifted_ns = self._drifted_ns_at(now_ns) if self._rates_ppm else self._drifted_ns
         return self._epoch_ms + self.skew_ms + (now_ns + drifted_ns) // _MILLION
 
+    def utc_offset_s(self, at_ms: int) -> int:
+        """0: every node is in UTC."""
+        return 0
+
     def jump(self, by_ms: int) -> None:
         """Set the clock forward by `by_ms`, or back if that is negative."""
         self.skew_ms += by_ms

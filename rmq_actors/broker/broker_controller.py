@@ -17,7 +17,8 @@ from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.message_store import MessageStore, PendingPut, PutResult
+from rmq_actors.store.message_puts import PendingPut, PutResult
+from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
 
@@ -65,7 +66,7 @@ async def open_broker(
     Raises `StoreLayoutError`, `DamagedLog` or `OSError` before the block when it cannot start.
     """
     machines = machines or Machines()
-    store = MessageStore.open(config.store, environment, tracer)
+    store = await MessageStore.open(config.store, environment, tracer)
     with contextlib.closing(store):
         async with open_actor_system(config.broker_name, tracer, entropy=environment.entropy) as system:
             await store.start(system)
@@ -87,3 +88,4 @@ async def open_broker(
                 )
                 await system.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
             yield BrokerController(config, store, ha_service, system)
+        await store.shut_down()

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.dump import Finding, read_commit_log
+from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.check.finding import CheckSummary, Finding
+from rmq_actors.store.check.repair import plan_repair
+from rmq_actors.store.dump import Unreadable, read_commit_log
+from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
 from rmq_actors.store.mapped_file_queue import StoreLayoutError
+from rmq_actors.wire.delay_levels import parse_delay_levels
+from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
 from rmq_actors.wire.record import StoredMessage
+
+_PROGRESS_FROM_BYTES = 256 * 1024 * 1024
+
+Directory = Annotated[Path, typer.Argument(help="A store directory: the one that holds commitlog/.")]
+DelayLevels = Annotated[
+    str | None, typer.Option(help="The broker's messageDelayLevel, if it is not the default.", show_default=False)
+]
+HashSlots = Annotated[
+    int | None, typer.Option(min=1, help="The broker's maxHashSlotNum; found out without.", show_default=False)
+]
 
 store_app = typer.Typer(help="Look into store directories, RocketMQ's or this project's.", no_args_is_help=True)
 
@@ -53,7 +75,7 @@ def _row(message: StoredMessage) -> str:
 
 @store_app.command("dump")
 def dump(
-    directory: Annotated[Path, typer.Argument(help="A store directory: the one that holds commitlog/.")],
+    directory: Directory,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a message, one a line.")] = False,
 ) -> None:
     """Print every message of a commit log, oldest first.
@@ -61,13 +83,11 @@ def dump(
     Nothing is changed, and no configuration is needed: file sizes are taken from the files. Places that are no record
     are named on standard error, and the exit code is then 1; files that do not fit together give 2.
     """
-    if not directory.is_dir():
-        typer.echo(f"rmq-actors store dump: {directory}: no such directory", err=True)
-        raise typer.Exit(ExitCode.BAD_INPUT)
+    _need_directory("dump", directory)
     findings = 0
     try:
         for item in read_commit_log(OsDisk(directory)):
-            if isinstance(item, Finding):
+            if isinstance(item, Unreadable):
                 findings += 1
                 rest = "nothing valid follows" if item.resumes_at is None else f"resuming at offset {item.resumes_at}"
                 typer.echo(f"{item.path}: offset {item.offset}: {item.reason}; {rest}", err=True)
@@ -77,7 +97,149 @@ def dump(
         # Who reads the output has seen enough: click ends the command without a word.
         raise
     except (StoreLayoutError, OSError) as error:
-        typer.echo(f"rmq-actors store dump: {directory}: {error}", err=True)
-        raise typer.Exit(ExitCode.BAD_INPUT) from error
+        _refuse("dump", directory, str(error), error)
     if findings:
         raise typer.Exit(ExitCode.CHECK_FAILED)
+
+
+@store_app.command("check")
+def check(
+    directory: Directory,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a finding, one a line.")] = False,
+    max_findings: Annotated[int, typer.Option(min=0, help="How many findings to print; all are counted.")] = 1000,
+    message_delay_level: DelayLevels = None,
+    max_hash_slot_num: HashSlots = None,
+) -> None:
+    """Verify a store: log, queues, index, checkpoint, transactions, configuration. Nothing is changed.
+
+    One finding a line, `path: offset N: severity: text`; the last line, on standard error, says how much was checked.
+    An `error` no crash explains; what is `recoverable` a crash has left, and the next start mends it; a `note` is
+    nothing wrong. Exit code 1 if there is an error, 2 for a directory that is no store, or that a broker has open.
+    """
+    levels = _delay_levels(message_delay_level)
+    summary, counts = CheckSummary(), Counter[str]()
+    with _closed_store("check", directory) as disk:
+        for finding in _check("check", directory, disk, summary, levels, max_hash_slot_num):
+            counts[finding.severity] += 1
+            if counts.total() <= max_findings:
+                typer.echo(json.dumps(finding._asdict()) if as_json else str(finding))
+        was_open = disk.exists(ABORT_FILE)
+    if counts.total() > max_findings:
+        typer.echo(f"{counts.total() - max_findings} more findings are not printed (--max-findings)", err=True)
+    typer.echo(_summary_row(summary, counts, was_open=was_open), err=True)
+    if counts["error"]:
+        raise typer.Exit(ExitCode.CHECK_FAILED)
+
+
+@store_app.command("repair")
+def repair(
+    directory: Directory,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a step, one a line.")] = False,
+    message_delay_level: DelayLevels = None,
+    max_hash_slot_num: HashSlots = None,
+) -> None:
+    """Say what the next start would mend, and what a person could do about each error. Nothing is changed.
+
+    Lines of `start` are what the next start does; `refusal` is why there will be none; `person` is advice, one line a
+    file with errors. Exit code 1 if the next start refuses or errors are left.
+    """
+    if not dry_run:
+        typer.echo("rmq-actors store repair: only with --dry-run: repairing in place is not offered yet", err=True)
+        raise typer.Exit(ExitCode.BAD_INPUT)
+    levels = _delay_levels(message_delay_level)
+    with _closed_store("repair", directory) as disk:
+        found = _check("repair", directory, disk, CheckSummary(), levels, max_hash_slot_num)
+        # One error a file is enough for its line of advice.
+        errors = {finding.path: finding for finding in found if finding.severity == "error"}
+        try:
+            steps = list(plan_repair(disk, list(errors.values()), levels))
+        except OSError as error:
+            _refuse("repair", directory, str(error), error)
+    for step in steps:
+        typer.echo(json.dumps(step._asdict()) if as_json else f"{step.path}: {step.who}: {step.text}")
+    if any(step.who != "start" for step in steps):
+        raise typer.Exit(ExitCode.CHECK_FAILED)
+
+
+def _delay_levels(text: str | None) -> Sequence[int]:
+    try:
+        return DELAY_LEVELS_MS if text is None else parse_delay_levels(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _need_directory(command: str, directory: Path) -> None:
+    if not directory.is_dir():
+        what = "not a directory" if directory.exists() else "no such directory"
+        _refuse(command, directory, what)
+
+
+def _refuse(command: str, directory: Path, why: str, cause: Exception | None = None) -> NoReturn:
+    typer.echo(f"rmq-actors store {command}: {directory}: {why}", err=True)
+    raise typer.Exit(ExitCode.BAD_INPUT) from cause
+
+
+@contextlib.contextmanager
+def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
+    """The store's disk, locked against a broker that would start meanwhile, if there is a lock to take."""
+    _need_directory(command, directory)
+    disk = OsDisk(directory)
+    if not disk.exists(COMMIT_LOG_DIRECTORY):
+        _refuse(command, directory, f"no store: it holds no {COMMIT_LOG_DIRECTORY}/")
+    with contextlib.ExitStack() as stack:
+        lock = directory / LOCK_FILE
+        # To lock a file that is missing or empty would write it.
+        if lock.is_file() and lock.stat().st_size:
+            try:
+                stack.callback(disk.lock(LOCK_FILE).close)
+            except BlockingIOError as error:
+                _refuse(command, directory, f"a broker has the store open: {LOCK_FILE} is locked", error)
+            except OSError:  # a read-only file system: nobody writes there
+                pass
+        yield disk
+
+
+def _check(
+    command: str,
+    directory: Path,
+    disk: OsDisk,
+    summary: CheckSummary,
+    delay_levels_ms: Sequence[int],
+    max_hash_slot_num: int | None,
+) -> Iterator[Finding]:
+    """Check, with a progress bar if a person waits for a large store."""
+    with contextlib.ExitStack() as stack:
+        show = None
+        if sys.stderr.isatty() and _log_bytes(directory) >= _PROGRESS_FROM_BYTES:
+            columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+            show = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+            task = show.add_task("commit log")
+
+        def progress(done: int, total: int) -> None:
+            if show is not None:
+                show.update(task, completed=done, total=total)
+
+        try:
+            yield from check_store(
+                disk,
+                summary,
+                delay_levels_ms=delay_levels_ms,
+                max_hash_slot_num=max_hash_slot_num,
+                progress=progress,
+            )
+        except OSError as error:
+            _refuse(command, directory, str(error), error)
+
+
+def _log_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in (directory / COMMIT_LOG_DIRECTORY).iterdir())
+
+
+def _summary_row(summary: CheckSummary, counts: Counter[str], *, was_open: bool) -> str:
+    checked = (
+        f"{summary.files} files, {summary.records} records ({summary.log_bytes} bytes), {summary.queues} queues, "
+        f"{summary.entries} entries, {summary.keys} keys, {summary.transactions} transactions checked"
+    )
+    found = f"{counts['error']} errors, {counts['recoverable']} recoverable, {counts['note']} notes"
+    return f"{checked}: {found}" + ("; the broker that had it was not stopped in order" if was_open else "")

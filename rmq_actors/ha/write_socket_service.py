@@ -72,7 +72,7 @@ class WriteSocketService:
         return True
 
     async def _send_due(self, cursor: TransferCursor) -> None:
-        while frames := cursor.plan(self._limit(), trio.current_time()):
+        while frames := cursor.plan(self._limit(), trio.current_time(), min_offset=self._commit_log.min_offset):
             await self._send(frames)
             cursor.sent(trio.current_time())
 

@@ -50,6 +50,28 @@ class DiskFile(Protocol):
         ...
 
 
+class DiskLock(Protocol):
+    """An exclusive lock that this process holds; it ends with the process."""
+
+    def close(self) -> None:
+        """Release it; a second call does nothing."""
+        ...
+
+
+class DiskUsage(Protocol):
+    """How full a disk is."""
+
+    @property
+    def used_bytes(self) -> int:
+        """What all files on it take, whosever they are."""
+        ...
+
+    @property
+    def available_bytes(self) -> int:
+        """What may still be written; 2**62 on a simulated disk without a bound."""
+        ...
+
+
 class Disk(Protocol):
     """One node's file tree."""
 
@@ -80,6 +102,21 @@ class Disk(Protocol):
         """Remove a file; those who have it open go on."""
         ...
 
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; durable after a sync of the one above. The root is OSError EBUSY."""
+        ...
+
     async def sync_directory(self, directory: str) -> None:
         """Return when the names in a directory are durable. A checkpoint."""
+        ...
+
+    def lock(self, path: str) -> DiskLock:
+        """Lock byte 0 of a file for this process, against RocketMQ too; a missing or empty file gets the bytes `lock`.
+
+        Raises `BlockingIOError` with the path while somebody holds it, in another process or in this one.
+        """
+        ...
+
+    def usage(self) -> DiskUsage:
+        """How full the disk is that the root is on."""
         ...

@@ -8,11 +8,15 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.wall_clock import WallClock
 
+#: What a simulated machine has unless it is told otherwise.
+DEFAULT_PHYSICAL_MEMORY_BYTES = 16 << 30
+
 
 @attrs.frozen
 class Environment:
-    """Disk, wall clock and entropy of one node, real or simulated."""
+    """Disk, wall clock and entropy of one node, real or simulated, and how much memory its machine has."""
 
     disk: Disk
     wall_clock: WallClock
     entropy: Entropy
+    physical_memory_bytes: int = attrs.field(default=DEFAULT_PHYSICAL_MEMORY_BYTES, validator=attrs.validators.ge(1))

@@ -11,3 +11,7 @@ class WallClock(Protocol):
     def now_ms(self) -> int:
         """The node's present time, in ms since the epoch."""
         ...
+
+    def utc_offset_s(self, at_ms: int) -> int:
+        """How many seconds the node's local time is ahead of UTC at `at_ms`, ms since the epoch."""
+        ...

@@ -108,11 +108,14 @@ class TransferCursor:
     group_size_bytes: int = 1024 * 1024
     group_frames_max: int = 256
 
-    def plan(self, limit_offset: int, now: float) -> list[Transfer]:
+    def plan(self, limit_offset: int, now: float, *, min_offset: int = 0) -> list[Transfer]:
         """The frames to send now: log bytes before `limit_offset`, else a heartbeat when one is due, else nothing.
 
-        The cursor moves past what it returns: the driver sends all of it, or ends the connection.
+        The cursor moves past what it returns: the driver sends all of it, or ends the connection. Raises `OffsetGone`
+        when cleaning has overtaken the slave: the log begins at `min_offset` by now.
         """
+        if self.next_offset < min_offset:
+            raise OffsetGone(f"the slave needs offset {self.next_offset}, this master's log begins at {min_offset} now")
         frames: list[Transfer] = []
         offset, room = self.next_offset, self.group_size_bytes
         while offset < limit_offset and room > 0 and len(frames) < self.group_frames_max:

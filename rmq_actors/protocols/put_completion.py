@@ -19,7 +19,7 @@ Token = TypeVar("Token")
 
 
 class PutStatus(enum.Enum):
-    """RocketMQ's PutMessageStatus: the ones that a put can end with here."""
+    """RocketMQ's PutMessageStatus: how a put ends."""
 
     PUT_OK = "PUT_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -29,6 +29,9 @@ class PutStatus(enum.Enum):
     MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
     PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
     CREATE_MAPPED_FILE_FAILED = "CREATE_MAPEDFILE_FAILED"
+    OS_PAGECACHE_BUSY = "OS_PAGECACHE_BUSY"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"
 
 
 @attrs.define(eq=False)
@@ -150,7 +153,8 @@ class PutCompletion(Generic[Token]):
 
     def wake_at(self) -> float:
         """When `expire` next has something to do; infinite when nothing waits."""
-        return min((c.queue[0][0] for c in (self._flush, self._replica) if c.queue), default=float("inf"))
+        flush, replica = self._flush.queue, self._replica.queue
+        return min(flush[0][0] if flush else float("inf"), replica[0][0] if replica else float("inf"))
 
     def _settle_flush(self, puts: Iterator[_Waiting[Token]], status: PutStatus) -> list[Completed[Token]]:
         done = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rmq_actors.ports.environment import Environment
@@ -13,4 +14,5 @@ from rmq_actors.real_io.wall_clock import SystemWallClock
 def real_environment(root: Path) -> Environment:
     """The ports of a node whose store is below `root`; the directory is made if it is missing."""
     root.mkdir(parents=True, exist_ok=True)
-    return Environment(OsDisk(root), SystemWallClock(), SystemEntropy())
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Environment(OsDisk(root), SystemWallClock(), SystemEntropy(), memory_bytes)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 import stat
+import struct
 from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
 
 import attrs
 import trio
 
 from rmq_actors.ports.disk import BytesLike
+
+#: What RocketMQ writes into the file that it locks.
+_LOCK_BYTES: Final = b"lock"
+# struct flock: l_type, l_whence, l_start, l_len, l_pid; the padding before l_start and behind l_pid is the compiler's.
+_FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 @attrs.define(eq=False)
@@ -79,6 +87,26 @@ class OsFile:
 
 
 @attrs.define(eq=False)
+class OsLock:
+    """A locked file."""
+
+    _fd: int
+
+    def close(self) -> None:
+        """See `ports.disk.DiskLock`."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsDiskUsage(NamedTuple):
+    """See `ports.disk.DiskUsage`."""
+
+    used_bytes: int
+    available_bytes: int
+
+
+@attrs.define(eq=False)
 class OsDisk:
     """The tree below one directory; no path leads out of it."""
 
@@ -129,9 +157,39 @@ class OsDisk:
         """See `ports.disk.Disk`."""
         os.unlink(self._locate(path))
 
+    def remove_directory(self, path: str) -> None:
+        """See `ports.disk.Disk`."""
+        target = self._locate(path)
+        if target == self.root:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+        target.rmdir()
+
     async def sync_directory(self, directory: str) -> None:
         """See `ports.disk.Disk`: `fsync` of the directory in a worker thread."""
         await trio.to_thread.run_sync(_sync_directory, self._locate(directory))
+
+    def lock(self, path: str) -> OsLock:
+        """See `ports.disk.Disk`: a POSIX record lock, as Java's FileLock is.
+
+        A system without locks of open files (F_OFD_SETLK) does not notice a second holder in this process.
+        """
+        target = self._locate(path)
+        _make_directories(target.parent)
+        fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _lock_first_byte(fd, path)
+            if not _file_size(fd, path):
+                os.pwrite(fd, _LOCK_BYTES, 0)
+            return OsLock(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def usage(self) -> OsDiskUsage:
+        """See `ports.disk.Disk`: `statvfs`; what is kept for root is neither used nor available."""
+        status = os.statvfs(self.root)
+        used_blocks = status.f_blocks - status.f_bfree
+        return OsDiskUsage(used_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
 
 def _file_size(fd: int, path: str) -> int:
@@ -154,3 +212,15 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _lock_first_byte(fd: int, path: str) -> None:
+    try:
+        if hasattr(fcntl, "F_OFD_SETLK"):
+            # Of the open file, not of the process: a second store in this process is refused too, and to close another
+            # descriptor of the file does not release it.
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        else:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except (BlockingIOError, PermissionError) as error:  # POSIX allows EAGAIN and EACCES
+        raise BlockingIOError(errno.EAGAIN, "locked by another store", path) from error

@@ -2,20 +2,28 @@
 
 Passive and synchronous: no await stands between taking an offset and writing the record. It is written by
 `MessageStore` alone; anyone may read. Durability is tracked here (`flushed_where`) and produced by the flush services.
+
+With the transient store pool, records are first appended to a buffer in memory (`append_offset`); readers, dispatchers,
+slaves and flushes see what `commit` has written to the file since, up to `max_offset`. Only the last file has such a
+buffer: a file is committed before the next one begins.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import attrs
 
-from rmq_actors.ports.disk import BytesLike, Disk
+from rmq_actors.ports.disk import BytesLike, Disk, DiskFile
+from rmq_actors.store.consume_queues import is_lmq
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
-from rmq_actors.store.mapped_file import MappedFile
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.recovery import Recovered, TopicQueueTable, recover
+from rmq_actors.store.mapped_file import MappedFile, PreparedFile
+from rmq_actors.store.mapped_file_queue import PAGE_BYTES, MappedFileQueue, sync_directories
+from rmq_actors.store.recovery import LogEnd, LogWalk
 from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.message_id import create_message_id
 from rmq_actors.wire.record import (
     BLANK,
     BLANK_MAGIC,
@@ -29,6 +37,10 @@ from rmq_actors.wire.record import (
 
 _ACTOR = "CommitLog"
 
+#: The next queue offset of each (topic, queue id), light queues (%LMQ%) among them, which RocketMQ keeps in a table of
+#: their own.
+TopicQueueTable = dict[tuple[str, int], int]
+
 
 class AppendRefused(ValueError):
     """A master's bytes that this log does not take: another shape, or a disk that fails. Nothing was written."""
@@ -36,19 +48,25 @@ class AppendRefused(ValueError):
     reason = "append_refused"
 
 
-@attrs.frozen
-class AppendMessageResult:
-    """Where a message went. `end_offset` is the offset behind its last byte."""
+class AppendMessageResult(NamedTuple):
+    """Where a message, or a batch, went. `starts`: where each of its records begins, from `offset` on."""
 
     offset: int
     size: int
     queue_offset: int
     store_timestamp_ms: int
+    store_host: str = ""
+    starts: Sequence[int] = (0,)
 
     @property
     def end_offset(self) -> int:
-        """The offset after the record."""
+        """The offset after the last record."""
         return self.offset + self.size
+
+    @property
+    def msg_id(self) -> str:
+        """The id of the message; those of a batch with commas between them."""
+        return ",".join(create_message_id(self.store_host, self.offset + start) for start in self.starts)
 
 
 @attrs.define(eq=False)
@@ -61,31 +79,63 @@ class CommitLog:
     flushed_where: int
     #: Where the first record begins whose header is not in the log yet: raw bytes may end inside of a record.
     _next_record_offset: int
+    #: The file that comes next, if somebody has prepared it.
+    prepared: PreparedFile | None = attrs.field(default=None, init=False)
+    #: A sync of bytes of this log that failed elsewhere: every flush fails from then on.
+    failed_sync: OSError | None = attrs.field(default=None, init=False)
+    #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
+    on_begin: Callable[[int], DiskFile | None] = attrs.field(default=lambda _: None, init=False)
+    _begin: DiskFile | None = attrs.field(default=None, init=False)
+    #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
+    on_failed_sync: Callable[[], object] = attrs.field(default=lambda: None, init=False)
+    lmq_num: int = attrs.field(init=False)
+    #: What the transient store pool holds: it comes behind the last file's valid bytes.
+    _uncommitted: bytearray = attrs.field(factory=bytearray, init=False)
+    _commit_failed: bool = attrs.field(default=False, init=False)
     _closed: bool = attrs.field(default=False, init=False)
+
+    @lmq_num.default
+    def _count_lmqs(self) -> int:
+        return sum(is_lmq(topic) for topic, _ in self._topic_queue_table)
 
     @classmethod
     def open(cls, disk: Disk, file_size_bytes: int, tracer: Tracer) -> CommitLog:
-        """Open the log below `commitlog/`, cutting a torn tail.
+        """Open a log that stands alone, without queues: all of it is read, and a torn tail cut.
 
         What was found is in the page cache and counts as unflushed until the next sync. Raises `StoreLayoutError`,
         `DamagedLog`, `OSError`.
         """
         queue = MappedFileQueue(disk, COMMIT_LOG_DIRECTORY, file_size_bytes)
+        table: TopicQueueTable = {}
         try:
             queue.load()
-            recovered: Recovered = recover(queue)
-            queue.truncate(recovered.end_offset)
+            walk = LogWalk(queue, queue.min_offset, queue.min_offset, after_crash=False)
+            for batch in walk.batches():
+                table.update(
+                    ((request.topic, request.queue_id), request.consume_queue_offset + 1)
+                    for request in batch
+                    if request.takes_queue_offset
+                )
+            return cls.recovered(queue, walk.found_end, table, queue.min_offset, tracer)
         except BaseException:
             queue.close()
             raise
+
+    @classmethod
+    def recovered(
+        cls, queue: MappedFileQueue, end: LogEnd, table: TopicQueueTable, flushed_where: int, tracer: Tracer
+    ) -> CommitLog:
+        """The log of these files, cut at `end`; `table` has the next offset of each queue. Raises `OSError`."""
+        queue.truncate(end.end_offset)
+        queue.flushed_where = min(queue.flushed_where, flushed_where)
         tracer.emit(
             "store.open",
             _ACTOR,
-            offset=recovered.end_offset,
-            size=recovered.torn_bytes,
-            status="torn_tail_cut" if recovered.torn_bytes else "clean",
+            offset=end.end_offset,
+            size=end.cut_bytes,
+            status="torn_tail_cut" if end.cut_bytes else "clean",
         )
-        return cls(queue, recovered.topic_queue_table, tracer, queue.min_offset, queue.max_offset)
+        return cls(queue, table, tracer, flushed_where, queue.max_offset)
 
     # Reads.
 
@@ -96,8 +146,19 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """The offset behind the last byte."""
+        """The offset behind the last byte that may be read."""
         return self._queue.max_offset
+
+    @property
+    def append_offset(self) -> int:
+        """Where the next record begins, if its file has room: behind `max_offset` while something is not committed."""
+        return self._queue.max_offset + len(self._uncommitted)
+
+    @property
+    def next_file_offset(self) -> int | None:
+        """Where the file after the last one begins; None while there is no file."""
+        files = self._queue.files
+        return files[-1].from_offset + self._queue.file_size_bytes if files else None
 
     @property
     def file_size_bytes(self) -> int:
@@ -111,6 +172,13 @@ class CommitLog:
             raise ValueError(f"offset {offset} is not in the log, which is {self.min_offset} to {self.max_offset}")
         return mapped_file.select(offset, size)
 
+    def file_at(self, offset: int) -> tuple[memoryview, int]:
+        """All bytes of the file that holds `offset`, valid or not, and its first byte's offset. Raises `ValueError`."""
+        mapped_file = self._queue.find(offset)
+        if mapped_file is None:
+            raise ValueError(f"offset {offset} is not in the log, which is {self.min_offset} to {self.max_offset}")
+        return mapped_file.whole(), mapped_file.from_offset
+
     def ranges(self, begin: int, end: int) -> list[memoryview]:
         """Views of everything from `begin` to `end`, one a file."""
         views = []
@@ -122,28 +190,71 @@ class CommitLog:
 
     # Writes: for the one writer, `MessageStore`.
 
-    def append_message(self, encoded: EncodedMessage, store_timestamp_ms: int) -> AppendMessageResult:
-        """Give a message its offsets and write it, rolling to the next file when this one has no room.
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message of a queue takes."""
+        return self._topic_queue_table.get((topic, queue_id), 0)
 
-        Raises `MessageIllegal` if no file could hold it, `OSError` with nothing appended but, at most, a file's blank
-        end.
+    def append_message(
+        self, encoded: EncodedMessage, store_timestamp_ms: int, *, store_host: str = "", to_pool: bool = False
+    ) -> AppendMessageResult:
+        """Give a message, or a batch, its offsets and write it, rolling to the next file when this one has no room.
+
+        With `to_pool` it goes to the transient store pool. Raises `MessageIllegal` if no file could hold it, `OSError`
+        with nothing appended but, at most, a file's blank end.
         """
         size = len(encoded.data)
         if size + END_FILE_MIN_BLANK_LENGTH > self.file_size_bytes:
             raise MessageIllegal(f"a record of {size} bytes does not fit a file of {self.file_size_bytes} bytes")
+        if self._commit_failed or (self._uncommitted and not to_pool):
+            self.commit()
         mapped_file = self._file_with_room()
-        if size + END_FILE_MIN_BLANK_LENGTH > mapped_file.room_bytes:
+        if size + END_FILE_MIN_BLANK_LENGTH > mapped_file.room_bytes - len(self._uncommitted):
+            self.commit()
             self._end_file(mapped_file)
             mapped_file = self._file_with_room()
-        offset = mapped_file.end_offset
-        queue_offset = self._topic_queue_table.get(encoded.topic_queue, 0) if encoded.takes_queue_offset else 0
+        offset = mapped_file.end_offset + len(self._uncommitted)
+        takes_queue_offset, table = encoded.takes_queue_offset, self._topic_queue_table
+        queue_offset = table.get(encoded.topic_queue, 0) if takes_queue_offset else 0
         encoded.place(queue_offset=queue_offset, physical_offset=offset, store_timestamp_ms=store_timestamp_ms)
-        mapped_file.append(encoded.data)
-        self._next_record_offset = mapped_file.end_offset
-        if encoded.takes_queue_offset:
-            self._topic_queue_table[encoded.topic_queue] = queue_offset + 1
+        if to_pool:
+            self._uncommitted += encoded.data
+        else:
+            mapped_file.append(encoded.data)
+        self._next_record_offset = offset + size
+        if takes_queue_offset:
+            table[encoded.topic_queue] = queue_offset + len(encoded.starts)
+            if encoded.multi_queues:
+                self._count_multi_queues(encoded)
+        if not to_pool:
+            self._tracer.emit("log.append", _ACTOR, offset=offset, size=size)
+        return AppendMessageResult(offset, size, queue_offset, store_timestamp_ms, store_host, encoded.starts)
+
+    def _count_multi_queues(self, encoded: EncodedMessage) -> None:
+        table = self._topic_queue_table
+        # A queue that is named twice, or is the message's own, gets the message once.
+        for topic_queue in dict.fromkeys(encoded.multi_queues):
+            if topic_queue == encoded.topic_queue:
+                continue
+            if topic_queue not in table and is_lmq(topic_queue[0]):
+                self.lmq_num += 1
+            table[topic_queue] = table.get(topic_queue, 0) + 1
+
+    def commit(self) -> None:
+        """Write what the transient store pool holds to the file. Raises `OSError` with all of it still in the pool.
+
+        Until a commit succeeds again, every append begins with one: the pool does not grow while the disk is full.
+        """
+        if not self._uncommitted:
+            return
+        offset, size = self.max_offset, len(self._uncommitted)
+        try:
+            self._queue.files[-1].append(self._uncommitted)
+        except OSError:
+            self._commit_failed = True
+            raise
+        self._commit_failed = False
+        self._uncommitted = bytearray()
         self._tracer.emit("log.append", _ACTOR, offset=offset, size=size)
-        return AppendMessageResult(offset, size, queue_offset, store_timestamp_ms)
 
     def append_data(self, offset: int, data: BytesLike) -> None:
         """Append a master's bytes as they are; they lie in one of its files.
@@ -156,6 +267,7 @@ class CommitLog:
             raise AppendRefused(f"{len(data)} bytes at offset {offset}: {error}") from error
 
     def _append_data(self, offset: int, data: BytesLike) -> None:
+        self.commit()  # of a master that has become a slave
         begin, next_record_offset = self.max_offset, self._next_record_offset
         if not self._queue.files:
             if offset % self.file_size_bytes:
@@ -172,6 +284,8 @@ class CommitLog:
                 "is mappedFileSizeCommitLog the same on both?"
             )
         next_record_offset = self._follow_records(next_record_offset, offset, data)
+        if not self._queue.files and offset:
+            self._begin = self.on_begin(offset)
         mapped_file = self._file_with_room() if self._queue.files else self._add_file(offset)
         mapped_file.append(data)
         self._next_record_offset = next_record_offset
@@ -208,7 +322,12 @@ class CommitLog:
     def _add_file(self, from_offset: int) -> MappedFile:
         if self._closed:
             raise OSError(errno.EBADF, "the log is closed")
-        mapped_file = self._queue.add_file(from_offset)
+        prepared = self.prepared
+        if prepared is not None and prepared.from_offset == from_offset:
+            self.prepared, prepared.taken = None, True
+            mapped_file = self._queue.add_created_file(prepared.file, from_offset)
+        else:
+            mapped_file = self._queue.add_file(from_offset)
         self._tracer.emit("log.roll", _ACTOR, offset=from_offset)
         return mapped_file
 
@@ -225,22 +344,41 @@ class CommitLog:
         `flushed_where` moves only after every sync has succeeded.
         """
         target = self.max_offset
-        directory_was_dirty, self._queue.directory_is_dirty = self._queue.directory_is_dirty, False
         try:
-            for mapped_file in self._queue.files[:]:
-                if mapped_file.end_offset > self.flushed_where:
-                    await mapped_file.file.sync()
-            if directory_was_dirty:
-                await self._queue.disk.sync_directory(self._queue.directory)
-                # The first file brought its directory along: that name, too, is lost if nobody syncs it.
-                await self._queue.disk.sync_directory(self._queue.directory.rpartition("/")[0])
-        except BaseException:
-            self._queue.directory_is_dirty |= directory_was_dirty
+            if self._begin is not None:
+                await self._begin.sync()
+                self._begin = None
+            await self._queue.flush()
+            if self.failed_sync is not None:
+                raise self.failed_sync
+        except OSError:
+            self.on_failed_sync()
             raise
         self.flushed_where = max(self.flushed_where, target)
         return self.flushed_where
 
+    def uncommitted_pages(self) -> int:
+        """How many pages of 4,096 bytes a commit would move the end by."""
+        return self.append_offset // PAGE_BYTES - self.max_offset // PAGE_BYTES
+
+    def unflushed_pages(self) -> int:
+        """How many pages a flush would move `flushed_where` by."""
+        return self.max_offset // PAGE_BYTES - self.flushed_where // PAGE_BYTES
+
+    # Cleaning: for CleanCommitLogService.
+
+    def remove_oldest_file(self) -> bool:
+        """Remove the oldest file; whether that was done: never the last one, nor while a name is not synced.
+
+        Raises `OSError`.
+        """
+        return self._queue.remove_first_file()
+
+    async def sync_names(self) -> None:
+        """Make the names of the log's files durable. Raises `OSError`. A checkpoint only if they were not."""
+        await sync_directories(self._queue.disk, self._queue.dirty_directories)
+
     def close(self) -> None:
-        """Close the files; every later append is an `OSError`. Nothing is flushed here."""
+        """Close the files; every later append is an `OSError`. Nothing is committed or flushed here."""
         self._closed = True
         self._queue.close()

@@ -1,4 +1,4 @@
-"""Reading a store directory that nobody has open: every message in order, and what is wrong, changing nothing."""
+"""Reading every message of a store directory that nobody has open, and what cannot be read, changing nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
-from rmq_actors.store.recovery import next_record
+from rmq_actors.store.read_log import first_file_size_bytes, next_record, v2_record_size
 from rmq_actors.wire.record import RecordError, StoredMessage, check_record, decode_record
 
 
 @attrs.frozen
-class Finding:
+class Unreadable:
     """Bytes that are no record: where, and why. `resumes_at`: the next whole record's offset, if there is one."""
 
     path: str
@@ -24,17 +24,17 @@ class Finding:
     resumes_at: int | None
 
 
-def read_commit_log(disk: Disk) -> Iterator[StoredMessage | Finding]:
-    """Every message of the log below `commitlog/`, and a finding for each place that cannot be read.
+def read_commit_log(disk: Disk) -> Iterator[StoredMessage | Unreadable]:
+    """Every message of the log below `commitlog/`, and each place that cannot be read.
 
-    The file size is the first file's. Raises `StoreLayoutError` when there is no log or its files do not fit together.
+    The file size is that of the first file that has one: a store that has just been created may hold files of no bytes.
+    Raises `StoreLayoutError` when there is no log or its files do not fit together.
     """
-    names = disk.list(COMMIT_LOG_DIRECTORY)
-    if not names:
+    if not disk.list(COMMIT_LOG_DIRECTORY):
         raise StoreLayoutError(f"{COMMIT_LOG_DIRECTORY}: no such directory, or no file in it")
-    first = disk.open(f"{COMMIT_LOG_DIRECTORY}/{names[0]}", read_only=True)
-    file_size_bytes = first.size_bytes
-    first.close()
+    file_size_bytes = first_file_size_bytes(disk)
+    if not file_size_bytes:
+        return
     queue = MappedFileQueue(disk, COMMIT_LOG_DIRECTORY, file_size_bytes)
     try:
         queue.load(read_only=True)
@@ -47,7 +47,7 @@ def read_commit_log(disk: Disk) -> Iterator[StoredMessage | Finding]:
         queue.close()
 
 
-def _read_file(mapped_file: MappedFile, *, is_last: bool) -> Iterator[StoredMessage | Finding]:
+def _read_file(mapped_file: MappedFile, *, is_last: bool) -> Iterator[StoredMessage | Unreadable]:
     view, position = mapped_file.whole(), 0
     while position < len(view):
         offset = mapped_file.from_offset + position
@@ -57,7 +57,7 @@ def _read_file(mapped_file: MappedFile, *, is_last: bool) -> Iterator[StoredMess
             return
         if check.what == "message":
             try:
-                yield decode_record(view, position, offset)
+                yield decode_record(view, position, offset, check=check)
             except RecordError as error:
                 reason = str(error)
             else:
@@ -65,8 +65,11 @@ def _read_file(mapped_file: MappedFile, *, is_last: bool) -> Iterator[StoredMess
                 continue
         if is_last and position >= mapped_file.used_bytes():
             return
-        resumes_at = next_record(mapped_file, position, offset)
-        yield Finding(mapped_file.file.path, offset, reason, resumes_at)
+        if v2_record_size(view, position):
+            reason = "a RocketMQ 5 record (magic 0xDAA320AB), which RocketMQ 4 cannot read"
+        resumes_at = next_record(mapped_file, position + 1)
+        resumes_at = None if resumes_at is None else mapped_file.from_offset + resumes_at
+        yield Unreadable(mapped_file.file.path, offset, reason, resumes_at)
         if resumes_at is None:
             return
         position = resumes_at - mapped_file.from_offset

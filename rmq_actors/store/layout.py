@@ -1,8 +1,23 @@
-"""Where things are in a store directory: RocketMQ's names."""
+"""Where things are in a store directory: RocketMQ's names (StorePathConfigHelper)."""
 
 from __future__ import annotations
 
 COMMIT_LOG_DIRECTORY = "commitlog"
+CONSUME_QUEUE_DIRECTORY = "consumequeue"
+CONSUME_QUEUE_EXT_DIRECTORY = "consumequeue_ext"
+INDEX_DIRECTORY = "index"
+CONFIG_DIRECTORY = "config"
+#: RocketMQ 3.1.9's, for its TransactionStateService.
+TRAN_STATE_TABLE_DIRECTORY = "transaction/statetable"
+TRAN_REDO_LOG_DIRECTORY = "transaction/redolog"
+CHECKPOINT_FILE = "checkpoint"
+#: Is there while a store runs, and after a crash.
+ABORT_FILE = "abort"
+LOCK_FILE = "lock"
+DELAY_OFFSET_FILE = f"{CONFIG_DIRECTORY}/delayOffset.json"
+#: Not RocketMQ's: whole records that a recovery had to cut, for a person to look at.
+CUT_DIRECTORY = "cut"
+
 _OFFSET_DIGITS = 20
 
 

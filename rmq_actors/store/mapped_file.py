@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import attrs
 
 from rmq_actors.ports.disk import BytesLike, DiskFile
@@ -17,12 +19,8 @@ class MappedFile:
     file: DiskFile
     from_offset: int
     wrote_position: int = 0
-    _view: memoryview = attrs.field(init=False)
     #: What `used_bytes` has found, until something is written.
     _used_bytes: int | None = attrs.field(default=None, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._view = self.file.map()
 
     @property
     def size_bytes(self) -> int:
@@ -42,10 +40,16 @@ class MappedFile:
     def append(self, data: BytesLike, *, advance: int | None = None) -> None:
         """Write `data` behind the last valid byte; count it, or `advance` bytes (a blank covers more than it writes).
 
-        Raises `OSError` with nothing counted.
+        Raises `OSError` with nothing counted, and zeros where a part had been written already: the first records of a
+        batch are whole, and a later recovery would find them.
         """
         self._used_bytes = None
-        self.file.write_at(self.wrote_position, data)
+        try:
+            self.file.write_at(self.wrote_position, data)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.file.write_at(self.wrote_position, bytes(len(data)))
+            raise
         self.wrote_position += len(data) if advance is None else advance
 
     def cut(self, position: int) -> None:
@@ -61,11 +65,11 @@ class MappedFile:
         position = offset - self.from_offset
         if position < 0 or position + size > self.wrote_position:
             raise ValueError(f"{size} bytes from {offset} are not in {self.file.path}, valid to {self.end_offset}")
-        return self._view[position : position + size]
+        return self.file.map()[position : position + size]
 
     def whole(self) -> memoryview:
         """All bytes of the file, valid or not: for recovery."""
-        return self._view
+        return self.file.map()
 
     def used_bytes(self) -> int:
         """The file's length without the zeros at its end. Holes are not read: a fresh file is large and sparse."""
@@ -74,11 +78,20 @@ class MappedFile:
         return self._used_bytes
 
     def _find_used_bytes(self) -> int:
-        end = min(self.size_bytes, self.file.written_end())
+        view, end = self.file.map(), min(self.size_bytes, self.file.written_end())
         while end:
             begin = max(0, end - _CHUNK_BYTES)
-            chunk = bytes(self._view[begin:end])  # comparing views goes byte by byte
+            chunk = bytes(view[begin:end])  # comparing views goes byte by byte
             if chunk != (_ZEROS if end - begin == _CHUNK_BYTES else bytes(end - begin)):
                 return begin + len(chunk.rstrip(b"\0"))
             end = begin
         return 0
+
+
+@attrs.define(eq=False)
+class PreparedFile:
+    """A file that was created before the log needs it: all zeros. `taken`: it is part of the log now."""
+
+    from_offset: int
+    file: DiskFile
+    taken: bool = False

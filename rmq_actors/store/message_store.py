@@ -2,188 +2,209 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-
 import attrs
-import trio
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel, LatestSender
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.ports.disk import BytesLike
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import ReplicationState
-from rmq_actors.protocols.put_completion import PutCompletion, PutStatus
-from rmq_actors.store.commit_log import AppendMessageResult, AppendRefused, CommitLog
-from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from rmq_actors.store.flush_services import FLUSH_OUTCOMES, FlushOutcome, FlushService
-from rmq_actors.store.put_completion_service import REPLICATION_STATE, PutCompletionService, WaitingPut
+from rmq_actors.protocols.put_completion import PutCompletion
+from rmq_actors.store.allocate_mapped_file_service import AllocateMappedFileService
+from rmq_actors.store.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
+from rmq_actors.store.commit_log import AppendRefused, CommitLog
+from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
+from rmq_actors.store.flush_consume_queue_service import FlushConsumeQueueService
+from rmq_actors.store.flush_services import (
+    FLUSH_OUTCOMES,
+    CommitRealTimeService,
+    FlushOutcome,
+    FlushService,
+    make_flush_service,
+)
+from rmq_actors.store.get_message import GetMessageResult, MessageFilter, MessageReads
+from rmq_actors.store.message_puts import MessagePuts, PendingPut, PutResult
+from rmq_actors.store.put_completion_service import REPLICATION_STATE, PutCompletionService
+from rmq_actors.store.query_message import QueryMessageResult, RecordLookup, query_message
+from rmq_actors.store.queue_offsets import QueueOffsets
+from rmq_actors.store.reput_message_service import DISPATCHED, ReputMessageService
+from rmq_actors.store.running_flags import RunningFlags
+from rmq_actors.store.store_files import StoreFiles
+from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.recorder import Tracer
-from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty
-from rmq_actors.wire.record import Message, MessageIllegal, PropertiesSizeExceeded, encode_message
-
-_log = logging.getLogger(__name__)
+from rmq_actors.wire.batch import MessageBatch
+from rmq_actors.wire.record import Message
 
 LOG_END = BroadcastChannel[int].declare(
     "store.log_end",
     carries="the offset behind the log's last byte",
     sender="MessageStore",
-    receiver="WriteSocketService (every flush mode but SYNC_FLUSH)",
+    receiver="WriteSocketService and ReputMessageService (every flush mode but SYNC_FLUSH)",
 )
-
-
-@attrs.frozen
-class PutResult:
-    """How a put ended. `append` says where the message is; None if the store did not take it, `reason` then says why.
-
-    A status other than PUT_OK with an `append` is RocketMQ's "stored, but not confirmed".
-    """
-
-    status: PutStatus
-    append: AppendMessageResult | None
-    reason: str = ""
-
-
-@attrs.define(eq=False)
-class PendingPut:
-    """A put that was taken or refused, and its answer, once there is one."""
-
-    result: PutResult | None = attrs.field(default=None, init=False)
-    _answered: trio.Event = attrs.field(factory=trio.Event, init=False)
-
-    @classmethod
-    def answered(cls, result: PutResult) -> PendingPut:
-        """One that needs no waiting."""
-        pending = cls()
-        pending.answer(result)
-        return pending
-
-    def answer(self, result: PutResult) -> None:
-        """Wake whoever waits."""
-        self.result = result
-        self._answered.set()
-
-    async def wait(self) -> PutResult:
-        """The answer. A checkpoint."""
-        await self._answered.wait()
-        assert self.result is not None
-        return self.result
 
 
 @attrs.define(eq=False)
 class MessageStore:
-    """An open store. Create with `open`, start its services with `start`."""
+    """An open store. Create with `open`, start its services with `start`, end an orderly stop with `shut_down`.
+
+    `reads`, `offsets` and `records` answer everything that consumers and tools ask.
+    """
 
     config: MessageStoreConfig
-    commit_log: CommitLog
+    files: StoreFiles
     log_end: Broadcast[int]
     flush_outcomes: Broadcast[FlushOutcome]
     replication_states: LatestSender[ReplicationState]
-    _environment: Environment
-    _tracer: Tracer
+    #: The offset before which every record is in its queue and in the index.
+    dispatched: Broadcast[int]
+    running_flags: RunningFlags
+    stats: StoreStatsService
+    puts: MessagePuts
+    reads: MessageReads
+    offsets: QueueOffsets
+    records: RecordLookup
     _flush_service: FlushService
+    _commit_service: CommitRealTimeService
+    _allocate_service: AllocateMappedFileService
     _completion_service: PutCompletionService
-    _next_msg_id: int = attrs.field(default=0, init=False)
+    _reput_service: ReputMessageService
+    _flush_consume_queue_service: FlushConsumeQueueService
+    clean_commit_log_service: CleanCommitLogService
+    _clean_consume_queue_service: CleanConsumeQueueService
 
     @classmethod
-    def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> MessageStore:
+    async def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> MessageStore:
         """Open and recover the store. Raises `StoreLayoutError`, `DamagedLog`, `OSError`."""
-        commit_log = CommitLog.open(environment.disk, config.mapped_file_size_commit_log_bytes, tracer)
+        files = await StoreFiles.open(config, environment, tracer)
+        commit_log = files.commit_log
         outcomes: Broadcast[FlushOutcome] = FLUSH_OUTCOMES.open()
+        log_end: Broadcast[int] = LOG_END.open()
+        dispatched: Broadcast[int] = DISPATCHED.open()
         send, receive = REPLICATION_STATE.open()
-        if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            flush_service = FlushService("GroupCommitService", 0.0, commit_log, outcomes, tracer)
-        else:
-            interval_s = config.flush_interval_commit_log_ms / 1000
-            flush_service = FlushService("FlushRealTimeService", interval_s, commit_log, outcomes, tracer)
+        flags, stats = RunningFlags(), StoreStatsService(environment.wall_clock)
+        is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+        def readable_to() -> int:
+            # Nobody reads what a power cut can take back (#8239).
+            return commit_log.flushed_where if is_sync else commit_log.max_offset
+
+        flush_service = make_flush_service(config, commit_log, outcomes, tracer)
+        completion_service = PutCompletionService(PutCompletion(config.waiting_puts_max), outcomes, receive)
+        puts = MessagePuts(
+            config, commit_log, log_end, environment, tracer, flush_service, completion_service, flags, stats
+        )
+        commit_service = CommitRealTimeService(config, commit_log, puts.log_grew)
+        allocate_service = AllocateMappedFileService(config, commit_log, environment.disk, tracer)
+        puts.commit_requests, puts.allocate_requests = commit_service.requests, allocate_service.requests
+        flush_consume_queue_service = FlushConsumeQueueService(
+            files.checkpointing,
+            commit_log,
+            dispatched,
+            outcomes,
+            lambda: flush_service.failure,
+            config.flush_consume_queue_thorough_interval_ms / 1000,
+            tracer,
+        )
+        log_min_sender, log_mins = LOG_MIN.open()
+        find_queue = files.consume_queues.find
+        reads = MessageReads.create(
+            config, commit_log, find_queue, readable_to, stats, environment.physical_memory_bytes
+        )
         return cls(
             config,
-            commit_log,
-            LOG_END.open(),
+            files,
+            log_end,
             outcomes,
             send,
-            environment,
-            tracer,
+            dispatched,
+            flags,
+            stats,
+            puts,
+            reads,
+            QueueOffsets(commit_log, find_queue, reads),
+            RecordLookup(commit_log, readable_to),
             flush_service,
-            PutCompletionService(PutCompletion(config.waiting_puts_max), outcomes, receive),
+            commit_service,
+            allocate_service,
+            completion_service,
+            ReputMessageService(files.reput, outcomes if is_sync else log_end, readable_to, dispatched, flags, tracer),
+            flush_consume_queue_service,
+            CleanCommitLogService(
+                config,
+                commit_log,
+                environment.disk,
+                environment.wall_clock,
+                flags,
+                lambda: files.checkpointing.offset,
+                log_min_sender,
+                tracer,
+            ),
+            CleanConsumeQueueService(files.reput.dispatchers, flush_consume_queue_service.sync, log_mins, tracer),
         )
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """The log."""
+        return self.files.commit_log
 
     async def start(self, system: ActorSystem) -> None:
         """Start the store's services in `system`."""
         await system.start(self._completion_service)
+        await system.start(self._flush_consume_queue_service)
         await system.start(self._flush_service)
-        self._flush_service.requests.put(self.commit_log.max_offset)
+        if self.config.transient_store_pool_enable:
+            await system.start(self._commit_service)
+        await system.start(self._allocate_service)
+        await system.start(self._reput_service)
+        if self.config.store_stats_sampling:
+            await system.start(self.stats)
+        await system.start(self._clean_consume_queue_service)
+        await system.start(self.clean_commit_log_service)
+        self.puts.log_grew()
+
+    @property
+    def failure(self) -> str:
+        """Why nothing can become durable any more in this life of the store; empty while it can."""
+        if self._flush_service.failure is not None:
+            return f"a sync of the log failed: {self._flush_service.failure.reason}"
+        return "a sync of what is derived from the log failed" if self.files.checkpointing.failed else ""
+
+    async def shut_down(self) -> None:
+        """Make everything durable, once the services have stopped in order. Raises `OSError`; `abort` then stays."""
+        if self.failure:
+            raise OSError(f"not stopped in order, the next start recovers: {self.failure}")
+        await self.files.shut_down()
 
     def close(self) -> None:
         """Close the files, once the services have stopped."""
-        self.commit_log.close()
+        self.files.close()
 
     async def put_message(self, message: Message) -> PutResult:
-        """Append a message and wait for what the configuration promises: the disk (SYNC_FLUSH), a slave (SYNC_MASTER).
-
-        With property WAIT=false it waits for neither; WAIT is not stored. Always answers within the longer of
-        syncFlushTimeout and slaveTimeout. A checkpoint.
-        """
-        return await self.async_put_message(message).wait()
+        """See `MessagePuts.put_message`."""
+        return await self.puts.put_message(message)
 
     def async_put_message(self, message: Message) -> PendingPut:
-        """Append a message now, without waiting for its answer (asyncPutMessage); many may be in flight."""
-        arrived = trio.current_time()
-        appended = self._append(message)
-        if isinstance(appended, PutResult):
-            return PendingPut.answered(appended)
-        msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
-        self._tracer.emit("put.begin", "MessageStore", msg_id=msg_id, offset=appended.offset, size=appended.size)
-        pending = PendingPut()
+        """See `MessagePuts.async_put_message`."""
+        return self.puts.async_put_message(message)
 
-        def answer(status: PutStatus) -> None:
-            self._tracer.emit("put.end", "MessageStore", msg_id=msg_id, offset=appended.end_offset, status=status.value)
-            pending.answer(PutResult(status, appended))
+    async def put_messages(self, batch: MessageBatch) -> PutResult:
+        """See `MessagePuts.put_messages`."""
+        return await self.puts.put_messages(batch)
 
-        if message.properties.get(PROPERTY_WAIT_STORE_MSG_OK) == "false":
-            answer(PutStatus.PUT_OK)
-        else:
-            self._await_confirmation(answer, appended.end_offset, arrived)
-        return pending
+    def async_put_messages(self, batch: MessageBatch) -> PendingPut:
+        """See `MessagePuts.async_put_messages`."""
+        return self.puts.async_put_messages(batch)
 
-    def _append(self, message: Message) -> AppendMessageResult | PutResult:
-        if self.config.broker_role is BrokerRole.SLAVE:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, "a slave takes no puts")
-        if self._completion_service.stopped:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, "the store has stopped")
-        failure = self._flush_service.failure
-        if failure is not None:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, f"a sync failed: {failure.reason}")
-        if not self._completion_service.completion.has_room:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, f"{self.config.waiting_puts_max} puts wait already")
-        if PROPERTY_WAIT_STORE_MSG_OK in message.properties:
-            stored = {name: value for name, value in message.properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
-            message = attrs.evolve(message, properties=stored)
-        try:
-            encoded = encode_message(message, max_message_size_bytes=self.config.max_message_size_bytes)
-            appended = self.commit_log.append_message(encoded, self._environment.wall_clock.now_ms())
-        except PropertiesSizeExceeded as error:
-            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, None, str(error))
-        except (MessageIllegal, IllegalProperty) as error:
-            return PutResult(PutStatus.MESSAGE_ILLEGAL, None, str(error))
-        except OSError as error:
-            _log.warning("a put failed: %s", error)
-            return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, None, str(error))
-        self._grown()
-        return appended
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: MessageFilter | None = None
+    ) -> GetMessageResult:
+        """See `MessageReads.get_message`."""
+        return self.reads.get_message(topic, queue_id, offset, max_msg_nums, message_filter)
 
-    def _await_confirmation(self, answer: Callable[[PutStatus], None], end_offset: int, arrived: float) -> None:
-        config = self.config
-        sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        sync_master = config.broker_role is BrokerRole.SYNC_MASTER
-        replication = self._completion_service.replication
-        self._completion_service.add(
-            WaitingPut(answer),
-            end_offset,
-            flush_deadline=arrived + config.sync_flush_timeout_ms / 1000 if sync_flush else None,
-            replica_deadline=arrived + config.slave_timeout_ms / 1000 if sync_master else None,
-            ok=not sync_master or replication.is_slave_ok(end_offset, config.ha_slave_fallbehind_max_bytes),
-        )
+    async def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryMessageResult:
+        """Find records by a key and when they were stored. See `query_message.query_message`. A checkpoint."""
+        index = self.files.index_service
+        return await query_message(self.config, index, self.records, topic, key, max_num, begin_ms, end_ms)
 
     async def wait_for_slaves(self, count: int) -> None:
         """Return when `count` slaves are connected: from then on a sync put waits for one instead of being refused.
@@ -202,9 +223,4 @@ class MessageStore:
         """Append a master's bytes (DefaultMessageStore.appendToCommitLog). Raises `AppendRefused`."""
         self.check_follows()
         self.commit_log.append_data(offset, data)
-        self._grown()
-
-    def _grown(self) -> None:
-        end = self.commit_log.max_offset
-        self._flush_service.requests.put(end)
-        self.log_end.put(end)
+        self.puts.log_grew()

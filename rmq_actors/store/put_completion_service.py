@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 import trio
@@ -24,11 +24,12 @@ class StoreStopped(RuntimeError):
     """What was waited for cannot come any more."""
 
 
-@attrs.define(eq=False)
-class WaitingPut:
-    """One put that waits for its answer; `answered` is called once, with the status."""
+class WaitingPut(Protocol):
+    """One put that waits for its answer."""
 
-    answered: Callable[[PutStatus], None]
+    def answered(self, status: PutStatus) -> None:
+        """The answer; called once."""
+        ...
 
 
 @attrs.define(eq=False)

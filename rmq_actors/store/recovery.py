@@ -1,26 +1,33 @@
-"""Finding the end of a log after a stop or a crash, and telling a torn tail from damage.
+"""Finding the end of a log after a stop or a crash, and bringing what is derived from it to that end.
 
-A crash leaves at most a torn record at the very end: it is cut. A bad record with good ones behind it is damage, not a
-torn tail: RocketMQ deletes all that follows, this store refuses to open and names the place.
+What stands before the recovery point is trusted and not read. Behind it a crash may have left anything: the log ends
+where the first record is not whole, and whatever is behind is zeroed. After an orderly stop nothing can be torn: a bad
+record with good ones behind it is damage then, and this store refuses to open where RocketMQ deletes all that follows.
 """
 
 from __future__ import annotations
 
-import attrs
+from collections.abc import Iterator, Sequence
 
+import attrs
+import trio
+
+from rmq_actors.ports.disk import Disk
+from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.layout import CUT_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.wire.record import (
-    MAGIC_BYTES,
-    RECORD_OVERHEAD_BYTES,
-    RecordError,
-    StoredMessage,
-    check_record,
-    decode_record,
-    host_bytes,
-)
+from rmq_actors.store.read_log import next_record
+from rmq_actors.store.store_checkpoint import Checkpoint
+from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
+from rmq_actors.wire.record import check_record, text_span
 
-TopicQueueTable = dict[tuple[str, int], int]
+#: How many records are dispatched at once, and between two checkpoints of the event loop.
+BATCH_RECORDS = 512
+_SECTOR_BYTES = 512
+_CHUNK_BYTES = 1024 * 1024
+#: After an orderly stop of RocketMQ, as many files are read again as it reads (CommitLog.recoverNormally).
+_FILES_READ_AGAIN = 3
 
 
 class DamagedLog(ValueError):
@@ -28,86 +35,234 @@ class DamagedLog(ValueError):
 
 
 @attrs.frozen
-class Recovered:
-    """What recovery found: the log's end, how many non-zero bytes stood behind it and why, the next queue offsets."""
+class RecoveryPlan:
+    """Where recovery begins to read, and what it may believe.
+
+    `durable_to`: what is derived from the log is right for every record before it. None after an orderly stop of
+    RocketMQ, which has dispatched everything: then it is the log's end, wherever that is.
+    """
+
+    read_from: int
+    durable_to: int | None
+    #: Whether a torn tail is expected, or everything must be whole.
+    after_crash: bool
+    #: Whether this store's own recovery point says so: RocketMQ's time stamps may run ahead of the disk (#678).
+    is_trusted: bool
+    #: What the choice was made by: for the log, the trace and `store repair`.
+    reason: str
+    #: Nothing of the log was ever synced, and its beginning is lost: no file stays.
+    drops_log: bool = False
+
+
+@attrs.frozen
+class LogEnd:
+    """Where the walk ended and why; `cut_bytes` non-zero bytes stand behind; `survivor`: a whole record among them."""
 
     end_offset: int
-    torn_bytes: int
-    torn_reason: str
-    topic_queue_table: TopicQueueTable
+    reason: str = ""
+    cut_bytes: int = 0
+    survivor: int | None = None
 
 
-def recover(queue: MappedFileQueue) -> Recovered:
-    """Walk every record from the first file on. Changes nothing. Raises `DamagedLog`."""
-    table: TopicQueueTable = {}
-    last: StoredMessage | None = None
-    for number, mapped_file in enumerate(queue.files):
-        view, position = mapped_file.whole(), 0
-        while position < len(view):
-            offset = mapped_file.from_offset + position
-            check = check_record(view, position, offset)
-            if check.what == "invalid":
-                return _end(queue, number, position, check.reason, table, last)
-            _count(last, table)
-            try:
-                last = decode_record(view, position, offset, check=check) if check.what == "message" else None
-            except RecordError as error:
-                return _end(queue, number, position, str(error), table, None)
-            position += check.size
-    _count(last, table)
-    return Recovered(queue.max_offset, 0, "", table)
+def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash: bool) -> RecoveryPlan:
+    """Decide from the files and the checkpoint alone. `after_crash`: the file `abort` is there. Changes nothing."""
+    point = checkpoint.recovery_point
+    begin = queue.min_offset
+    if point is not None and point.offset < begin:
+        # Cleaning stays behind the recovery point: only a power loss takes a first file that nobody has synced.
+        return RecoveryPlan(0, 0, True, True, "the log's first file is lost, nothing was synced", drops_log=True)
+    if point is not None and begin <= point.offset <= queue.max_offset and _names_a_record(queue, checkpoint):
+        return RecoveryPlan(point.offset, point.offset, True, True, "the checkpoint's recovery point")
+    if after_crash or point is not None:
+        offset = _file_before(queue, checkpoint.min_timestamp_index_ms)
+        why = "no recovery point" if point is None else f"the recovery point {point.offset} is not of this log"
+        return RecoveryPlan(offset, offset, True, False, f"{why}: the file that the checkpoint's time stamps lead to")
+    first = queue.files[-_FILES_READ_AGAIN:]
+    offset = first[0].from_offset if first else begin
+    return RecoveryPlan(offset, None, False, False, "an orderly stop of RocketMQ: the last files are read again")
 
 
-def _count(message: StoredMessage | None, table: TopicQueueTable) -> None:
-    if message is not None and message.takes_queue_offset:
-        table[message.topic, message.queue_id] = message.queue_offset + 1
+def _names_a_record(queue: MappedFileQueue, checkpoint: Checkpoint) -> bool:
+    point = checkpoint.recovery_point
+    assert point is not None
+    if point.offset == queue.min_offset or not point.record_size:
+        return point.offset == queue.min_offset
+    mapped_file = queue.find(point.record_offset)
+    if mapped_file is None:
+        return False
+    found = read_dispatch_request(
+        mapped_file.whole(), point.record_offset - mapped_file.from_offset, point.record_offset
+    )
+    return (
+        isinstance(found, DispatchRequest)
+        and found.msg_size == point.record_size
+        and found.store_timestamp_ms == point.record_store_timestamp_ms
+    )
 
 
-def _text_is_torn(message: StoredMessage, last_byte: int) -> bool:
-    """Whether the record's text ends in zeros: no checksum covers it, and a tear there shows in nothing else."""
-    fixed_bytes = RECORD_OVERHEAD_BYTES - sum(host_bytes(0)) + sum(host_bytes(message.sys_flag))
-    properties_bytes = message.total_size - fixed_bytes - len(message.body) - len(message.topic.encode())
-    return message.topic.endswith("\0") or (properties_bytes > 0 and last_byte == 0)
+def _file_before(queue: MappedFileQueue, timestamp_ms: int) -> int:
+    """The begin of the last file whose first record was stored by then (CommitLog.isMappedFileMatchedRecover)."""
+    for mapped_file in reversed(queue.files):
+        first = read_dispatch_request(mapped_file.whole(), 0, mapped_file.from_offset, check_crc=False)
+        if isinstance(first, DispatchRequest) and 0 < first.store_timestamp_ms <= timestamp_ms:
+            return mapped_file.from_offset
+    return queue.min_offset
 
 
-def _end(
-    queue: MappedFileQueue,
-    number: int,
-    position: int,
-    reason: str,
-    table: TopicQueueTable,
-    last: StoredMessage | None,
-) -> Recovered:
-    """The log ends at `position`, or, if `last`, the record right before it, is torn in its text, where that begins."""
-    mapped_file = queue.files[number]
-    if last is not None and _text_is_torn(last, mapped_file.whole()[position - 1]):
-        position -= last.total_size
-        reason = "topic or properties end in zeros"
-    else:
-        _count(last, table)
-    end_offset = mapped_file.from_offset + position
-    torn_bytes = 0
-    for later in queue.files[number:]:
-        begin = position if later is mapped_file else 0
-        torn_bytes += max(0, later.used_bytes() - begin)
-        survivor = next_record(later, begin, end_offset)
-        if survivor is not None:
+@attrs.define(eq=False)
+class LogWalk:
+    """A walk over the records of a log from `offset` on, a batch at a time; `end` is set when there are no more."""
+
+    _queue: MappedFileQueue
+    offset: int
+    #: Records before this one are trusted: their checksums are not computed.
+    _trusted_to: int
+    _after_crash: bool
+    _delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
+    _check_crc: bool = True
+    end: LogEnd | None = attrs.field(default=None, init=False)
+    #: The last record met, before the torn one if there is one.
+    last: DispatchRequest | None = attrs.field(default=None, init=False)
+
+    @property
+    def found_end(self) -> LogEnd:
+        """The end, once `batches` has given all."""
+        assert self.end is not None
+        return self.end
+
+    def batches(self) -> Iterator[list[DispatchRequest]]:
+        """Every record, in order, in batches of one file each."""
+        while self.end is None:
+            mapped_file = self._queue.find(self.offset)
+            if mapped_file is None:
+                self.end = LogEnd(self.offset)
+                return
+            yield from self._walk_file(mapped_file)
+
+    def _walk_file(self, mapped_file: MappedFile) -> Iterator[list[DispatchRequest]]:
+        view, begin, batch = mapped_file.whole(), mapped_file.from_offset, list[DispatchRequest]()
+        while self.offset - begin < len(view):
+            found = read_dispatch_request(
+                view,
+                self.offset - begin,
+                self.offset,
+                check_crc=self._check_crc and self.offset >= self._trusted_to,
+                delay_levels_ms=self._delay_levels_ms,
+            )
+            if not isinstance(found, DispatchRequest):
+                if found.what == "blank":
+                    self.offset += found.size
+                    break
+                yield batch
+                self.end = self._end(mapped_file, found.reason)
+                return
+            if self.offset >= self._trusted_to and self._is_torn(view, begin, found):
+                yield batch
+                self.end = self._end(mapped_file, "a part of its topic or properties is missing")
+                return
+            self.last = found
+            self.offset += found.msg_size
+            batch.append(found)
+            if len(batch) >= BATCH_RECORDS:
+                yield batch
+                batch = []
+        yield batch
+
+    @staticmethod
+    def _is_torn(view: memoryview, begin: int, found: DispatchRequest) -> bool:
+        """Whether bytes of the record's text are missing: a sector of it, or, if nothing follows, its end."""
+        position, behind = found.commit_log_offset - begin, found.end_offset - begin
+        topic, properties = text_span(view, position)
+        if _lacks_a_sector(view, *topic) or _lacks_a_sector(view, *properties):
+            return True
+        text_end = properties[1] if properties[1] > properties[0] else topic[1]
+        return view[text_end - 1] == 0 and check_record(view, behind, found.end_offset).what == "invalid"
+
+    def _end(self, mapped_file: MappedFile, reason: str) -> LogEnd:
+        """The log ends at `self.offset`, in `mapped_file`. Raises `DamagedLog` where that cannot be a torn tail."""
+        if self.offset < self._trusted_to:
             raise DamagedLog(
-                f"{mapped_file.file.path}: no valid record at offset {end_offset} ({reason}), "
+                f"{mapped_file.file.path}: no valid record at offset {self.offset} ({reason}), but the log is known to "
+                f"be valid to {self._trusted_to}"
+            )
+        cut_bytes, survivor = 0, None
+        for later in self._queue.files[self._queue.files.index(mapped_file) :]:
+            begin = max(0, self.offset - later.from_offset)
+            cut_bytes += max(0, later.used_bytes() - begin)
+            if survivor is None:
+                # The record at the end itself may look whole, and lack a part of its text.
+                found = next_record(later, begin + 1 if later is mapped_file else begin)
+                survivor = None if found is None else later.from_offset + found
+        if survivor is not None and not self._after_crash:
+            raise DamagedLog(
+                f"{mapped_file.file.path}: no valid record at offset {self.offset} ({reason}), "
                 f"but one follows at offset {survivor}: the log is damaged in its middle"
             )
-    return Recovered(end_offset, torn_bytes, reason if torn_bytes else "", table)
+        return LogEnd(self.offset, reason if cut_bytes else "", cut_bytes, survivor)
 
 
-def next_record(mapped_file: MappedFile, position: int, end_offset: int) -> int | None:
-    """The first whole record from `position` on, not at `end_offset`. A record names its offset: chance finds none."""
-    view = mapped_file.whole()
-    data = bytes(view[position : max(position, mapped_file.used_bytes())])
-    at = data.find(MAGIC_BYTES)
-    while at >= 0:
-        start = position + at - 4
-        offset = mapped_file.from_offset + start
-        if start >= position and offset != end_offset and check_record(view, start, offset).what == "message":
-            return offset
-        at = data.find(MAGIC_BYTES, at + 1)
-    return None
+async def write_again(queue: MappedFileQueue, begin: int, end: int) -> None:
+    """Write the log's bytes over themselves, and the zeros behind `end`, which is the log's end.
+
+    A sync failed, and the system may call pages clean that no disk has: the next sync writes them then. Raises
+    `OSError`.
+    """
+    while begin < end:
+        mapped_file = queue.find(begin)
+        assert mapped_file is not None
+        position = begin - mapped_file.from_offset
+        size = min(_CHUNK_BYTES, end - begin, mapped_file.size_bytes - position)
+        mapped_file.file.write_at(position, bytes(mapped_file.whole()[position : position + size]))
+        begin += size
+        await trio.lowlevel.checkpoint()
+    for last in queue.files[-1:]:
+        written = min(last.size_bytes, last.file.written_end())
+        for position in range(end - last.from_offset, written, _CHUNK_BYTES):
+            last.file.write_at(position, bytes(min(_CHUNK_BYTES, written - position)))
+            await trio.lowlevel.checkpoint()
+
+
+async def keep_aside(disk: Disk, queue: MappedFileQueue, end: LogEnd) -> None:
+    """Copy what stands behind `end` to `cut/`, durable on return: it is about to be zeroed, and holds whole records.
+
+    A power cut may leave such records behind a hole, none of them acknowledged under SYNC_FLUSH; damage may too.
+    Raises `OSError`.
+    """
+    for mapped_file in queue.files:
+        begin, used = max(0, end.end_offset - mapped_file.from_offset), mapped_file.used_bytes()
+        if begin >= used:
+            continue
+        path = f"{CUT_DIRECTORY}/{file_name(mapped_file.from_offset + begin)}"
+        file = disk.open(path, allocate_bytes=0)
+        try:
+            file.truncate(0)
+            file.write_at(0, mapped_file.whole()[begin:used])
+            await file.sync()
+        finally:
+            file.close()
+    await disk.sync_directory(CUT_DIRECTORY)
+    await disk.sync_directory("")
+
+
+async def redo(walk: LogWalk, dispatchers: Sequence[CommitLogDispatcher]) -> LogEnd:
+    """Walk to the end, giving each record to every dispatcher. Raises what those raise, and `DamagedLog`."""
+    for batch in walk.batches():
+        for dispatcher in dispatchers:
+            dispatcher.dispatch(batch)
+        await trio.lowlevel.checkpoint()
+    return walk.found_end
+
+
+def _lacks_a_sector(view: memoryview, begin: int, end: int) -> bool:
+    """Whether a sector's share of this text is all zeros: no checksum covers topic and properties.
+
+    What was never written reads as zeros, sector by sector; a NUL in a property does not fill its sector's share.
+    """
+    data = bytes(view[begin:end])
+    if 0 not in data:
+        return False
+    for sector in range(begin - begin % _SECTOR_BYTES, end, _SECTOR_BYTES):
+        share = data[max(0, sector - begin) : sector + _SECTOR_BYTES - begin]
+        if share.count(0) == len(share):
+            return True
+    return False

@@ -131,6 +131,10 @@ class ReplicationChecker:
                 self._break("convergence", f"{node} ends at {self._ends[node]}, the master at {len(self._log)}", seq)
             self._compare(node, 0, self._ends[node], "convergence", seq)
 
+    def break_invariant(self, invariant: str, detail: str, seq: int) -> None:
+        """Somebody else has found that `invariant` does not hold, when there were `seq` events."""
+        self._break(invariant, detail, seq)
+
     def _break(self, invariant: str, detail: str, seq: int) -> None:
         broken = Broken(invariant, detail, seq)
         self.broken.append(broken)

@@ -6,7 +6,9 @@ in its case, so a failing run is replayed by its case alone.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import errno
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -19,20 +21,20 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, file_name
-from rmq_actors.store.message_store import PendingPut
+from rmq_actors.store.message_puts import PendingPut
 from rmq_actors.testing.checkers import Broken, ReplicationChecker
 from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
-from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.tracing.recorder import Recorder, Tracer
 from rmq_actors.wire.record import Message
 from sim_net import (
     Deadlock,
-    DiskConfig,
     Fault,
     LinkConfig,
     Livelock,
@@ -59,17 +61,26 @@ HA_PORT = 10912
 Outcome = Literal["passed", "invariant", "crash", "liveness"]
 
 #: Small, so that a few dozen messages roll files, split frames and fill buffers.
-_STORE = MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER, mapped_file_size_commit_log_bytes=4096)
+_STORE = MessageStoreConfig(
+    broker_role=BrokerRole.SYNC_MASTER,
+    mapped_file_size_commit_log_bytes=4096,
+    mapped_file_size_consume_queue_bytes=400,
+    max_hash_slot_num=16,
+    max_index_num=64,
+    # Nobody reads the rates, and each look at the counters is a step of the run.
+    store_stats_sampling=False,
+)
 _WORLD = WorldConfig(
     link=LinkConfig(latency_min_s=0.0002, latency_max_s=0.02, segment_bytes=400),
     send_buffer_bytes=2048,
     receive_buffer_bytes=2048,
     journal_keep=False,
     virtual_time_max_s=3600.0,
-    # Bytes that land out of order look like damage to a recovery that knows of no checkpoint.
-    disk=DiskConfig(unsynced="prefix"),
 )
 _READ_BUFFER_BYTES = 4096
+#: What a disk's faults make of a start, and when the next one is tried.
+_DISK_ERRORS = {errno.EIO, errno.ENOSPC}
+_START_AGAIN_S = 0.5
 _WRITERS = 2
 _LINK_KINDS = ("Delay", "Partition", "Stall", "Reset", "Hold", "Loss", "Bandwidth")
 _NODE_KINDS = (
@@ -82,6 +93,8 @@ _NODE_KINDS = (
     "ClockDrift",
     "DiskSlow",
     "DiskStuck",
+    "DiskError",
+    "DiskFull",
 )
 #: Every kind of fault that `random_case` draws.
 CHAOS_KINDS = (*_LINK_KINDS, *dict.fromkeys(_NODE_KINDS))
@@ -99,7 +112,15 @@ _BOTH_SLAVES = 0.25
 CONVERGENCE_S = 30.0
 
 #: After one of these the run may have become what the harness waits for.
-_MOVES = ("actor.crash", "log.append", "put.end", "store.open", "ha.connection.open", "ha.connection.close")
+_MOVES = (
+    "store.dispatch",
+    "actor.crash",
+    "log.append",
+    "put.end",
+    "store.open",
+    "ha.connection.open",
+    "ha.connection.close",
+)
 
 _GUARDED = ("rmq_actors",)
 
@@ -207,6 +228,7 @@ class _Run:
     checker: ReplicationChecker = attrs.field(init=False)
     observer: FaultObserver = attrs.field(init=False)
     broken: trio.Event = attrs.field(factory=trio.Event, init=False)
+    stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
     moved: trio.Event = attrs.field(factory=trio.Event, init=False)
     crashes: list[str] = attrs.field(factory=list, init=False)
     brokers: dict[str, BrokerController] = attrs.field(factory=dict, init=False)
@@ -275,9 +297,18 @@ class _Run:
 
     async def _serve(self, node: Node) -> None:
         """The program of each node: a broker; the master's has writers in it."""
-        is_master = node.name == MASTER
         tracer = self.recorder.tracer(node.name)
         node.on_fence(tracer.fence)
+        async with contextlib.AsyncExitStack() as stack:
+            broker = self.brokers[node.name] = await self._open_broker(node, tracer, stack)
+            async with trio.open_nursery() as nursery:
+                for number in range(_WRITERS if node.name == MASTER else 0):
+                    nursery.start_soon(self._write, broker, node, number)
+                await self.stopping.wait()
+
+    async def _open_broker(self, node: Node, tracer: Tracer, stack: contextlib.AsyncExitStack) -> BrokerController:
+        """Start again and again, as a system's service manager does, while the disk does not let it."""
+        is_master = node.name == MASTER
         ha = HaConfig(
             ha_listen_host=node.address,
             ha_listen_port=HA_PORT,
@@ -289,12 +320,15 @@ class _Run:
         store = attrs.evolve(_STORE, broker_role=role, flush_disk_type=self._flush_type(node.name))
         config = BrokerConfig(node.name, store, ha)
         environment = Environment(node.disk, node.wall_clock, node.entropy)
-        async with open_broker(config, environment, tracer, machines=self._machines[node.name]) as broker:
-            self.brokers[node.name] = broker
-            async with trio.open_nursery() as nursery:
-                for number in range(_WRITERS if is_master else 0):
-                    nursery.start_soon(self._write, broker, node, number)
-                await trio.sleep_forever()
+        while True:
+            try:
+                return await stack.enter_async_context(
+                    open_broker(config, environment, tracer, machines=self._machines[node.name])
+                )
+            except OSError as error:
+                if error.errno not in _DISK_ERRORS:
+                    raise
+            await trio.sleep(_START_AGAIN_S)
 
     async def _write(self, broker: BrokerController, node: Node, number: int) -> None:
         workload = self.workload
@@ -327,14 +361,39 @@ class _Run:
                 raise _NotConverged(self._state())
             await self._last_put()
             self.checker.check_convergence(len(self.recorder.events))
+            await self._stop_brokers()
             nursery.cancel_scope.cancel()
 
     async def _outlast_faults(self) -> None:
+        """Wait until all faults are over, and do what an operator does: restart who cannot write any more."""
         if any(fault.on is not None for fault in self.case.schedule.faults):
             await trio.sleep(_EVENTS_WAIT_S)
         await trio.sleep_until(self.case.schedule.ends_s)
         self.world.stop_waiting()
         await trio.sleep_until(self.world.faults_end_s)
+        for name, broker in list(self.brokers.items()):
+            node = self.nodes[name]
+            if broker.store.failure and node.is_up:
+                del self.brokers[name]
+                node.kill()
+                node.restart()
+
+    async def _stop_brokers(self) -> None:
+        """Stop every broker in order; then its store must have nothing wrong with it."""
+        self.stopping.set()
+        with trio.move_on_after(CONVERGENCE_S) as waiting:
+            for node in self.nodes.values():
+                await node.wait_down()
+        if waiting.cancelled_caught:
+            raise _NotConverged(f"a broker has not stopped in {CONVERGENCE_S:g} s")
+        for name, node in self.nodes.items():
+            wrong = [
+                finding
+                for finding in check_store(node.disk, max_hash_slot_num=_STORE.max_hash_slot_num)
+                if finding.severity != "note"
+            ]
+            if wrong:
+                self.checker.break_invariant("derived", f"{name}: {wrong[0]}", len(self.recorder.events))
 
     async def _end_when_broken(self) -> None:
         await self.broken.wait()
@@ -348,6 +407,7 @@ class _Run:
             and all(node.is_up for node in self.nodes.values())
             and self.checker.converged
             and len(self.brokers[MASTER].ha_service.connections) == len(SLAVES)
+            and self.brokers[MASTER].store.running_flags.is_writeable
         )
 
     def _state(self) -> str:
@@ -361,8 +421,11 @@ class _Run:
 
     async def _last_put(self) -> None:
         """With every fault over, a put must be confirmed and reach both slaves."""
+        master = self.brokers[MASTER]
         with trio.move_on_after(CONVERGENCE_S) as waiting:
-            result = await self.brokers[MASTER].put_message(Message("Chaos", b"the last one"))
+            # A connection that was accepted counts once its slave is known.
+            await master.store.wait_for_slaves(len(SLAVES))
+            result = await master.put_message(Message("Chaos", b"the last one"))
         if waiting.cancelled_caught:
             raise _NotConverged(self._state())
         if result.status is not PutStatus.PUT_OK:

@@ -13,27 +13,56 @@ PROPERTY_SEPARATOR = "\x02"
 
 PROPERTY_WAIT_STORE_MSG_OK = "WAIT"
 
+#: What a disk loses at least when it loses anything: recovery takes a record for torn whose text lacks a sector.
+_SECTOR_ZEROS = bytes(512)
+
 
 class IllegalProperty(ValueError):
     """A property whose name or value holds a separator, or is no Unicode text."""
 
 
-def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Encode as UTF-8. Raises `IllegalProperty` for a name or value that would not come back."""
-    parts = []
-    for name, value in properties.items():
-        if NAME_VALUE_SEPARATOR in name or PROPERTY_SEPARATOR in name or PROPERTY_SEPARATOR in value or not name:
-            raise IllegalProperty(f"property {name!r}: a name must not be empty, and neither may hold 0x01 or 0x02")
-        if NAME_VALUE_SEPARATOR in value:
-            raise IllegalProperty(f"property {name!r}: its value holds 0x01")
-        parts.append(f"{name}{NAME_VALUE_SEPARATOR}{value}")
-    text = PROPERTY_SEPARATOR.join(parts)
-    if text.endswith("\0"):
-        raise IllegalProperty("the last property ends in 0x00: recovery could not tell it from a torn record")
+def encode_properties(properties: Mapping[str, str], *, without: str | None = None) -> bytes:
+    """Encode as UTF-8, but for the property named `without`.
+
+    Raises `IllegalProperty` for a name or value that would not come back.
+    """
+    entries = [f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items() if name != without]
+    if not entries:
+        return b""
+    text = PROPERTY_SEPARATOR.join(entries)
+    if (
+        text.count(NAME_VALUE_SEPARATOR) != len(entries)
+        or text.count(PROPERTY_SEPARATOR) != len(entries) - 1
+        or text[0] == NAME_VALUE_SEPARATOR
+        or PROPERTY_SEPARATOR + NAME_VALUE_SEPARATOR in text
+    ):
+        raise IllegalProperty(_illegal(properties))
     try:
-        return text.encode()
+        data = text.encode()
     except UnicodeEncodeError as error:
         raise IllegalProperty(f"properties that are no Unicode text: {error}") from error
+    check_not_torn(data)
+    return data
+
+
+def check_not_torn(data: bytes) -> None:
+    """Raise `IllegalProperty` for encoded properties that would look torn to recovery: no checksum covers them."""
+    if 0 not in data:
+        return
+    if data[0] == 0 or data[-1] == 0:
+        what = "the first property begins with" if data[0] == 0 else "the last property ends in"
+        raise IllegalProperty(f"{what} 0x00: recovery could not tell it from a torn record")
+    if _SECTOR_ZEROS in data:
+        raise IllegalProperty("properties hold 512 times 0x00: recovery could not tell them from a torn record")
+
+
+def _illegal(properties: Mapping[str, str]) -> str:
+    for name, value in properties.items():
+        if NAME_VALUE_SEPARATOR in name or PROPERTY_SEPARATOR in name or PROPERTY_SEPARATOR in value or not name:
+            return f"property {name!r}: a name must not be empty, and neither may hold 0x01 or 0x02"
+        if NAME_VALUE_SEPARATOR in value:
+            return f"property {name!r}: its value holds 0x01"
+    raise AssertionError("these properties are legal")
 
 
 def decode_properties(data: bytes) -> dict[str, str]:

@@ -10,7 +10,7 @@ import functools
 import ipaddress
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -42,6 +42,10 @@ STOREHOSTADDRESS_V6_FLAG = 0x20
 _HEAD = struct.Struct(">iIiiiqqiq")
 # storeTimestamp and reconsumeTimes preparedTransactionOffset bodyLen stand around the hosts.
 _TAIL = struct.Struct(">iqi")
+#: All that stands before the body, by the sizes of born host and store host.
+_BEFORE_BODY = {(born, store): struct.Struct(f">iIiiiqqiq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
+_OFFSETS = struct.Struct(">qq")
+_OFFSETS_POSITION = 20
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -62,7 +66,10 @@ class PropertiesSizeExceeded(MessageIllegal):
 
 @attrs.frozen
 class Message:
-    """A message to be appended (MessageExtBrokerInner). Hosts are "ip:port"; time stamps are ms since the epoch."""
+    """A message to be appended (MessageExtBrokerInner). Hosts are "ip:port"; time stamps are ms since the epoch.
+
+    `delay_time_level` 0: not delayed, whatever property DELAY says, which stays; None: as that says.
+    """
 
     topic: str
     body: bytes
@@ -75,6 +82,7 @@ class Message:
     store_host: str = "127.0.0.1:10911"
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    delay_time_level: int | None = None
 
 
 @attrs.frozen
@@ -101,7 +109,7 @@ class StoredMessage:
     @property
     def takes_queue_offset(self) -> bool:
         """Whether the record has a place in a consume queue: prepared and rolled-back ones have none."""
-        return self.sys_flag & TRANSACTION_ROLLBACK_TYPE not in {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
+        return takes_queue_offset(self.sys_flag)
 
 
 @attrs.frozen
@@ -145,78 +153,146 @@ def host_bytes(sys_flag: int) -> tuple[int, int]:
     return 20 if sys_flag & BORNHOST_V6_FLAG else 8, 20 if sys_flag & STOREHOSTADDRESS_V6_FLAG else 8
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class EncodedMessage:
-    """A message encoded but for what only the log knows: queue offset, physical offset, store time stamp."""
+    """A message, or a batch, encoded but for what only the log knows: queue offset, physical offset, store time stamp.
+
+    `starts`: where each record begins in `data`. `multi_queues`: the queues that the message goes to besides its own.
+    """
 
     data: bytearray
     store_timestamp_position: int
     topic_queue: tuple[str, int]
     takes_queue_offset: bool
+    starts: Sequence[int] = (0,)
+    multi_queues: Sequence[tuple[str, int]] = ()
 
     def place(self, *, queue_offset: int, physical_offset: int, store_timestamp_ms: int) -> None:
-        """Fill in the three fields."""
-        struct.pack_into(">qq", self.data, 20, queue_offset, physical_offset)
-        _LONG.pack_into(self.data, self.store_timestamp_position, store_timestamp_ms)
+        """Fill in the three fields; a batch takes consecutive queue offsets."""
+        data = self.data
+        for number, start in enumerate(self.starts):
+            _OFFSETS.pack_into(data, start + _OFFSETS_POSITION, queue_offset + number, physical_offset + start)
+            _LONG.pack_into(data, start + self.store_timestamp_position, store_timestamp_ms)
 
 
-def encode_message(message: Message, *, max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES) -> EncodedMessage:
-    """Encode a message. Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong."""
-    try:
-        topic = message.topic.encode()
-    except UnicodeEncodeError as error:
-        raise MessageIllegal(f"topic {message.topic!r} is no Unicode text: {error}") from error
-    properties = encode_properties(message.properties)
-    if topic.endswith(b"\0"):
-        raise MessageIllegal(f"topic {message.topic!r} ends in 0x00: recovery could not tell it from a torn record")
-    if not topic or len(topic) > MAX_TOPIC_BYTES:
-        raise MessageIllegal(f"topic of {len(topic)} bytes: 1 to {MAX_TOPIC_BYTES} are allowed")
-    if len(message.body) > max_message_size_bytes:
-        raise MessageIllegal(f"body of {len(message.body)} bytes: at most {max_message_size_bytes} are allowed")
-    if len(properties) > MAX_PROPERTIES_BYTES:
-        raise PropertiesSizeExceeded(
-            f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES} are allowed"
-        )
+def encode_message(
+    message: Message,
+    *,
+    max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES,
+    properties: bytes | None = None,
+) -> EncodedMessage:
+    """Encode a message; `properties` are its encoded ones, if not those of the message as they are.
+
+    Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong.
+    """
+    topic = encode_topic(message.topic)
+    if properties is None:
+        properties = encode_properties(message.properties)
+    check_sizes(len(message.body), len(properties), max_message_size_bytes)
     born_host, store_host = encode_host(message.born_host), encode_host(message.store_host)
-    sys_flag = message.sys_flag & ~(BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG)
-    sys_flag |= BORNHOST_V6_FLAG if len(born_host) == 20 else 0
-    sys_flag |= STOREHOSTADDRESS_V6_FLAG if len(store_host) == 20 else 0
-    fixed = _HEAD.size + len(born_host) + _LONG.size + len(store_host) + _TAIL.size + 3
-    total_size = fixed + len(message.body) + len(topic) + len(properties)
+    sys_flag = sys_flag_for_hosts(message.sys_flag, born_host, store_host)
+    parts = record_parts(
+        message.queue_id,
+        message.flag,
+        sys_flag,
+        message.born_timestamp_ms,
+        born_host,
+        store_host,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        message.body,
+        topic,
+        properties,
+    )
+    return EncodedMessage(
+        bytearray().join(parts),
+        store_timestamp_position(born_host),
+        (message.topic, message.queue_id),
+        takes_queue_offset(sys_flag),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def encode_topic(topic: str) -> bytes:
+    """Encode a topic, its length before it. Raises `MessageIllegal`."""
     try:
-        data = bytearray().join(
-            (
-                _HEAD.pack(
-                    total_size,
-                    MESSAGE_MAGIC,
-                    body_crc(message.body),
-                    message.queue_id,
-                    message.flag,
-                    0,
-                    0,
-                    sys_flag,
-                    message.born_timestamp_ms,
-                ),
-                born_host,
-                bytes(_LONG.size),
-                store_host,
-                _TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
-                message.body,
-                bytes((len(topic),)),
-                topic,
-                _SHORT.pack(len(properties)),
-                properties,
-            )
+        data = topic.encode()
+    except UnicodeEncodeError as error:
+        raise MessageIllegal(f"topic {topic!r} is no Unicode text: {error}") from error
+    if not data or len(data) > MAX_TOPIC_BYTES:
+        raise MessageIllegal(f"topic of {len(data)} bytes: 1 to {MAX_TOPIC_BYTES} are allowed")
+    if data[0] == 0 or data[-1] == 0:
+        at = "begins with" if data[0] == 0 else "ends in"
+        raise MessageIllegal(f"topic {topic!r} {at} 0x00: recovery could not tell it from a torn record")
+    return bytes((len(data),)) + data
+
+
+def check_sizes(body_bytes: int, properties_bytes: int, max_message_size_bytes: int) -> None:
+    """Raise `PropertiesSizeExceeded` or `MessageIllegal` for what is too long."""
+    if properties_bytes > MAX_PROPERTIES_BYTES:
+        raise PropertiesSizeExceeded(
+            f"properties of {properties_bytes} bytes: at most {MAX_PROPERTIES_BYTES} are allowed"
+        )
+    if body_bytes > max_message_size_bytes:
+        raise MessageIllegal(f"body of {body_bytes} bytes: at most {max_message_size_bytes} are allowed")
+
+
+def sys_flag_for_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """`sys_flag` with the two bits that say which of these encoded hosts are IPv6."""
+    sys_flag &= ~(BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG)
+    sys_flag |= BORNHOST_V6_FLAG if len(born_host) == 20 else 0
+    return sys_flag | (STOREHOSTADDRESS_V6_FLAG if len(store_host) == 20 else 0)
+
+
+def store_timestamp_position(born_host: bytes) -> int:
+    """Where the store time stamp stands in a record with this encoded born host."""
+    return _HEAD.size + len(born_host)
+
+
+def record_parts(
+    queue_id: int,
+    flag: int,
+    sys_flag: int,
+    born_timestamp_ms: int,
+    born_host: bytes,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body: bytes,
+    topic: bytes,
+    properties: bytes,
+) -> tuple[bytes, ...]:
+    """The bytes of a record that is not placed yet, to be joined; all but numbers is encoded, and checked, already.
+
+    Raises `MessageIllegal` for a number that does not fit its field.
+    """
+    before_body = _BEFORE_BODY[len(born_host), len(store_host)]
+    try:
+        head = before_body.pack(
+            before_body.size + len(body) + len(topic) + _SHORT.size + len(properties),
+            MESSAGE_MAGIC,
+            body_crc(body),
+            queue_id,
+            flag,
+            0,
+            0,
+            sys_flag,
+            born_timestamp_ms,
+            born_host,
+            0,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            len(body),
         )
     except struct.error as error:
         raise MessageIllegal(f"a number of the message does not fit its field: {error}") from error
-    transaction = sys_flag & TRANSACTION_ROLLBACK_TYPE
-    return EncodedMessage(
-        data,
-        _HEAD.size + len(born_host),
-        (message.topic, message.queue_id),
-        transaction not in {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE},
-    )
+    return head, body, topic, _SHORT.pack(len(properties)), properties
+
+
+def takes_queue_offset(sys_flag: int) -> bool:
+    """Whether a record has a place in a consume queue: prepared and rolled-back ones have none."""
+    return sys_flag & TRANSACTION_ROLLBACK_TYPE not in {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
 
 
 def encode_blank(remaining_bytes: int) -> bytes:
@@ -270,6 +346,16 @@ def _check_message(
     if check_crc and body_crc(view[body_at:topic_length_at]) != crc:
         return RecordCheck("invalid", 0, f"bodyCRC {crc} is not that of the body")
     return RecordCheck("message", total_size)
+
+
+def text_span(view: memoryview, position: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where topic and properties of the valid record at `position` stand: (begin, end) of each."""
+    born_bytes, store_bytes = host_bytes(_INT.unpack_from(view, position + _SYS_FLAG_POSITION)[0])
+    body_length_at = position + _HEAD.size + born_bytes + _LONG.size + store_bytes + 12
+    topic_at = body_length_at + 4 + _INT.unpack_from(view, body_length_at)[0] + 1
+    properties_length_at = topic_at + view[topic_at - 1]
+    end = position + _INT.unpack_from(view, position)[0]
+    return (topic_at, properties_length_at), (properties_length_at + 2, end)
 
 
 def decode_record(

@@ -36,6 +36,7 @@ def run() -> float:
             MessageStoreConfig(
                 broker_role=BrokerRole.SYNC_MASTER if is_master else BrokerRole.SLAVE,
                 mapped_file_size_commit_log_bytes=4096,
+                store_stats_sampling=False,
             ),
             HaConfig(
                 ha_listen_host=node.address,

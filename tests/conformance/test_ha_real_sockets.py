@@ -79,6 +79,10 @@ async def running(
             broker_role=role,
             flush_disk_type=FlushDiskType.SYNC_FLUSH if sync_flush else FlushDiskType.ASYNC_FLUSH,
             mapped_file_size_commit_log_bytes=file_size_bytes,
+            # The golden store's.
+            mapped_file_size_consume_queue_bytes=2000,
+            max_hash_slot_num=500,
+            max_index_num=2000,
             **{"slave_timeout_ms": SLAVE_TIMEOUT_MS, **store},
         ),
         HaConfig(
@@ -298,7 +302,7 @@ async def test_a_slave_whose_disk_fails_to_sync_goes_on_saying_so(
 ) -> None:
     """It may neither follow nor acknowledge any more; it must not fall silent either."""
     recorder = new_recorder()
-    disk = FaultyDisk(tmp_path / "slave", failing_syncs=1)
+    disk = FaultyDisk(tmp_path / "slave")
     disk.root.mkdir()
     async with running(tmp_path / "master", BrokerRole.SYNC_MASTER) as master:
         config = BrokerConfig(
@@ -312,12 +316,19 @@ async def test_a_slave_whose_disk_fails_to_sync_goes_on_saying_so(
             ),
         )
         environment = attrs.evolve(real_environment(disk.root), disk=disk)
-        async with open_broker(config, environment, recorder.tracer("slave")) as broker:
-            slave = Node(broker, Watch(recorder))
-            await connected(master)
-            assert await master.put() is PutStatus.FLUSH_SLAVE_TIMEOUT
-            assert await master.put() is not PutStatus.PUT_OK
-            await slave.closed("append_refused", times=3)
+
+        async def fail_to_sync() -> None:
+            async with open_broker(config, environment, recorder.tracer("slave")) as broker:
+                disk.failing_syncs = 1
+                slave = Node(broker, Watch(recorder))
+                await connected(master)
+                assert await master.put() is PutStatus.FLUSH_SLAVE_TIMEOUT
+                assert await master.put() is not PutStatus.PUT_OK
+                await slave.closed("append_refused", times=3)
+
+        with pytest.raises(OSError, match="not stopped in order, the next start recovers: a sync of the log failed"):
+            await fail_to_sync()
+    assert (disk.root / "abort").exists()
     assert "append_refused: a sync failed: [Errno 5] Input/output error" in caplog.text
 
 

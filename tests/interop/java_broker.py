@@ -13,13 +13,14 @@ import os
 import random
 import signal
 import socket
-import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
+
+from tests.interop.java_client import JavaClient, Response
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 120.0
@@ -29,12 +30,9 @@ POLL_INTERVAL_S = 0.05
 #: Bytes of a commit-log file, unless a broker is told otherwise.
 MAPPED_FILE_SIZE = 262144
 
-SEND_MESSAGE_V2 = 310
-#: The `version` of a 4.9.7 peer; older ones are answered differently.
-V4_9_7 = 407
-
 # Without the first two the shutdown hook dies on Java 17, and `abort` stays. With the disk ratio a nearly full disk
-# does not stop the broker: that is not what is tested.
+# does not stop the broker: that is not what is tested. For TLS, which nobody here speaks, it would make keys for
+# seconds.
 JAVA_FLAGS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -45,6 +43,7 @@ JAVA_FLAGS = (
     "-XX:TieredStopAtLevel=1",
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.client.logUseSlf4j=true",
+    "-Dtls.server.mode=disabled",
 )
 
 # Without this file the broker exits at once.
@@ -193,15 +192,28 @@ class JavaBroker:
             self._process = None
             raise BrokerFailed(f"exit code {process.returncode} before: {what}\n{self._log_end()}")
 
-    def send(self, topic: str, body: bytes, *, queue_id: int = 0, properties: str = "") -> dict[str, object]:
-        """Put one message by RocketMQ's own request (SEND_MESSAGE_V2) and return the header of the response."""
-        with socket.create_connection(("127.0.0.1", self.listen_port), timeout=30) as connection:
-            connection.sendall(_send_request(topic, body, queue_id, properties))
-            with connection.makefile("rb") as answer:
-                size, header_size = struct.unpack(">ii", answer.read(8))
-                frame = answer.read(size - 4)
-        header: dict[str, object] = json.loads(frame[: header_size & 0xFFFFFF])
-        return header
+    def send(self, topic: str, body: bytes, *, queue_id: int = 0, properties: str = "") -> Response:
+        """Put one message by RocketMQ's own request (SEND_MESSAGE_V2) and return the response."""
+        with JavaClient.connect(self.listen_port) as client:
+            return client.send_message(topic, body, queue_id=queue_id, properties=properties)
+
+    def declare_topics(self, queues: Mapping[str, int]) -> None:
+        """Write topics.json: a broker lets consumers pull from no topic that is not there. Before the first start."""
+        table = {
+            topic: {
+                "topicName": topic,
+                "readQueueNums": count,
+                "writeQueueNums": count,
+                "perm": 6,
+                "topicFilterType": "SINGLE_TAG",
+                "topicSysFlag": 0,
+                "order": False,
+            }
+            for topic, count in queues.items()
+        }
+        path = self.store / "config" / "topics.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": table}))
 
     def _write_configuration(self) -> Path:
         (self.directory / "conf").mkdir(parents=True, exist_ok=True)
@@ -229,35 +241,6 @@ class JavaBroker:
             raise BrokerFailed(f"{how.name} did not end it within {STOP_TIMEOUT_S:g} s\n{self._log_end()}") from error
         finally:
             self._process = None
-
-
-def _send_request(topic: str, body: bytes, queue_id: int, properties: str) -> bytes:
-    fields: dict[str, object] = {
-        "a": "PG_interop",
-        "b": topic,
-        "c": "TBW102",
-        "d": 4,
-        "e": queue_id,
-        "f": 0,
-        "g": time.time_ns() // 1_000_000,
-        "h": 0,
-        "i": properties,
-        "j": 0,
-        "k": "false",
-        "m": "false",
-    }
-    header = json.dumps(
-        {
-            "code": SEND_MESSAGE_V2,
-            "extFields": {name: str(value) for name, value in fields.items()},
-            "flag": 0,
-            "language": "JAVA",
-            "opaque": 1,
-            "serializeTypeCurrentRPC": "JSON",
-            "version": V4_9_7,
-        }
-    ).encode()
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
 
 
 def commit_log_files(store: Path) -> dict[int, bytes]:

@@ -42,7 +42,7 @@ async def test_slave_acknowledges_a_java_sync_master_and_gets_its_log(
             body = f"message {number} ".encode() + bytes([number]) * 12_000
             response = await trio.to_thread.run_sync(master.send, "TopicInterop", body)
             # 0 is SEND_OK: a SYNC_MASTER answers it once a slave has reported the offset.
-            assert response["code"] == 0, response
+            assert response.code == 0, response
         sent = commit_log_files(master.store)
         assert len(sent) == 2
         assert commit_log_files(store) == sent

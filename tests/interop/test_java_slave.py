@@ -26,11 +26,14 @@ pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 
 @asynccontextmanager
 async def open_master(store: Path, tracer: Tracer) -> AsyncIterator[BrokerController]:
-    """Our SYNC_MASTER on a store directory, with an HA port that the system chose."""
+    """Our SYNC_MASTER on a store directory, with the golden's settings and an HA port that the system chose."""
     config = BrokerConfig(
         store=MessageStoreConfig(
             broker_role=BrokerRole.SYNC_MASTER,
             mapped_file_size_commit_log_bytes=MAPPED_FILE_SIZE,
+            mapped_file_size_consume_queue_bytes=2000,
+            max_hash_slot_num=500,
+            max_index_num=2000,
             slave_timeout_ms=int(REPLICATION_TIMEOUT_S * 1000),
         ),
         ha=HaConfig(ha_listen_port=0),

@@ -372,6 +372,16 @@ async def remove_directory(disk: Disk) -> Seen:
     return [outcome_of(disk.remove, "d"), disk.exists("d/f")]
 
 
+async def remove_empty_directory(disk: Disk) -> Seen:
+    """An empty directory goes, and its name is free for a file; ENOTEMPTY, ENOTDIR, ENOENT, and EBUSY for the root."""
+    made(disk, "d/e/f", b"")
+    seen = [outcome_of(disk.remove_directory, path) for path in ("d/e", "d", "d/e/f", "d/e/f/x", "missing", "no/where")]
+    disk.remove("d/e/f")
+    seen += [outcome_of(disk.remove_directory, path) for path in ("d/e", "d/e", "d", "", "../x")]
+    made(disk, "d", b"now a file")
+    return [*seen, disk.list(""), held(disk, "d"), await outcome(disk.sync_directory(""), within_s=5)]
+
+
 async def list_order(disk: Disk) -> Seen:
     """Sorted by code point, directories among the files, no deeper."""
     for path in ("b", "a", "10", "2", "B", "é", "sub/x", "sub/deeper/y"):
@@ -419,6 +429,56 @@ async def sync_cancelled(disk: Disk) -> Seen:
 
 async def _cancel_soon(scope: trio.CancelScope) -> None:
     scope.cancel()
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+async def lock_once(disk: Disk) -> Seen:
+    """One holder at a time, also within a process; the file says `lock`, and is there with its directories."""
+    lock = disk.lock("store/lock")
+    seen = [outcome_of(disk.lock, "store/lock"), held(disk, "store/lock"), disk.list("store")]
+    lock.close()
+    lock.close()
+    again = disk.lock("store/lock")
+    seen.append(outcome_of(disk.lock, "store/lock"))
+    lock.close()
+    seen.append(outcome_of(disk.lock, "store/lock"))
+    again.close()
+    disk.lock("store/lock").close()
+    return seen
+
+
+async def lock_outlives_other_handles(disk: Disk) -> Seen:
+    """To open and close the locked file does not release it; two files have two locks."""
+    lock = disk.lock("lock")
+    disk.open("lock").close()
+    other = disk.lock("other")
+    seen: Seen = [outcome_of(disk.lock, "lock"), outcome_of(disk.lock, "other")]
+    lock.close()
+    other.close()
+    return seen
+
+
+async def lock_of_what_is_there(disk: Disk) -> Seen:
+    """What a file holds is kept, an empty one gets its bytes; a directory is EISDIR, a way through a file ENOTDIR."""
+    made(disk, "full", b"something else")
+    made(disk, "empty", b"")
+    for path in ("full", "empty"):
+        disk.lock(path).close()
+    made(disk, "d/f", b"")
+    return [held(disk, "full"), held(disk, "empty"), outcome_of(disk.lock, "d"), outcome_of(disk.lock, "d/f/x")]
+
+
+async def lock_is_of_the_file(disk: Disk) -> Seen:
+    """Not of its name: once the file is removed, another of that name can be locked."""
+    lock = disk.lock("lock")
+    disk.remove("lock")
+    other = disk.lock("lock")
+    seen: Seen = [outcome_of(disk.lock, "lock"), held(disk, "lock")]
+    lock.close()
+    other.close()
+    return seen
 
 
 # --- a full disk ------------------------------------------------------------------------------------------------------
@@ -479,6 +539,21 @@ async def room_by_removing(disk: Disk) -> Seen:
     return [*seen, outcome_of(again.write_at, 0, b"y")]
 
 
+async def usage(disk: Disk) -> Seen:
+    """What is used and what is available add up to the disk; holes and names take nothing, a page takes a page."""
+    before = disk.usage()
+    file = disk.open("f", allocate_bytes=SMALL_BYTES)
+    sparse = disk.usage()
+    file.write_at(_PAGE - 1, b"ab")
+    written = disk.usage()
+    seen: Seen = [
+        (each.used_bytes - before.used_bytes, each.used_bytes + each.available_bytes) for each in (sparse, written)
+    ]
+    disk.remove("f")
+    file.close()
+    return [*seen, disk.usage().used_bytes - before.used_bytes]
+
+
 CASES: tuple[DiskBody, ...] = (
     open_missing,
     open_creates,
@@ -517,11 +592,16 @@ CASES: tuple[DiskBody, ...] = (
     remove_open,
     remove_missing,
     remove_directory,
+    remove_empty_directory,
     list_order,
     list_missing,
     exists,
     sync_directory,
     sync_cancelled,
+    lock_once,
+    lock_outlives_other_handles,
+    lock_of_what_is_there,
+    lock_is_of_the_file,
 )
 #: On a disk of `SMALL_BYTES`.
 SMALL_DISK_CASES: tuple[DiskBody, ...] = (
@@ -530,4 +610,5 @@ SMALL_DISK_CASES: tuple[DiskBody, ...] = (
     full_and_sparse,
     room_by_truncating,
     room_by_removing,
+    usage,
 )

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from rmq_actors.ports.disk import BytesLike
-from rmq_actors.real_io.os_disk import OsDisk, OsFile
+from rmq_actors.real_io.os_disk import OsDisk, OsDiskUsage, OsFile, OsLock
 
 
 @attrs.define(eq=False)
@@ -31,6 +31,7 @@ class FaultyFile:
     def write_at(self, offset: int, data: BytesLike) -> None:
         self.disk.take_space(len(data))
         self.inner.write_at(offset, data)
+        self.disk.written_bytes[self.path] = self.disk.written_bytes.get(self.path, 0) + len(data)
 
     def map(self) -> memoryview:
         return self.inner.map()
@@ -63,6 +64,7 @@ class FaultyDisk:
     space_bytes: int | None = None
     sync_gate: trio.Event | None = None
     syncs: list[str] = attrs.field(factory=list)
+    written_bytes: dict[str, int] = attrs.field(factory=dict)
     _inner: OsDisk = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,6 +94,15 @@ class FaultyDisk:
     def remove(self, path: str) -> None:
         self._inner.remove(path)
 
+    def remove_directory(self, path: str) -> None:
+        self._inner.remove_directory(path)
+
     async def sync_directory(self, directory: str) -> None:
         await trio.lowlevel.checkpoint()
         self.syncs.append(f"{directory}/")
+
+    def lock(self, path: str) -> OsLock:
+        return self._inner.lock(path)
+
+    def usage(self) -> OsDiskUsage:
+        return self._inner.usage()

@@ -28,6 +28,9 @@ class StillClock:
     def now_ms(self) -> int:
         return self.ms
 
+    def utc_offset_s(self, at_ms: int) -> int:
+        return 0
+
 
 @attrs.frozen
 class NoEntropy:
@@ -71,7 +74,7 @@ async def running_store(
     )
     disk, recorder = FaultyDisk(root), recorder or new_recorder()
     tracer = recorder.tracer("node")
-    store = MessageStore.open(config, Environment(disk, StillClock(), NoEntropy()), tracer)
+    store = await MessageStore.open(config, Environment(disk, StillClock(), NoEntropy()), tracer)
     with contextlib.closing(store):
         async with open_actor_system("store", tracer) as system:
             await store.start(system)

@@ -100,3 +100,7 @@ def test_a_rate_must_leave_the_clock_running(rate_ppm: float) -> None:
 def test_a_jump_is_a_whole_number_of_ms(by_ms: int) -> None:
     with pytest.raises(ValueError, match=r"ClockJump.by_ms must be a whole number other than 0"):
         ClockJump(0.0, "a", by_ms)
+
+
+def test_every_node_is_in_utc() -> None:
+    assert World(1).node("a").wall_clock.utc_offset_s(1_700_000_000_000) == 0

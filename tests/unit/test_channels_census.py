@@ -23,15 +23,25 @@ EXPECTED: set[Row] = {
     ("ha.accepted", "wait", 16, "AcceptSocketService", "HAService"),
     ("ha.first_report", "wait", 1, "ReadSocketService", "WriteSocketService"),
     ("ha.slave_events", "wait", 1024, "HAService and ReadSocketService", "GroupTransferService"),
+    ("store.allocate_requests", "latest", 1, "MessageStore", "AllocateMappedFileService"),
+    ("store.commit_requests", "latest", 1, "MessageStore", "CommitRealTimeService"),
+    ("store.dispatched", "broadcast", 1, "ReputMessageService", "FlushConsumeQueueService"),
     (
         "store.flush_outcomes",
         "broadcast",
         1,
         "GroupCommitService or FlushRealTimeService",
-        "PutCompletionService, WriteSocketService and HAClient (SYNC_FLUSH)",
+        "PutCompletionService, FlushConsumeQueueService; SYNC_FLUSH: WriteSocketService, HAClient, ReputMessageService",
     ),
     ("store.flush_requests", "latest", 1, "MessageStore", "GroupCommitService or FlushRealTimeService"),
-    ("store.log_end", "broadcast", 1, "MessageStore", "WriteSocketService (every flush mode but SYNC_FLUSH)"),
+    (
+        "store.log_end",
+        "broadcast",
+        1,
+        "MessageStore",
+        "WriteSocketService and ReputMessageService (every flush mode but SYNC_FLUSH)",
+    ),
+    ("store.log_min", "latest", 1, "CleanCommitLogService", "CleanConsumeQueueService"),
     ("store.replication_state", "latest", 1, "GroupTransferService", "PutCompletionService"),
 }
 
@@ -89,7 +99,7 @@ def test_memory_channels_are_opened_in_one_place() -> None:
 
 
 def test_the_commit_log_has_one_writer() -> None:
-    assert users_of("append_message") == {"store/message_store.py"}
+    assert users_of("append_message") == {"store/message_puts.py"}
     assert users_of("append_data") == {"store/message_store.py"}
 
 

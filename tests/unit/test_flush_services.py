@@ -20,16 +20,18 @@ from tests.property.recording import new_tracer
 class Bench:
     """A flush service alone, and what it tells."""
 
-    def __init__(self, root: Path, interval_s: float) -> None:
+    def __init__(self, root: Path, interval_s: float, least_pages: int, thorough_interval_s: float) -> None:
         self.disk = FaultyDisk(root)
-        self.log = CommitLog.open(self.disk, 1000, new_tracer())
+        self.log = CommitLog.open(self.disk, 1000 if least_pages == 0 else 100_000, new_tracer())
         self.outcomes = FLUSH_OUTCOMES.open()
-        self.service = FlushService("GroupCommitService", interval_s, self.log, self.outcomes, new_tracer())
+        self.service = FlushService(
+            "GroupCommitService", interval_s, self.log, self.outcomes, new_tracer(), least_pages, thorough_interval_s
+        )
         self.told: list[tuple[float, FlushOutcome]] = []
 
-    def append(self) -> None:
-        self.log.append_message(encode_message(Message("T", b"body")), 0)
-        self.service.requests.put(self.log.max_offset)
+    def append(self, body: bytes = b"body") -> None:
+        self.log.append_message(encode_message(Message("T", body)), 0)
+        self.service.request(self.log.max_offset)
 
     async def listen(self, *, task_status: trio.TaskStatus[None]) -> None:
         with self.outcomes.subscribe() as outcomes:
@@ -39,8 +41,10 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def running(root: Path, interval_s: float = 0.0) -> AsyncIterator[Bench]:
-    bench = Bench(root, interval_s)
+async def running(
+    root: Path, interval_s: float = 0.0, least_pages: int = 0, thorough_interval_s: float = 0.0
+) -> AsyncIterator[Bench]:
+    bench = Bench(root, interval_s, least_pages, thorough_interval_s)
     async with trio.open_nursery() as nursery:
         await nursery.start(bench.listen)
         async with trio.open_nursery() as services:
@@ -124,3 +128,56 @@ async def test_an_idle_service_syncs_nothing(tmp_path: Path, autojump_clock: tri
         bench.service.requests.put(0)
         await trio.sleep(10)
     assert (bench.disk.syncs, bench.told) == ([], [])
+
+
+@pytest.mark.trio
+async def test_less_than_the_least_pages_waits_but_not_for_ever(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path, interval_s=0.5, least_pages=4, thorough_interval_s=10.0) as bench:
+        bench.append()
+        await trio.sleep(1)
+        assert bench.told == [(0.0, 96)], "nothing was flushed before"
+        bench.append()
+        await trio.sleep(2)
+        bench.append()
+        await trio.sleep(20)
+        assert bench.told[1:] == [(10.0, 288)], "all of it, ten seconds after the flush before"
+        bench.append()
+        await trio.sleep(1)
+        assert bench.told[2:] == [(23.0, 384)], "at once, after a long silence"
+        bench.append(bytes(3 * 4096))
+        await trio.sleep(1)
+        assert len(bench.told) == 3, "three pages"
+        bench.append(bytes(4096))
+        await trio.sleep(1)
+        assert [offset for _, offset in bench.told[3:]] == [bench.log.max_offset]
+
+
+@pytest.mark.trio
+async def test_bytes_in_a_row_are_never_unsynced_for_longer_than_both_intervals(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path, interval_s=0.5, least_pages=4, thorough_interval_s=10.0) as bench:
+        appended: list[tuple[float, int]] = []
+        for _ in range(200):
+            bench.append()
+            appended.append((trio.current_time(), bench.log.max_offset))
+            await trio.sleep(0.3)
+        await trio.sleep(11)
+        for at, end in appended:
+            assert next(when for when, offset in bench.told if isinstance(offset, int) and offset >= end) - at <= 10.5
+
+
+@pytest.mark.trio
+async def test_many_requests_are_one_wake_up(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async with running(tmp_path) as bench:
+        bench.disk.sync_gate = trio.Event()
+        for _ in range(3):
+            for _ in range(10):
+                bench.append()
+            await trio.sleep(1)
+        bench.disk.sync_gate.set()
+        await trio.sleep(1)
+        assert [path for path in bench.disk.syncs if not path.endswith("/")].count("commitlog/" + "0" * 20) <= 2
+        assert bench.told[-1][1] == bench.log.max_offset

@@ -156,3 +156,10 @@ def test_silence_counts_from_the_last_byte() -> None:
     reports.receive(b"\0\0\0", 119.0, min_offset=0, max_offset=0)
     assert reports.silent_at == 139.0
     reports.check_silence(138.0)
+
+
+def test_a_slave_that_cleaning_has_overtaken_is_refused_and_named() -> None:
+    machine = cursor(400)
+    assert machine.plan(500, 1.0, min_offset=400)
+    with pytest.raises(OffsetGone, match="needs offset 500, this master's log begins at 1000 now"):
+        machine.plan(1500, 2.0, min_offset=1000)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,3 +155,65 @@ def test_a_closed_file_has_no_written_end(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         file.written_end()
+
+
+# What Java's FileLock does: a POSIX record lock.
+_HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def _hold(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("of_the_open_file", [True, False], ids=["OFD", "POSIX"])
+def test_a_lock_excludes_other_processes_and_theirs_exclude_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_the_open_file: bool
+) -> None:
+    if not of_the_open_file:
+        monkeypatch.delattr(fcntl, "F_OFD_SETLK")
+    disk = OsDisk(tmp_path)
+    lock = disk.lock("lock")
+    with _hold(tmp_path / "lock") as refused:
+        out, _ = refused.communicate()
+    assert (out, refused.returncode) == ("", 1)
+    lock.close()
+    assert (tmp_path / "lock").read_bytes() == b"lock"
+    with _hold(tmp_path / "lock") as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(BlockingIOError, match="locked by another store: 'lock'") as info:
+            disk.lock("lock")
+        assert info.value.errno == errno.EAGAIN
+        other.communicate()
+    disk.lock("lock").close()
+
+
+def test_a_lock_whose_bytes_cannot_be_written_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(fd: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    disk = OsDisk(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", no_space)
+        with pytest.raises(OSError, match="No space"):
+            disk.lock("lock")
+    disk.lock("lock").close()
+    assert (tmp_path / "lock").read_bytes() == b"lock"
+
+
+def test_what_is_kept_for_root_is_neither_used_nor_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = os.statvfs_result((4096, 512, 1000, 300, 200, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: status)
+    assert OsDisk(tmp_path).usage() == (700 * 512, 200 * 512)

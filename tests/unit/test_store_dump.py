@@ -8,7 +8,7 @@ import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.dump import Finding, read_commit_log
+from rmq_actors.store.dump import Unreadable, read_commit_log
 from rmq_actors.store.layout import file_name
 from rmq_actors.store.mapped_file_queue import StoreLayoutError
 from rmq_actors.wire.record import Message, StoredMessage, encode_message
@@ -36,7 +36,7 @@ def change(root: Path, offset: int, data: bytes) -> None:
 def read(root: Path) -> list[int | tuple[str, int, int | None]]:
     """Offsets of messages, and of findings with their file and where reading resumed."""
     return [
-        (item.path, item.offset, item.resumes_at) if isinstance(item, Finding) else item.physical_offset
+        (item.path, item.offset, item.resumes_at) if isinstance(item, Unreadable) else item.physical_offset
         for item in read_commit_log(OsDisk(root))
     ]
 
@@ -91,7 +91,7 @@ def test_text_that_is_no_utf8_is_a_finding_that_says_so(tmp_path: Path) -> None:
     make(tmp_path, 2)
     change(tmp_path, RECORD - 3, b"\xff")
     finding, message = read_commit_log(OsDisk(tmp_path))
-    assert isinstance(finding, Finding)
+    assert isinstance(finding, Unreadable)
     assert "UTF-8" in finding.reason
     assert finding.resumes_at == RECORD
     assert isinstance(message, StoredMessage)
@@ -126,3 +126,29 @@ def test_files_that_do_not_fit_together_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / file_name(SIZE)).write_bytes(bytes(SIZE - 1))
     with pytest.raises(StoreLayoutError, match=f"commitlog/{file_name(SIZE)} is 999 bytes long"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("sizes", [(0,), (0, 0), (SIZE,), (SIZE, 0)])
+def test_a_store_that_was_just_created_has_no_messages(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    (tmp_path / "commitlog").mkdir()
+    for number, size in enumerate(sizes):
+        (tmp_path / "commitlog" / file_name(number * SIZE)).write_bytes(bytes(size))
+    assert read(tmp_path) == []
+
+
+def test_a_record_of_rocketmq_5_is_named(tmp_path: Path) -> None:
+    make(tmp_path, 3)
+    change(tmp_path, RECORD + 4, b"\xda\xa3\x20\xab")
+    _, finding, message = read_commit_log(OsDisk(tmp_path))
+    assert isinstance(finding, Unreadable)
+    assert finding.reason == "a RocketMQ 5 record (magic 0xDAA320AB), which RocketMQ 4 cannot read"
+    assert isinstance(message, StoredMessage)
+
+
+def test_a_host_of_ipv6_is_in_brackets(tmp_path: Path) -> None:
+    log = CommitLog.open(OsDisk(tmp_path), SIZE, new_tracer())
+    log.append_message(encode_message(Message("T", b"x", born_host="[2001:db8::1]:9")), 0)
+    log.close()
+    (message,) = read_commit_log(OsDisk(tmp_path))
+    assert isinstance(message, StoredMessage)
+    assert (message.born_host, message.store_host) == ("[2001:db8::1]:9", "127.0.0.1:10911")

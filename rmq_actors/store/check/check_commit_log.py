@@ -1,0 +1,190 @@
+"""Checking a commit log: the row of its files, and every record in them. Nothing is changed.
+
+The log is read once, file after file. What is kept of it is a pair of numbers for each damaged place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from rmq_actors.ports.disk import Disk
+from rmq_actors.store.check.check_files import FileRow, RowFile, open_mapped
+from rmq_actors.store.check.finding import CheckContext, Finding, Progress
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.mapped_file import MappedFile
+from rmq_actors.store.read_log import next_record, v2_as_v1, v2_record_size
+from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
+from rmq_actors.wire.record import BLANK, RecordCheck
+
+_PROGRESS_BYTES = 16 * 1024 * 1024
+
+
+@attrs.define(eq=False)
+class CommitLogCheck:
+    """One pass over a log. `end_offset`: behind the last record (or blank) met so far."""
+
+    _disk: Disk
+    row: FileRow
+    _context: CheckContext
+    _progress: Progress | None
+    _delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
+    end_offset: int = attrs.field(init=False)
+    newest_store_timestamp_ms: int = attrs.field(default=0, init=False)
+    #: How often a record was stored before the one before it, and the first such.
+    _times_back: int = attrs.field(default=0, init=False)
+    _first_back: Finding | None = attrs.field(default=None, init=False)
+    _v2_records: int = attrs.field(default=0, init=False)
+    _first_v2: tuple[str, int] = attrs.field(default=("", 0), init=False)
+    _last_store_timestamp_ms: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.end_offset = self.row.min_offset
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        context: CheckContext,
+        progress: Progress | None,
+        delay_levels_ms: Sequence[int],
+        findings: list[Finding],
+    ) -> CommitLogCheck:
+        """Look at the row of files; what is wrong with it goes to `findings`."""
+        row = FileRow.load(disk, COMMIT_LOG_DIRECTORY, context.summary, findings, context.severity_of_damage)
+        return cls(disk, row, context, progress, delay_levels_ms)
+
+    def walk(self) -> Iterator[DispatchRequest | Finding]:
+        """Every record of the log in order, and what is wrong, where it is met."""
+        last_used = self._last_used_file()
+        for file in self.row.files:
+            for begin, end in self.row.gaps:
+                if end == file.from_offset:
+                    self._context.damaged.add(begin, end)
+            if last_used is not None and file.from_offset <= last_used.from_offset:
+                yield from self._walk_file(file, is_last=file is last_used)
+            self._tell(file.end_offset)
+        if self._first_back is not None:
+            text = f"stored before the record before it; {self._times_back} such records in the log"
+            yield self._first_back._replace(text=text)
+        if self._v2_records:
+            text = (
+                f"a RocketMQ 5 record (magic 0xDAA320AB), which RocketMQ 4 cannot read; {self._v2_records} in the log"
+            )
+            yield Finding(*self._first_v2, "note", text)
+
+    def _tell(self, offset: int) -> None:
+        if self._progress is not None:
+            self._progress(offset - self.row.min_offset, self.row.capacity_end - self.row.min_offset)
+
+    def _last_used_file(self) -> RowFile | None:
+        """The last file that holds anything: those behind it were allocated ahead."""
+        for file in reversed(self.row.files):
+            try:
+                mapped_file = open_mapped(self._disk, file)
+            except OSError:
+                return file
+            used_bytes = mapped_file.used_bytes()
+            mapped_file.file.close()
+            if used_bytes:
+                return file
+        return None
+
+    def _walk_file(self, file: RowFile, *, is_last: bool) -> Iterator[DispatchRequest | Finding]:
+        try:
+            mapped_file = open_mapped(self._disk, file)
+        except OSError as error:
+            yield Finding(file.path, file.from_offset, "error", f"cannot be read: {error.strerror}")
+            self._damaged(file.from_offset, file.end_offset)
+            return
+        try:
+            yield from self._records(mapped_file, is_last=is_last)
+        finally:
+            mapped_file.file.close()
+
+    def _records(self, mapped_file: MappedFile, *, is_last: bool) -> Iterator[DispatchRequest | Finding]:
+        view, begin, position = mapped_file.whole(), mapped_file.from_offset, 0
+        summary, shown_to, levels = self._context.summary, 0, self._delay_levels_ms
+        while position < len(view):
+            found = read_dispatch_request(view, position, begin + position, delay_levels_ms=levels)
+            if not isinstance(found, DispatchRequest):
+                if found.what == "blank":
+                    yield from self._blank(mapped_file, position)
+                    return
+                found = self._read_v2(mapped_file, position) or found
+            if isinstance(found, DispatchRequest):
+                position += found.msg_size
+                self.end_offset = begin + position
+                summary.records += 1
+                summary.log_bytes += found.msg_size
+                self._note_time(mapped_file.file.path, found)
+                yield found
+                if position - shown_to > _PROGRESS_BYTES:
+                    shown_to = position
+                    self._tell(begin + position)
+                continue
+            resumes_at = next_record(mapped_file, position + 1)
+            finding = self._unreadable(mapped_file, position, found, resumes_at, is_last=is_last)
+            if finding is not None:
+                yield finding
+            if resumes_at is None:
+                return
+            position = resumes_at
+
+    def _unreadable(
+        self, mapped_file: MappedFile, position: int, check: RecordCheck, resumes_at: int | None, *, is_last: bool
+    ) -> Finding | None:
+        """What is wrong at `position`, where no record stands; None at the log's end, if only zeros follow."""
+        path, offset = mapped_file.file.path, mapped_file.from_offset + position
+        file_end = mapped_file.from_offset + mapped_file.size_bytes
+        left_bytes = mapped_file.used_bytes() - position
+        if resumes_at is not None:
+            self._damaged(offset, mapped_file.from_offset + resumes_at)
+            severity = self._context.severity_of_damage(offset)
+            text = f"{check.reason}; the next record stands at {mapped_file.from_offset + resumes_at}"
+            return Finding(path, offset, severity, text)
+        if not is_last:
+            self._damaged(offset, file_end)
+            reason = check.reason if left_bytes > 0 else "zeros"
+            text = f"{reason}; no record follows in this file, and no blank ends it, but later files hold records"
+            return Finding(path, offset, self._context.severity_of_damage(offset), text)
+        if left_bytes <= 0:
+            return None
+        text = f"{check.reason}; behind the log's end stand {left_bytes} bytes that hold no whole record"
+        return Finding(path, offset, self._context.severity_at(offset), text)
+
+    def _damaged(self, begin: int, end: int) -> None:
+        self._context.damaged.add(begin, end)
+        self.end_offset = end
+
+    def _blank(self, mapped_file: MappedFile, position: int) -> Iterator[Finding]:
+        self.end_offset = mapped_file.from_offset + mapped_file.size_bytes
+        left_bytes = mapped_file.used_bytes() - position - BLANK.size
+        if left_bytes > 0:
+            offset = mapped_file.from_offset + position + BLANK.size
+            text = "bytes behind the blank that ends the file are not zero; nobody reads them"
+            yield Finding(mapped_file.file.path, offset, "note", text)
+
+    def _read_v2(self, mapped_file: MappedFile, position: int) -> DispatchRequest | None:
+        record = v2_as_v1(mapped_file.whole(), position)
+        if record is None:
+            return None
+        offset = mapped_file.from_offset + position
+        found = read_dispatch_request(record, 0, offset, delay_levels_ms=self._delay_levels_ms)
+        if not isinstance(found, DispatchRequest):
+            return None
+        if not self._v2_records:
+            self._first_v2 = mapped_file.file.path, offset
+        self._v2_records += 1
+        return found._replace(msg_size=v2_record_size(mapped_file.whole(), position))
+
+    def _note_time(self, path: str, record: DispatchRequest) -> None:
+        stored_ms = record.store_timestamp_ms
+        if stored_ms < self._last_store_timestamp_ms:
+            self._times_back += 1
+            if self._first_back is None:
+                self._first_back = Finding(path, record.commit_log_offset, "note", "")
+        elif stored_ms > self.newest_store_timestamp_ms:
+            self.newest_store_timestamp_ms = stored_ms
+        self._last_store_timestamp_ms = stored_ms

@@ -1,0 +1,297 @@
+"""All consume queues of a store (consumeQueueTable): `consumequeue/<topic>/<queue id>/`, written by dispatch.
+
+Topics come out of records, so they are checked before they become directory names: one that cannot be a name gets no
+queue, is counted and named in the log, and holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from rmq_actors.ports.disk import Disk
+from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue, QueueEntry
+from rmq_actors.store.consume_queue_ext import ConsumeQueueExt
+from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY
+from rmq_actors.store.mapped_file_queue import DirtyDirectories, MappedFileQueue, sync_directories
+from rmq_actors.store.open_files import OpenFiles
+from rmq_actors.wire.dispatch_request import DispatchRequest
+
+_log = logging.getLogger(__name__)
+
+PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+PROPERTY_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+_MULTI_DISPATCH_QUEUE_SPLITTER = ","
+LMQ_PREFIX = "%LMQ%"
+#: How long a file name may be, in bytes of UTF-8.
+_FILE_NAME_BYTES_MAX = 255
+_NAMES_IN_LOG_MAX = 1000
+
+_Batches = dict[ConsumeQueue, list[QueueEntry]]
+
+
+class IllegalTopic(ValueError):
+    """A topic that cannot be the name of a directory."""
+
+
+def check_topic(topic: str) -> None:
+    """Raise `IllegalTopic` if `topic` cannot be the name of one directory."""
+    if topic in {"", ".", ".."} or "/" in topic or "\0" in topic:
+        raise IllegalTopic(f"topic {topic!r} cannot be a directory's name")
+    try:
+        size = len(topic.encode())
+    except UnicodeEncodeError as error:
+        raise IllegalTopic(f"topic {topic!r} is no Unicode text: {error}") from error
+    if size > _FILE_NAME_BYTES_MAX:
+        raise IllegalTopic(f"topic {topic!r} is {size} bytes long, a directory's name at most {_FILE_NAME_BYTES_MAX}")
+
+
+def is_lmq(topic: str) -> bool:
+    """Whether a topic is a light message queue (MixAll.isLmq)."""
+    return topic.startswith(LMQ_PREFIX)
+
+
+@attrs.define(eq=False)
+class ConsumeQueues:
+    """The queues of the store on `disk`. A `CommitLogDispatcher`."""
+
+    disk: Disk
+    config: MessageStoreConfig
+    #: What is below `consumequeue/` and is no queue.
+    strays: list[str] = attrs.field(factory=list, init=False)
+    #: Records without an entry, because of their topic or of what they say of further queues.
+    refused: int = attrs.field(default=0, init=False)
+    _queues: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    #: Those with un-synced bytes, and perhaps others.
+    _dirty_queues: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
+    _dirty_directories: DirtyDirectories = attrs.field(factory=dict, init=False)
+    _refused_topics: dict[str, None] = attrs.field(factory=dict, init=False)
+    _open_files: OpenFiles = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._open_files = OpenFiles(self.disk)
+
+    @property
+    def name(self) -> str:
+        """RocketMQ's name of this dispatcher."""
+        return "CommitLogDispatcherBuildConsumeQueue"
+
+    # Look-up.
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        """Every queue, by topic and queue id."""
+        for key in sorted(self._queues):
+            yield self._queues[key]
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if there is one (getConsumeQueue)."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; a new one has no file until its first entry (findConsumeQueue). Raises `IllegalTopic`."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            check_topic(topic)
+            queue = self._queues[topic, queue_id] = self._new_queue(topic, queue_id)
+        return queue
+
+    def topic_queue_table(self) -> dict[tuple[str, int], int]:
+        """The next queue offset of every (topic, queue id), light message queues included."""
+        return {(queue.topic, queue.queue_id): queue.max_offset_in_queue for queue in self}
+
+    @property
+    def num_with_files(self) -> int:
+        """How many queues have a file: those that a later `recover` must find again."""
+        return sum(bool(queue.queue.files) for queue in self._queues.values())
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        config = self.config
+        units = -(-config.mapped_file_size_consume_queue_bytes // CQ_STORE_UNIT_SIZE)
+        files = MappedFileQueue(
+            self.disk,
+            f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{queue_id}",
+            units * CQ_STORE_UNIT_SIZE,
+            "mappedFileSizeConsumeQueue",
+            self._open_files,
+            self._dirty_directories,
+        )
+        if not config.enable_consume_queue_ext:
+            return ConsumeQueue(topic, queue_id, files)
+        ext_files = MappedFileQueue(
+            self.disk,
+            f"{CONSUME_QUEUE_EXT_DIRECTORY}/{topic}/{queue_id}",
+            config.mapped_file_size_consume_queue_ext_bytes,
+            "mappedFileSizeConsumeQueueExt",
+            self._open_files,
+            self._dirty_directories,
+        )
+        return ConsumeQueue(topic, queue_id, files, ConsumeQueueExt(ext_files))
+
+    # CommitLogDispatcher.
+
+    def recover(self, durable_to: int) -> int:
+        """Open every queue, and drop every entry of a record at `durable_to` or behind it.
+
+        Returns the end of the last record that any queue knows, at most `durable_to`; 0 if there is none: a queue may
+        know less than there is, where RocketMQ wrote it. Raises `StoreLayoutError`, `OSError`.
+        """
+        known_to = 0
+        for topic in self.disk.list(CONSUME_QUEUE_DIRECTORY):
+            names = self.disk.list(f"{CONSUME_QUEUE_DIRECTORY}/{topic}")
+            if not names and self._is_file(f"{CONSUME_QUEUE_DIRECTORY}/{topic}"):
+                self._name_stray(f"{CONSUME_QUEUE_DIRECTORY}/{topic}")
+            for name in names:
+                queue_id = _parse_queue_id(name)
+                queue = None if queue_id is None else self._create(topic, queue_id)
+                if queue is None:
+                    self._name_stray(f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{name}")
+                    continue
+                queue.recover(durable_to)
+                self._dirty_queues[queue] = None
+                known_to = max(known_to, queue.max_physic_offset)
+        return min(durable_to, known_to)
+
+    def _is_file(self, path: str) -> bool:
+        try:
+            self.disk.open(path, read_only=True).close()
+        except IsADirectoryError:
+            return False
+        return True
+
+    def _name_stray(self, path: str) -> None:
+        self.strays.append(path)
+        _log.warning("%s is no consume queue; it is left alone", path)
+
+    def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
+        """Append the entries of records, in the log's order; one write a queue and batch. Raises `OSError`."""
+        batches: _Batches = {}
+        queues, multi_dispatch = self._queues, self.config.enable_multi_dispatch
+        for request in requests:
+            if not request.takes_queue_offset:
+                continue
+            queue = queues.get((request.topic, request.queue_id)) or self._create(request.topic, request.queue_id)
+            if queue is None:
+                continue
+            entry = QueueEntry(
+                request.consume_queue_offset,
+                request.commit_log_offset,
+                request.msg_size,
+                request.tags_code,
+                request.store_timestamp_ms,
+            )
+            batch = batches.get(queue)
+            if batch is None:
+                batches[queue] = [entry]
+            else:
+                batch.append(entry)
+            if multi_dispatch and PROPERTY_INNER_MULTI_DISPATCH in request.properties:
+                self._multi_dispatch_lmq_queue(request, batches)
+        for queue, entries in batches.items():
+            self._dirty_queues[queue] = None
+            queue.put_message_position_info(entries)
+
+    def _create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        try:
+            return self.find_or_create(topic, queue_id)
+        except IllegalTopic as error:
+            self.refused += 1
+            if topic not in self._refused_topics and len(self._refused_topics) < _NAMES_IN_LOG_MAX:
+                self._refused_topics[topic] = None
+                _log.warning("%s: its records get no queue", error)
+            return None
+
+    def _multi_dispatch_lmq_queue(self, request: DispatchRequest, batches: _Batches) -> None:
+        """Entries in further queues, which the record names along with its index in each (multiDispatchLmqQueue)."""
+        names = _split(request.properties[PROPERTY_INNER_MULTI_DISPATCH])
+        indexes = _split(request.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
+        if not names or not indexes:
+            return
+        if len(names) != len(indexes) or not all(text.isascii() and text.isdigit() for text in indexes):
+            self.refused += 1
+            _log.warning(
+                "the record at %d names %d further queues and the offsets %s: it gets no entry there",
+                *(request.commit_log_offset, len(names), indexes),
+            )
+            return
+        for name, index in zip(names, indexes, strict=True):
+            queue_id = 0 if self.config.enable_lmq and is_lmq(name) else request.queue_id
+            queue = self._create(name, queue_id)
+            if queue is not None:
+                entry = QueueEntry(int(index), request.commit_log_offset, request.msg_size, request.tags_code)
+                batches.setdefault(queue, []).append(entry)
+
+    async def flush(self, least_pages: int = 0) -> None:
+        """Return when everything dispatched before the call is durable. Raises `OSError`.
+
+        With `least_pages` queues that have less than so many new pages are left for later, and names are not synced.
+        """
+        for queue in list(self._dirty_queues):
+            await queue.flush_files(least_pages)
+            if not queue.is_dirty:
+                self._dirty_queues.pop(queue, None)
+        if not least_pages:
+            await sync_directories(self.disk, self._dirty_directories)
+
+    def delete_expired(self, log_min_offset: int) -> int:
+        """Drop the oldest file of each queue that names no record at or behind `log_min_offset`; correct the minima.
+
+        How many files were removed: at most one a queue, see `MappedFileQueue.remove_first_file`. Raises `OSError`.
+        """
+        return sum(queue.delete_expired_file(log_min_offset) for queue in self)
+
+    def correct_min_offset(self, log_min_offset: int) -> None:
+        """Let every queue begin with its first record at or behind `log_min_offset`."""
+        for queue in self:
+            queue.correct_min_offset(log_min_offset)
+
+    def mark_dirty(self) -> None:
+        """Let the next flush sync every file and name: those of a store whose last writer promised nothing."""
+        for queue in self:
+            queue.mark_dirty()
+            self._dirty_queues[queue] = None
+
+    async def destroy(self, topic: str) -> int:
+        """Remove every queue of a topic; how many there were. No record of it may be dispatched meanwhile.
+
+        A power loss leaves a part of a queue that begins where it did. Raises `OSError`.
+        """
+        queues = [queue for queue in self if queue.topic == topic]
+        for queue in queues:
+            await queue.destroy()
+            for files in queue.rows:
+                await self._remove_directory(files.directory)
+            del self._queues[queue.topic, queue.queue_id]
+        for directory in (CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY):
+            await self._remove_directory(f"{directory}/{topic}")
+        return len(queues)
+
+    async def _remove_directory(self, directory: str) -> None:
+        """Remove a directory, durably, if it is there and empty."""
+        if self.disk.exists(directory) and not self.disk.list(directory):
+            self.disk.remove_directory(directory)
+            self._dirty_directories.pop(directory, None)
+            await self.disk.sync_directory(directory.rpartition("/")[0])
+
+    def close(self) -> None:
+        """Close the files; later writes are `OSError`."""
+        for queue in self:
+            queue.close()
+
+
+def _parse_queue_id(name: str) -> int | None:
+    digits = name.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 10 or str(int(name)) != name:
+        return None
+    return int(name) if -(1 << 31) <= int(name) < 1 << 31 else None
+
+
+def _split(text: str) -> list[str]:
+    """Split as Java's String.split does: without the empty parts at the end."""
+    text = text.rstrip(_MULTI_DISPATCH_QUEUE_SPLITTER)
+    return text.split(_MULTI_DISPATCH_QUEUE_SPLITTER) if text.strip() else []

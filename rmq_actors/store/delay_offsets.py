@@ -1,0 +1,85 @@
+"""How far the delayed messages of each level are delivered: config/delayOffset.json (ScheduleMessageService's table).
+
+An offset that the queue does not have would stop its level for ever (#1869): after a load, and after what a master
+sent (#7077), each is corrected into what the queue has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import attrs
+
+from rmq_actors.ports.disk import Disk
+from rmq_actors.store.json_file import JsonFile
+from rmq_actors.store.layout import DELAY_OFFSET_FILE
+from rmq_actors.wire.fastjson import JsonValue, integer_keys, parse_fastjson, write_fastjson
+
+_OFFSET_TABLE = "offsetTable"
+
+_log = logging.getLogger(__name__)
+
+#: The first and the next offset of a queue of SCHEDULE_TOPIC_XXXX, by its id: its level less one. (0, 0) without one.
+QueueBounds = Callable[[int], tuple[int, int]]
+
+
+def _decode(value: JsonValue) -> dict[int, int]:
+    """The table by level. Raises `ValueError`."""
+    if not isinstance(value, dict):
+        raise ValueError("the delay offsets are not a map")  # noqa: TRY004 - bad input, not a bad call
+    table = {}
+    for level, offset in integer_keys(value.get(_OFFSET_TABLE, {}), _OFFSET_TABLE).items():
+        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 1 << 63 or level < 1:
+            raise ValueError(f"{_OFFSET_TABLE}: level {level} has offset {offset!r}")
+        table[level] = offset
+    return table
+
+
+@attrs.define(eq=False)
+class DelayOffsets:
+    """`offset_table`: the next queue offset to deliver, by level; who delivers writes it."""
+
+    offset_table: dict[int, int]
+    _file: JsonFile
+    #: What the file is known to hold.
+    _persisted: dict[int, int] | None
+
+    @classmethod
+    def load(cls, disk: Disk, bounds: QueueBounds) -> DelayOffsets:
+        """Read the file, and correct what it says. Raises `ConfigFileDamaged`."""
+        file = JsonFile(disk, DELAY_OFFSET_FILE)
+        loaded = file.load(_decode)
+        table = loaded.value or {}
+        offsets = cls(table, file, dict(table) if loaded.source == "file" else None)
+        offsets.correct(bounds)
+        return offsets
+
+    def correct(self, bounds: QueueBounds) -> None:
+        """Move each offset into what its queue has (correctDelayOffset)."""
+        for level, offset in self.offset_table.items():
+            first, after = bounds(level - 1)
+            corrected = min(max(offset, first), after)
+            if corrected != offset:
+                _log.warning(
+                    "delay level %d: offset %d is corrected to %d, its queue has %d to %d",
+                    level, offset, corrected, first, after,
+                )  # fmt: skip
+                self.offset_table[level] = corrected
+
+    def encode(self) -> bytes:
+        """The table as a master sends it to a slave (GET_ALL_DELAY_OFFSET)."""
+        return write_fastjson({_OFFSET_TABLE: self.offset_table})
+
+    def replace(self, data: bytes, bounds: QueueBounds) -> None:
+        """Take a master's table, corrected to what this store has. Raises `ValueError` with the table as it was."""
+        self.offset_table = _decode(parse_fastjson(data))
+        self.correct(bounds)
+
+    async def persist(self) -> None:
+        """Write the file if the table has changed; return when it is durable. Raises `OSError`."""
+        table = dict(self.offset_table)
+        if table != self._persisted:
+            self._persisted = None
+            await self._file.persist({_OFFSET_TABLE: table})
+            self._persisted = table

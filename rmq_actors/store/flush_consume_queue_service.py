@@ -1,0 +1,158 @@
+"""FlushConsumeQueueService: makes queues, index and transactions durable, and then moves the checkpoint.
+
+RocketMQ stamps its checkpoint when a queue entry is appended, in memory, and trusts it after a crash (#678, #10073).
+Here the recovery point moves only behind syncs of everything that it speaks of, and never again after one that failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import Broadcast
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.flush_services import FlushFailed, FlushOutcome
+from rmq_actors.store.reput_message_service import Reput
+from rmq_actors.store.store_checkpoint import Checkpoint, RecoveryPoint, StoreCheckpoint
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.dispatch_request import DispatchRequest
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Counts:
+    """The files beside the log. `index_begin_ms`: the newest index file's first time stamp; None without one."""
+
+    queues: int
+    index_files: int
+    index_begin_ms: int | None
+
+
+@attrs.define(eq=False)
+class Checkpointing:
+    """The step that moves the recovery point up to what is dispatched. One at a time."""
+
+    _commit_log: CommitLog
+    _reput: Reput
+    _store_checkpoint: StoreCheckpoint
+    _count: Callable[[], Counts]
+    _tracer: Tracer
+    #: A failed sync: what it should have written may never become durable, whatever later ones say.
+    failed: bool = attrs.field(default=False, init=False)
+    _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    @property
+    def offset(self) -> int:
+        """The recovery point's offset."""
+        point = self._store_checkpoint.checkpoint.recovery_point
+        return point.offset if point is not None else 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something was dispatched, or files were removed, since."""
+        point = self._store_checkpoint.checkpoint.recovery_point
+        if point is None or self._reput.reput_from_offset != point.offset:
+            return True
+        counts = self._count()
+        return (counts.queues, counts.index_files) != (point.queues, point.index_files)
+
+    async def advance(self, until_flushed: Callable[[int], Awaitable[bool]], *, force: bool = False) -> bool:
+        """Make all that was dispatched durable, and move the recovery point there; whether it stands there now.
+
+        `until_flushed` returns when the log is durable up to an offset, False if it never will be. With `force` files
+        and names are synced even if nothing was dispatched. Raises `OSError`, and stays where it is from then on.
+        """
+        async with self._turn:
+            if self.failed:
+                return False
+            if not self.is_behind and not force:
+                return True
+            offset, last, counts = self._reput.reput_from_offset, self._reput.last, self._count()
+            if not await until_flushed(offset):
+                return False
+            try:
+                for dispatcher in self._reput.dispatchers:
+                    await dispatcher.flush()
+                await self._store_checkpoint.write(self._checkpoint_at(offset, last, counts))
+            except OSError:
+                self.failed = True
+                raise
+            self._tracer.emit("store.checkpoint", FlushConsumeQueueService.name, offset=offset)
+            return True
+
+    def _checkpoint_at(self, offset: int, last: DispatchRequest | None, counts: Counts) -> Checkpoint:
+        before = self._store_checkpoint.checkpoint
+        point, stamp = before.recovery_point, before.physic_msg_timestamp_ms
+        if point is None or (last is None and offset < point.offset):
+            point = RecoveryPoint(self._commit_log.file_size_bytes, offset)
+        elif last is None:  # nothing but a file's blank end was met: the record before it still names the log
+            point = attrs.evolve(point, offset=offset)
+        if last is not None:
+            stamp = last.store_timestamp_ms
+            point = attrs.evolve(
+                point,
+                offset=offset,
+                record_offset=last.commit_log_offset,
+                record_size=last.msg_size,
+                record_store_timestamp_ms=stamp,
+            )
+        if counts.index_begin_ms is not None:
+            # RocketMQ drops the newest index file after a crash: it must dispatch again all that stood in it.
+            stamp = min(stamp, counts.index_begin_ms)
+        return Checkpoint(
+            stamp, stamp, stamp, attrs.evolve(point, queues=counts.queues, index_files=counts.index_files)
+        )
+
+
+@attrs.define(eq=False)
+class FlushConsumeQueueService:
+    """Advances the checkpoint some time after something was dispatched."""
+
+    name = "FlushConsumeQueueService"
+    _checkpointing: Checkpointing
+    _commit_log: CommitLog
+    _dispatched: Broadcast[int]
+    _outcomes: Broadcast[FlushOutcome]
+    _flush_failure: Callable[[], FlushFailed | None]
+    interval_s: float
+    _tracer: Tracer
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until asked to stop. Once nothing can become durable any more it only waits for that."""
+        task_status.started()
+        with self._scope:
+            while not self._checkpointing.failed:
+                with self._dispatched.subscribe() as dispatched:
+                    if not self._checkpointing.is_behind:
+                        await dispatched.receive()
+                await trio.sleep(self.interval_s)
+                if not await self._advance():
+                    await trio.sleep_forever()
+
+    def request_stop(self) -> None:
+        """End now: `MessageStore.shut_down` writes the last checkpoint."""
+        self._scope.cancel()
+
+    async def _advance(self) -> bool:
+        try:
+            return await self._checkpointing.advance(self._until_flushed)
+        except OSError as error:
+            _log.error("%s: the checkpoint stays where it is until the next start: %s", self.name, error)
+            self._tracer.emit("store.checkpoint_failed", self.name, status=type(error).__name__)
+            return False
+
+    async def sync(self) -> bool:
+        """Make all that the dispatchers have changed durable, removals too; whether it is. Raises `OSError`."""
+        return await self._checkpointing.advance(self._until_flushed, force=True)
+
+    async def _until_flushed(self, offset: int) -> bool:
+        with self._outcomes.subscribe() as outcomes:
+            while self._commit_log.flushed_where < offset:
+                if self._flush_failure() is not None or isinstance(await outcomes.receive(), FlushFailed):
+                    return False
+        return True

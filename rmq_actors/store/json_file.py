@@ -1,0 +1,136 @@
+"""A file below `config/` (RocketMQ's ConfigManager): old or new content after a crash, never neither.
+
+The new content is written beside the file and synced; then the file becomes the `.bak`, and the new one takes its
+name. Each name always stands for whole, synced bytes, so any of the renames may be lost. A file that could not be
+read never becomes the `.bak`. (RocketMQ syncs nothing, deletes before it renames, and copies what is corrupt over
+its `.bak`: #3401, #6096, #9328, #9705.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Generic, Literal, TypeVar
+
+import attrs
+import trio
+
+from rmq_actors.ports.disk import Disk
+from rmq_actors.wire.fastjson import MAX_SIZE_BYTES, JsonInput, JsonValue, parse_fastjson, write_fastjson
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class ConfigFileDamaged(ValueError):
+    """Neither a file nor its `.bak` can be read, though one is there; says why of each. Nothing was changed."""
+
+
+@attrs.frozen
+class Loaded(Generic[T]):
+    """What was read: `value` is None where there is no file. `reason`: why it is not the file's own content."""
+
+    value: T | None
+    source: Literal["file", "backup", "none"]
+    reason: str = ""
+
+
+@attrs.define(eq=False)
+class JsonFile:
+    """One file by its path, which stands in a directory. `max_bytes` bounds what is read and what is written."""
+
+    _disk: Disk
+    path: str
+    max_bytes: int = MAX_SIZE_BYTES
+    #: What is known of the bytes under `path`: only synced ones may become the `.bak`.
+    _content: Literal["unknown", "read", "synced"] = attrs.field(default="unknown", init=False)
+    #: Whether the directory's own name is known to be durable.
+    _has_durable_directory: bool = attrs.field(default=False, init=False)
+    _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    def load(self, decode: Callable[[JsonValue], T]) -> Loaded[T]:
+        """Read the file, or its `.bak` where it is missing, empty or not readable. Raises `ConfigFileDamaged`.
+
+        `decode` raises `ValueError` for what it cannot take: such a file is not readable.
+        """
+        value, reason = self._read(self.path, decode)
+        self._content = "unknown" if reason else "read"
+        if not reason:
+            return Loaded(value, "file")
+        backup = f"{self.path}.bak"
+        value, backup_reason = self._read(backup, decode)
+        if not backup_reason:
+            _log.warning("%s %s: %s is taken instead", self.path, reason, backup)
+            return Loaded(value, "backup", f"{self.path} {reason}")
+        reasons = f"{self.path} {reason}, {backup} {backup_reason}"
+        if {reason, backup_reason} <= {_MISSING, _EMPTY}:
+            return Loaded(None, "none", reasons)
+        raise ConfigFileDamaged(reasons)
+
+    def _read(self, path: str, decode: Callable[[JsonValue], T]) -> tuple[T | None, str]:
+        """The content of `path`, and why there is none."""
+        try:
+            file = self._disk.open(path, read_only=True)
+        except FileNotFoundError:
+            return None, _MISSING
+        except OSError as error:
+            return None, f"cannot be opened ({error})"
+        with contextlib.closing(file):
+            if not file.size_bytes:
+                return None, _EMPTY
+            try:
+                return decode(parse_fastjson(file.map(), max_bytes=self.max_bytes)), ""
+            except (ValueError, OSError) as error:
+                return None, f"cannot be read ({error})"
+
+    async def persist(self, value: JsonInput) -> None:
+        """Replace the content; return when the new one is durable. One after the other, if several ask. A checkpoint.
+
+        Raises `OSError`: a later load gives the old or the new content. `ValueError` for what is no JSON or too long.
+        """
+        data = write_fastjson(value, pretty=True)
+        if len(data) > self.max_bytes:
+            raise ValueError(f"{self.path}: {len(data)} bytes, at most {self.max_bytes} could be read again")
+        async with self._lock:
+            await self._persist(data)
+
+    async def _persist(self, data: bytes) -> None:
+        disk, directory = self._disk, self.path.rpartition("/")[0]
+        new = f"{self.path}.tmp"
+        with contextlib.suppress(FileNotFoundError):  # of a process that has died
+            disk.remove(new)
+        try:
+            with contextlib.closing(disk.open(new, allocate_bytes=len(data), exclusive=True)) as file:
+                file.write_at(0, data)
+                await file.sync()
+            if self._content == "read":
+                await self._sync_what_was_read()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                disk.remove(new)
+            raise
+        if self._content == "synced" and disk.exists(self.path):
+            disk.rename(self.path, f"{self.path}.bak")
+        disk.rename(new, self.path)
+        self._content = "synced"
+        await disk.sync_directory(directory)
+        if not self._has_durable_directory:
+            await disk.sync_directory(directory.rpartition("/")[0])
+            self._has_durable_directory = True
+
+    async def _sync_what_was_read(self) -> None:
+        """RocketMQ may have written it: then it is in the page cache alone."""
+        try:
+            with contextlib.closing(self._disk.open(self.path, read_only=True)) as file:
+                await file.sync()
+        except OSError as error:
+            _log.warning("%s cannot be synced (%s): it does not become the .bak", self.path, error)
+            self._content = "unknown"
+        else:
+            self._content = "synced"
+
+
+_MISSING = "is missing"
+_EMPTY = "is empty"

@@ -1,0 +1,150 @@
+"""ReputMessageService: gives every record of the log to what is derived from it, as soon as consumers may see it.
+
+Under SYNC_FLUSH that is when the record is durable: nobody reads what a power cut can take back (RocketMQ's #8239).
+RocketMQ looks for new records every millisecond; here the log's end, or the flushed offset, wakes the service.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import Broadcast, BroadcastChannel
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.flush_services import FlushOutcome
+from rmq_actors.store.recovery import BATCH_RECORDS, DamagedLog
+from rmq_actors.store.running_flags import RunningFlag, RunningFlags
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
+from rmq_actors.wire.record import BLANK
+
+_log = logging.getLogger(__name__)
+
+DISPATCHED = BroadcastChannel[int].declare(
+    "store.dispatched",
+    carries="the offset before which every record is in its queue and in the index",
+    sender="ReputMessageService",
+    receiver="FlushConsumeQueueService",
+)
+
+#: After a failed dispatch (a full disk, say) it is tried again so much later.
+RETRY_INTERVAL_S = 1.0
+
+
+@attrs.define(eq=False)
+class Reput:
+    """How far the log has been dispatched, and the step that takes it further. Passive: one owner at a time."""
+
+    _commit_log: CommitLog
+    dispatchers: Sequence[CommitLogDispatcher]
+    _delay_levels_ms: Sequence[int]
+    reput_from_offset: int
+    #: The record that ends at `reput_from_offset`, if one was met.
+    last: DispatchRequest | None
+
+    def dispatch_some(self, limit: int) -> int:
+        """Dispatch the next records that end at or before `limit`; how many: 0 when there is none.
+
+        Raises `OSError`, and then dispatches the same records again at the next call, or `DamagedLog`.
+        """
+        # A cleaned log begins later than where this one stands.
+        offset = max(self.reput_from_offset, self._commit_log.min_offset)
+        batch: list[DispatchRequest] = []
+        while not batch and offset + BLANK.size <= limit:
+            view, begin = self._commit_log.file_at(offset)
+            before = offset
+            offset = self._read(view, begin, offset, limit, batch)
+            if offset == before:
+                break
+        if batch:
+            for dispatcher in self.dispatchers:
+                dispatcher.dispatch(batch)
+            self.last = batch[-1]
+        self.reput_from_offset = offset
+        return len(batch)
+
+    def _read(self, view: memoryview, begin: int, offset: int, limit: int, batch: list[DispatchRequest]) -> int:
+        """Fill `batch` with records of one file; where the next one begins."""
+        while len(batch) < BATCH_RECORDS and offset + BLANK.size <= limit and offset - begin < len(view):
+            found = read_dispatch_request(
+                view, offset - begin, offset, check_crc=False, delay_levels_ms=self._delay_levels_ms
+            )
+            if isinstance(found, DispatchRequest):
+                if found.end_offset > limit:
+                    break
+                batch.append(found)
+                offset = found.end_offset
+            elif found.what == "blank":
+                return begin + len(view)
+            elif offset + BLANK.unpack_from(view, offset - begin)[0] > limit:
+                break  # a slave has received a part of it
+            else:
+                raise DamagedLog(f"no valid record at offset {offset}: {found.reason}")
+        return offset
+
+
+@attrs.define(eq=False)
+class ReputMessageService:
+    """Dispatches whenever there is more to see. What fails is tried again; puts are refused meanwhile."""
+
+    name = "ReputMessageService"
+    _reput: Reput
+    _wake_ups: Broadcast[int] | Broadcast[FlushOutcome]
+    _limit: Callable[[], int]
+    dispatched: Broadcast[int]
+    _flags: RunningFlags
+    _tracer: Tracer
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _failing: bool = attrs.field(default=False, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until asked to stop."""
+        with self._wake_ups.subscribe() as wake_ups, self._scope:
+            task_status.started()
+            while True:
+                await self._catch_up()
+                await wake_ups.receive()
+
+    def request_stop(self) -> None:
+        """End now: `MessageStore.shut_down` dispatches what is left."""
+        self._scope.cancel()
+
+    async def _catch_up(self) -> None:
+        count = 0
+        while True:
+            try:
+                dispatched = self._reput.dispatch_some(self._limit())
+            except (OSError, DamagedLog) as error:
+                self._fail(error)
+                await trio.sleep(RETRY_INTERVAL_S)
+                continue
+            if self._failing:
+                self._failing = False
+                self._flags.clear(RunningFlag.WRITE_LOGICS_QUEUE_ERROR)
+                _log.warning("%s: dispatching works again", self.name)
+            if not dispatched:
+                break
+            count += dispatched
+            if dispatched == BATCH_RECORDS:
+                await trio.lowlevel.checkpoint()
+        if count:
+            offset = self._reput.reput_from_offset
+            self._tracer.emit("store.dispatch", self.name, offset=offset, size=count)
+            self.dispatched.put(offset)
+
+    def _fail(self, error: Exception) -> None:
+        self._flags.set(RunningFlag.WRITE_LOGICS_QUEUE_ERROR, f"records cannot be dispatched: {error}")
+        if not self._failing:
+            self._failing = True
+            _log.error("%s: cannot dispatch, puts are refused: %s", self.name, error)
+        self._tracer.emit(
+            "store.dispatch_failed",
+            self.name,
+            offset=self._reput.reput_from_offset,
+            status=type(error).__name__,
+            attributes={"detail": str(error)},
+        )

@@ -1,0 +1,247 @@
+"""All files of one store, opened and recovered: the log, what is derived from it, the checkpoint, `lock` and `abort`.
+
+Passive: the services of `MessageStore` write them while it runs. DefaultMessageStore.load, recover and shutdown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+
+from rmq_actors.ports.disk import Disk, DiskFile, DiskLock
+from rmq_actors.ports.environment import Environment
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.store.consume_queues import ConsumeQueues
+from rmq_actors.store.flush_consume_queue_service import Checkpointing, Counts
+from rmq_actors.store.index_service import IndexService
+from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
+from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
+from rmq_actors.store.recovery import LogEnd, LogWalk, RecoveryPlan, keep_aside, plan_recovery, redo, write_again
+from rmq_actors.store.reput_message_service import Reput
+from rmq_actors.store.store_checkpoint import RecoveryPoint, StoreCheckpoint
+from rmq_actors.store.transaction_state_service import TransactionStateService, record_reader
+from rmq_actors.tracing.recorder import Tracer
+
+_log = logging.getLogger(__name__)
+
+#: What `abort` says after a sync has failed; RocketMQ looks only whether it is there.
+_FAILED_SYNC = b"a sync of the log failed\n"
+
+
+@attrs.define(eq=False)
+class StoreFiles:
+    """The open files of a store whose log and derived structures agree."""
+
+    commit_log: CommitLog
+    consume_queues: ConsumeQueues
+    index_service: IndexService
+    transaction_state_service: TransactionStateService
+    reput: Reput
+    checkpointing: Checkpointing
+    _disk: Disk
+    _stack: contextlib.ExitStack
+
+    @classmethod
+    async def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> StoreFiles:
+        """Open and recover. On return the log is durable to its end, and zeros, durable too, stand behind it.
+
+        The file `abort` is there, as it is while a store runs. Raises `StoreLayoutError`, `DamagedLog`, `OSError`
+        (`BlockingIOError`: another process has the store).
+        """
+        with contextlib.ExitStack() as stack:
+            lock: DiskLock = environment.disk.lock(LOCK_FILE)
+            stack.callback(lock.close)
+            return await _Opening(config, environment, tracer, stack).recover()
+
+    async def shut_down(self) -> None:
+        """Make everything durable and say so: the end of an orderly stop. Raises `OSError`; `abort` then stays."""
+        await self.commit_log.flush()
+        while self.reput.dispatch_some(self.commit_log.max_offset):
+            pass
+        if not await self.checkpointing.advance(_flushed_to(self.commit_log)):
+            raise OSError("a sync has failed before: the next start recovers from the last checkpoint")
+        if self._disk.exists(ABORT_FILE):
+            self._disk.remove(ABORT_FILE)
+            await self._disk.sync_directory("")
+
+    def close(self) -> None:
+        """Close every file, and let others have the store. A second call does nothing."""
+        self._stack.close()
+
+
+def _flushed_to(commit_log: CommitLog) -> Callable[[int], Awaitable[bool]]:
+    """For `Checkpointing.advance`, when nobody else flushes the log."""
+
+    async def until_flushed(offset: int) -> bool:
+        return commit_log.flushed_where >= offset
+
+    return until_flushed
+
+
+def _write_abort(disk: Disk, text: bytes) -> None:
+    file = disk.open(ABORT_FILE, allocate_bytes=0)
+    try:
+        if text:
+            file.write_at(0, text)
+    finally:
+        file.close()
+
+
+def _note_failed_sync(disk: Disk) -> None:
+    """Tell the next start. The page cache is enough: if that is lost, so is all that only it had."""
+    try:
+        _write_abort(disk, _FAILED_SYNC)
+    except OSError as error:
+        _log.error("that a sync has failed cannot be noted in %s: %s", ABORT_FILE, error)
+
+
+def _begins_before(durable_to: int, begin: int, _: DiskFile) -> bool:
+    return begin < durable_to
+
+
+@attrs.frozen
+class _Derived:
+    """What is derived from the log."""
+
+    consume_queues: ConsumeQueues
+    index_service: IndexService
+    transaction_state_service: TransactionStateService
+
+    @property
+    def dispatchers(self) -> Sequence[CommitLogDispatcher]:
+        return (self.consume_queues, self.index_service, self.transaction_state_service)
+
+    def count(self) -> Counts:
+        index = self.index_service
+        return Counts(self.consume_queues.num_with_files, index.file_count, index.newest_begin_timestamp_ms)
+
+
+@attrs.define(eq=False)
+class _Opening:
+    """The steps of `StoreFiles.open`."""
+
+    config: MessageStoreConfig
+    environment: Environment
+    tracer: Tracer
+    stack: contextlib.ExitStack
+
+    async def recover(self) -> StoreFiles:
+        config, disk = self.config, self.environment.disk
+        store_checkpoint = StoreCheckpoint.open(disk)
+        self.stack.callback(store_checkpoint.close)
+        point = store_checkpoint.checkpoint.recovery_point
+        queue = self._load_log(point)
+        has_aborted = disk.exists(ABORT_FILE)
+        plan = plan_recovery(queue, store_checkpoint.checkpoint, after_crash=has_aborted)
+        while plan.drops_log and queue.remove_last_file():
+            pass
+        derived = self._derived(queue, plan, is_orderly=not has_aborted)
+        walk = await self._bring_to_the_end(queue, plan, point, derived)
+        end, table = walk.found_end, derived.consume_queues.topic_queue_table()
+        flushed_where = plan.read_from if plan.is_trusted else queue.min_offset
+        commit_log = CommitLog.recovered(queue, end, table, flushed_where, self.tracer)
+        self.stack.callback(commit_log.close)
+        commit_log.on_begin = store_checkpoint.begin_at
+        commit_log.on_failed_sync = functools.partial(_note_failed_sync, disk)
+        if has_aborted and self._has_failed_sync():
+            await write_again(queue, commit_log.flushed_where, end.end_offset)
+        self.tracer.emit("log.flush", "CommitLog", offset=await commit_log.flush())
+        while sum(dispatcher.delete_expired(commit_log.min_offset) for dispatcher in derived.dispatchers):
+            pass
+        derived.consume_queues.correct_min_offset(commit_log.min_offset)
+        reput = Reput(commit_log, derived.dispatchers, config.delay_levels_ms, end.end_offset, walk.last)
+        checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
+        if point is None:
+            # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
+            derived.consume_queues.mark_dirty()
+            await checkpointing.advance(_flushed_to(commit_log))
+        if not has_aborted:
+            _write_abort(disk, b"")
+        await disk.sync_directory("")
+        return StoreFiles(
+            commit_log,
+            derived.consume_queues,
+            derived.index_service,
+            derived.transaction_state_service,
+            reput,
+            checkpointing,
+            disk,
+            self.stack.pop_all(),
+        )
+
+    def _load_log(self, point: RecoveryPoint | None) -> MappedFileQueue:
+        size_bytes = self.config.mapped_file_size_commit_log_bytes
+        if point is not None and point.file_size_bytes != size_bytes:
+            raise StoreLayoutError(
+                f"the log has files of {point.file_size_bytes} bytes, mappedFileSizeCommitLog is {size_bytes}"
+            )
+        queue = MappedFileQueue(self.environment.disk, COMMIT_LOG_DIRECTORY, size_bytes)
+        self.stack.callback(queue.close)
+        queue.load(holds_durable=None if point is None else functools.partial(_begins_before, point.offset))
+        return queue
+
+    def _derived(self, queue: MappedFileQueue, plan: RecoveryPlan, *, is_orderly: bool) -> _Derived:
+        disk, wall_clock = self.environment.disk, self.environment.wall_clock
+        derived = _Derived(
+            ConsumeQueues(disk, self.config),
+            IndexService(disk, self.config, wall_clock, is_orderly=is_orderly, is_trusted=plan.is_trusted),
+            TransactionStateService(disk, record_reader(queue), is_orderly=is_orderly, is_trusted=plan.is_trusted),
+        )
+        for dispatcher in derived.dispatchers:
+            self.stack.callback(dispatcher.close)
+        return derived
+
+    async def _bring_to_the_end(
+        self, queue: MappedFileQueue, plan: RecoveryPlan, point: RecoveryPoint | None, derived: _Derived
+    ) -> LogWalk:
+        """Find the log's end, and dispatch what is missing of anything derived; the walk that has done it."""
+        dispatchers, durable_to = derived.dispatchers, plan.durable_to
+        if durable_to is None:
+            durable_to = (await redo(self._walk(queue, plan, plan.read_from, plan.read_from), ())).end_offset
+        begin = min([durable_to, *(dispatcher.recover(durable_to) for dispatcher in dispatchers)])
+        if plan.is_trusted and point is not None and self._is_file_missing(point, derived):
+            begin = queue.min_offset
+        walk = self._walk(queue, plan, max(begin, queue.min_offset), max(durable_to, queue.min_offset))
+        end = await redo(walk, dispatchers)
+        _log.info("the log ends at %d %s; dispatched from %d: %s", end.end_offset, end.reason, begin, plan.reason)
+        if end.survivor is not None:
+            await self._keep_aside(queue, end)
+        return walk
+
+    def _walk(self, queue: MappedFileQueue, plan: RecoveryPlan, begin: int, trusted_to: int) -> LogWalk:
+        config = self.config
+        return LogWalk(queue, begin, trusted_to, plan.after_crash, config.delay_levels_ms, config.check_crc_on_recover)
+
+    def _has_failed_sync(self) -> bool:
+        file = self.environment.disk.open(ABORT_FILE, read_only=True)
+        try:
+            return file.size_bytes > 0
+        finally:
+            file.close()
+
+    def _is_file_missing(self, point: RecoveryPoint, derived: _Derived) -> bool:
+        """Whether somebody has removed a queue or an index file: then all is dispatched again, and repeats ignored."""
+        counts = derived.count()
+        is_index_missing = self.config.message_index_enable and counts.index_files < point.index_files
+        if is_index_missing:
+            derived.index_service.rebuild()
+        if counts.queues >= point.queues and not is_index_missing:
+            return False
+        _log.warning(
+            "%d of %d queues and %d of %d index files are there: all of the log is dispatched again",
+            *(counts.queues, point.queues, counts.index_files, point.index_files),
+        )
+        return True
+
+    async def _keep_aside(self, queue: MappedFileQueue, end: LogEnd) -> None:
+        try:
+            await keep_aside(self.environment.disk, queue, end)
+            _log.warning("whole records stand behind the log's end %d (%s): kept in cut/", end.end_offset, end.reason)
+        except OSError as error:
+            _log.error("whole records stand behind the log's end %d, and cannot be kept: %s", end.end_offset, error)

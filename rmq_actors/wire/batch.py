@@ -1,0 +1,149 @@
+"""The body of SEND_BATCH_MESSAGE (MessageDecoder.encodeMessages), and its messages as records (MessageExtEncoder).
+
+A body repeats `total4 magic4 crc4 flag4 bodyLen4 body propsLen2 props`. As in RocketMQ, total, magic and crc are not
+read: what counts are the two lengths.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import attrs
+
+from rmq_actors.wire.properties import IllegalProperty, check_not_torn, encode_properties
+from rmq_actors.wire.record import (
+    MAX_MESSAGE_SIZE_BYTES,
+    MAX_PROPERTIES_BYTES,
+    EncodedMessage,
+    MessageIllegal,
+    PropertiesSizeExceeded,
+    encode_host,
+    encode_topic,
+    record_parts,
+    store_timestamp_position,
+    sys_flag_for_hosts,
+    takes_queue_offset,
+)
+
+_HEAD = struct.Struct(">iiiii")
+_HEAD_NUMBERS = struct.Struct(">12xii")
+_SHORT = struct.Struct(">h")
+_PROPERTY_SEPARATOR = 0x02
+
+
+@attrs.frozen
+class MessageBatch:
+    """Messages of one queue, to be appended together (MessageExtBatch). `body` is the client's; hosts are "ip:port"."""
+
+    topic: str
+    body: bytes
+    queue_id: int = 0
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    sys_flag: int = 0
+    born_timestamp_ms: int = 0
+    born_host: str = "127.0.0.1:0"
+    store_host: str = "127.0.0.1:10911"
+    reconsume_times: int = 0
+
+
+class BatchItem(NamedTuple):
+    """One message of a batch; its properties as the client has encoded them."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def encode_batch(items: Iterable[tuple[bytes, int, Mapping[str, str]]]) -> bytes:
+    """A client's body of (body, flag, properties). Raises `IllegalProperty`, `PropertiesSizeExceeded`."""
+    parts: list[bytes] = []
+    for number, (body, flag, properties) in enumerate(items):
+        encoded = encode_properties(properties)
+        if len(encoded) > MAX_PROPERTIES_BYTES:
+            raise PropertiesSizeExceeded(f"message {number} of the batch: properties of {len(encoded)} bytes")
+        total = _HEAD.size + len(body) + _SHORT.size + len(encoded)
+        parts += (_HEAD.pack(total, 0, 0, flag, len(body)), body, _SHORT.pack(len(encoded)), encoded)
+    return b"".join(parts)
+
+
+def decode_batch(body: bytes) -> Iterator[BatchItem]:
+    """The messages of a client's body. Raises `MessageIllegal` naming the one that is cut or has a bad length."""
+    position, number = 0, 0
+    while position < len(body):
+        if position + _HEAD.size > len(body):
+            raise MessageIllegal(f"message {number} of the batch is cut: {len(body) - position} bytes are left")
+        flag, body_bytes = _HEAD_NUMBERS.unpack_from(body, position)
+        begin = position + _HEAD.size
+        end = begin + body_bytes
+        if body_bytes < 0 or end + _SHORT.size > len(body):
+            raise MessageIllegal(
+                f"message {number} of the batch: bodyLen {body_bytes} of {len(body) - begin} bytes left"
+            )
+        properties_bytes = _SHORT.unpack_from(body, end)[0]
+        position = end + _SHORT.size + properties_bytes
+        if properties_bytes < 0 or position > len(body):
+            left = len(body) - end - _SHORT.size
+            raise MessageIllegal(f"message {number} of the batch: propsLen {properties_bytes} of {left} bytes left")
+        yield BatchItem(flag, body[begin:end], body[end + _SHORT.size : position])
+        number += 1
+
+
+def encode_message_batch(
+    batch: MessageBatch, *, max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES
+) -> EncodedMessage:
+    """Encode every message of a batch as a record of its own, with the batch's properties behind its own.
+
+    Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong.
+    """
+    if len(batch.body) > max_message_size_bytes:
+        raise MessageIllegal(f"batch of {len(batch.body)} bytes: at most {max_message_size_bytes} are allowed")
+    topic, common = encode_topic(batch.topic), encode_properties(batch.properties)
+    born_host, store_host = encode_host(batch.born_host), encode_host(batch.store_host)
+    sys_flag = sys_flag_for_hosts(batch.sys_flag, born_host, store_host)
+    parts: list[bytes] = []
+    starts, position = [], 0
+    for number, item in enumerate(decode_batch(batch.body)):
+        record = record_parts(
+            batch.queue_id,
+            item.flag,
+            sys_flag,
+            batch.born_timestamp_ms,
+            born_host,
+            store_host,
+            batch.reconsume_times,
+            0,
+            item.body,
+            topic,
+            _item_properties(number, item.properties, common),
+        )
+        parts += record
+        starts.append(position)
+        position += sum(map(len, record))
+    if not starts:
+        raise MessageIllegal("a batch without a message")
+    return EncodedMessage(
+        bytearray().join(parts),
+        store_timestamp_position(born_host),
+        (batch.topic, batch.queue_id),
+        takes_queue_offset(sys_flag),
+        starts,
+    )
+
+
+def _item_properties(number: int, own: bytes, common: bytes) -> bytes:
+    """The properties to be stored. RocketMQ writes a length of more than 32,767 bytes into its 16 bits unseen."""
+    separator = b"\x02" if own and common and own[-1] != _PROPERTY_SEPARATOR else b""
+    properties = own + separator + common
+    if len(properties) > MAX_PROPERTIES_BYTES:
+        raise PropertiesSizeExceeded(
+            f"message {number} of the batch: properties of {len(properties)} bytes with those of the batch, "
+            f"at most {MAX_PROPERTIES_BYTES} are allowed"
+        )
+    try:
+        check_not_torn(properties)
+        properties.decode()
+    except (IllegalProperty, UnicodeDecodeError) as error:
+        raise IllegalProperty(f"message {number} of the batch: {error}") from error
+    return properties

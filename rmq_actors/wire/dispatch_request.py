@@ -1,0 +1,177 @@
+"""What consume queues and the index need of a record (DispatchRequest), read without copying the body.
+
+`CommitLog.checkMessageAndReturnSize` makes the same from a record's bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rmq_actors.wire.java_string import java_hash_code
+from rmq_actors.wire.properties import decode_properties
+from rmq_actors.wire.record import (
+    BORNHOST_V6_FLAG,
+    MESSAGE_MAGIC,
+    RECORD_OVERHEAD_BYTES,
+    STOREHOSTADDRESS_V6_FLAG,
+    TRANSACTION_PREPARED_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    RecordCheck,
+    RecordError,
+    body_crc,
+    check_record,
+    decode_record,
+)
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+PROPERTY_TAGS = "TAGS"
+PROPERTY_KEYS = "KEYS"
+PROPERTY_UNIQ_KEY = "UNIQ_KEY"
+PROPERTY_DELAY = "DELAY"
+
+#: messageDelayLevel's default, "1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h": level 1 is the first.
+DELAY_LEVELS_MS: Sequence[int] = (
+    1_000,
+    5_000,
+    10_000,
+    30_000,
+    *(minutes * 60_000 for minutes in (*range(1, 11), 20, 30, 60, 120)),
+)
+
+# The head of a record with IPv4 hosts: totalSize magic bodyCRC queueId (flag) queueOffset physicalOffset sysFlag (born)
+# storeTimestamp (storeHost reconsumeTimes) preparedTransactionOffset bodyLen.
+_HEAD = struct.Struct(">iIii4xqqi16xq12xqi")
+_V6_FLAGS = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
+
+
+class DispatchRequest(NamedTuple):
+    """One record of the log, as its dispatchers see it. Offsets and sizes are bytes of the commit log.
+
+    `tags_code` is what stands in the consume queue: the tags' hash code, or, in SCHEDULE_TOPIC_XXXX, when to deliver.
+    `consume_queue_offset` is the entry's number in its queue.
+    """
+
+    topic: str
+    queue_id: int
+    commit_log_offset: int
+    msg_size: int
+    tags_code: int
+    store_timestamp_ms: int
+    consume_queue_offset: int
+    sys_flag: int
+    prepared_transaction_offset: int
+    properties: Mapping[str, str]
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the record."""
+        return self.commit_log_offset + self.msg_size
+
+    @property
+    def takes_queue_offset(self) -> bool:
+        """Whether the record has a place in a consume queue: prepared and rolled-back ones have none."""
+        return self.sys_flag & TRANSACTION_ROLLBACK_TYPE not in {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
+
+
+def tags_code_of(
+    topic: str,
+    properties: Mapping[str, str],
+    store_timestamp_ms: int,
+    delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS,
+) -> int:
+    """The tags code of a record: int64."""
+    if topic == SCHEDULE_TOPIC:
+        delay = properties.get(PROPERTY_DELAY, "")
+        level = min(int(delay), len(delay_levels_ms)) if delay.isascii() and delay.isdigit() else 0
+        if level > 0:
+            return store_timestamp_ms + delay_levels_ms[level - 1]
+    tags = properties.get(PROPERTY_TAGS)
+    return java_hash_code(tags) if tags else 0
+
+
+def read_dispatch_request(
+    view: memoryview,
+    position: int,
+    physical_offset: int,
+    *,
+    check_crc: bool = True,
+    delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS,
+) -> DispatchRequest | RecordCheck:
+    """The record at `position` of a commit-log file's bytes; a `RecordCheck` where a blank or nothing valid stands."""
+    if position + RECORD_OVERHEAD_BYTES > len(view):
+        return _read_slowly(view, position, physical_offset, check_crc, delay_levels_ms)
+    (
+        total_size,
+        magic,
+        crc,
+        queue_id,
+        queue_offset,
+        stored_offset,
+        sys_flag,
+        store_timestamp_ms,
+        prepared_transaction_offset,
+        body_length,
+    ) = _HEAD.unpack_from(view, position)
+    topic_at = position + _HEAD.size + body_length
+    end = position + total_size
+    if (
+        magic != MESSAGE_MAGIC
+        or stored_offset != physical_offset
+        or sys_flag & _V6_FLAGS
+        or body_length < 0
+        or topic_at + 3 > end
+        or end > len(view)
+    ):
+        return _read_slowly(view, position, physical_offset, check_crc, delay_levels_ms)
+    properties_at = topic_at + 1 + view[topic_at]
+    properties_length = end - properties_at - 2
+    if (
+        properties_length < 0
+        or (view[properties_at] << 8 | view[properties_at + 1]) != properties_length
+        or (check_crc and body_crc(view[position + _HEAD.size : topic_at]) != crc)
+    ):
+        return _read_slowly(view, position, physical_offset, check_crc, delay_levels_ms)
+    try:
+        topic = str(view[topic_at + 1 : properties_at], "utf-8")
+        properties = decode_properties(bytes(view[properties_at + 2 : end]))
+    except UnicodeDecodeError as error:
+        return RecordCheck("invalid", 0, f"topic or properties are not UTF-8: {error}")
+    return DispatchRequest(
+        topic,
+        queue_id,
+        physical_offset,
+        total_size,
+        tags_code_of(topic, properties, store_timestamp_ms, delay_levels_ms),
+        store_timestamp_ms,
+        queue_offset,
+        sys_flag,
+        prepared_transaction_offset,
+        properties,
+    )
+
+
+def _read_slowly(
+    view: memoryview, position: int, physical_offset: int, check_crc: bool, delay_levels_ms: Sequence[int]
+) -> DispatchRequest | RecordCheck:
+    """Blanks, IPv6 hosts, and the reason why something is no record."""
+    check = check_record(view, position, physical_offset, check_crc=check_crc)
+    if check.what != "message":
+        return check
+    try:
+        message = decode_record(view, position, physical_offset, check=check)
+    except RecordError as error:
+        return RecordCheck("invalid", 0, str(error))
+    return DispatchRequest(
+        message.topic,
+        message.queue_id,
+        physical_offset,
+        message.total_size,
+        tags_code_of(message.topic, message.properties, message.store_timestamp_ms, delay_levels_ms),
+        message.store_timestamp_ms,
+        message.queue_offset,
+        message.sys_flag,
+        message.prepared_transaction_offset,
+        message.properties,
+    )

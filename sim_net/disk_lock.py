@@ -1,0 +1,46 @@
+"""Locks on the files of a node's disk: one holder each, until it lets go or its process dies."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from sim_net.directory import os_error
+from sim_net.identity import current_incarnation
+from sim_net.page_cache import CachedFile
+
+
+class SimLock:
+    """A lock that is held."""
+
+    def __init__(self, release: Callable[[], object]) -> None:
+        self._release = release
+        self._holder = current_incarnation.get()
+        self._closed = False
+
+    def close(self) -> None:
+        """Release it; a second call does nothing."""
+        if self.is_held:
+            self._release()
+        self._closed = True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was not released, and the process that took it lives."""
+        holder = self._holder
+        return not self._closed and (holder is None or not (holder.fenced or holder.over.is_set()))
+
+
+class DiskLocks:
+    """The locks of one disk. As on Linux they are of files, not of names."""
+
+    def __init__(self) -> None:
+        self._locks: dict[CachedFile, SimLock] = {}
+
+    def take(self, file: CachedFile, path: str) -> SimLock:
+        """Lock a file for the current task's process. OSError EAGAIN while it is locked."""
+        held = self._locks.get(file)
+        if held is not None and held.is_held:
+            raise os_error(errno.EAGAIN, path)
+        lock = self._locks[file] = SimLock(lambda: self._locks.pop(file))
+        return lock

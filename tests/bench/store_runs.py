@@ -1,0 +1,174 @@
+"""Runs of a store in a process of its own: this project's (`store_process.py`) and RocketMQ's (`java/StoreBench.java`).
+
+Both programs take the same commands and print the same numbers, as one JSON object:
+
+    append DIR BODY_BYTES BATCH MESSAGES WARM_UP   put_cpu_s, dispatch_cpu_s, cpu_s
+    fill DIR BODY_BYTES END_OFFSET                 messages, end_offset; then it waits to be killed
+    open DIR                                       interpreter_s, started_s, cpu_s, end_offset
+
+`append` puts WARM_UP messages first and measures MESSAGES: `put_cpu_s` is the CPU time of the thread that puts,
+`dispatch_cpu_s` that of filling queues and index, `cpu_s` the process' with its syncs, and with Java's compiler.
+`open` counts from before the store's first line to its last service started; `interpreter_s` is what went before.
+Every message has a UNIQ_KEY of 32 characters and goes to one of four queues; settings are the defaults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from tests.bench.measuring import Figure, bare_checkpoint_us
+from tests.interop.java_tools import ToolMissing, java_command, rocketmq_classpath
+
+_SOURCE = Path(__file__).parent / "java" / "StoreBench.java"
+_RUN_TIMEOUT_S = 900
+_COMPILE_TIMEOUT_S = 300
+
+# What a broker on Java 17 needs, and no log. The compiler and collector are Java's defaults.
+_JAVA_FLAGS = (
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "-Xms1g",
+    "-Xmx1g",
+    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+)
+_LOGBACK = '<configuration><root level="OFF"/></configuration>'
+
+OURS = "rmq-actors"
+OURS_COMMAND = (sys.executable, "-m", "tests.bench.store_process")
+ROCKETMQ = "RocketMQ"
+
+
+@attrs.frozen
+class StoreProgram:
+    """One of the two."""
+
+    name: str
+    command: Sequence[str]
+
+    def run(self, *arguments: object) -> dict[str, float]:
+        """Run a command to its end. To what it printed comes `wall_s`, the whole process' time."""
+        began = time.perf_counter()
+        done = subprocess.run(
+            [*self.command, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_RUN_TIMEOUT_S,
+        )
+        wall_s = time.perf_counter() - began
+        if done.returncode:
+            raise RuntimeError(f"{self.name} {arguments}: exit code {done.returncode}\n{done.stderr[-4000:]}")
+        printed: dict[str, float] = json.loads(done.stdout)
+        return {**printed, "wall_s": wall_s}
+
+    def fill_and_kill(self, directory: Path, body_bytes: int, end_offset: int) -> dict[str, float]:
+        """Fill a store until its log ends at `end_offset`, and kill the process (SIGKILL)."""
+        command = [*self.command, "fill", str(directory), str(body_bytes), str(end_offset)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                printed = process.stdout.readline()
+            finally:
+                process.kill()
+        if not printed:
+            raise RuntimeError(f"{self.name} ended before the store in {directory} was full")
+        filled: dict[str, float] = json.loads(printed)
+        return filled
+
+
+@contextlib.contextmanager
+def store_programs() -> Iterator[tuple[dict[str, StoreProgram], list[str]]]:
+    """The programs by name, RocketMQ's where it can be had; and notes for the report."""
+    programs = {OURS: StoreProgram(OURS, OURS_COMMAND)}
+    with tempfile.TemporaryDirectory(prefix="store-bench-") as directory:
+        try:
+            programs[ROCKETMQ] = _compile(Path(directory))
+        except ToolMissing as missing:
+            yield programs, [f"without RocketMQ: {missing}"]
+        else:
+            yield programs, [f"RocketMQ: 4.9.7, DefaultMessageStore without a broker, {_java_version()}"]
+
+
+@contextlib.contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A directory for stores, removed with all that is in it."""
+    with tempfile.TemporaryDirectory(prefix="store-bench-") as directory:
+        yield Path(directory)
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """A copy whose files are sparse where they are empty, in the page cache and on the disk."""
+    subprocess.run(["cp", "--archive", "--sparse=always", str(source), str(target)], check=True)
+    os.sync()
+
+
+@attrs.frozen
+class Turns:
+    """What each case gave, round by round, and the bare checkpoints beside it."""
+
+    values: Mapping[str, Sequence[Mapping[str, float]]]
+    checkpoint_us: Mapping[str, Sequence[float]]
+
+    def figure(
+        self,
+        name: str,
+        unit: str,
+        case: str,
+        value: Callable[[Mapping[str, float]], float],
+        *,
+        per_second: bool = False,
+        goal: str = "",
+    ) -> Figure:
+        """The figure of one case."""
+        values = [value(one) for one in self.values[case]]
+        return Figure(name, unit, values, self.checkpoint_us[case], per_second, goal)
+
+    def ratio(self, case: str, other: str, value: Callable[[Mapping[str, float]], float]) -> float:
+        """The median of the rounds' ratios: pairs of one round ran on the same busy machine."""
+        pairs = zip(self.values[case], self.values[other], strict=True)
+        return statistics.median(value(one) / value(two) for one, two in pairs)
+
+
+def take_turns(cases: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int) -> Turns:
+    """Run every case once a round, one after another."""
+    values: dict[str, list[Mapping[str, float]]] = {case: [] for case in cases}
+    checkpoint_us: dict[str, list[float]] = {case: [] for case in cases}
+    for _ in range(rounds):
+        for case, once in cases.items():
+            checkpoint_us[case].append(bare_checkpoint_us())
+            values[case].append(once())
+    return Turns(values, checkpoint_us)
+
+
+def _compile(directory: Path) -> StoreProgram:
+    java, classpath = java_command(), rocketmq_classpath()
+    javac = shutil.which("javac", path=str(Path(java).resolve().parent)) or shutil.which("javac")
+    if javac is None:
+        raise ToolMissing(f"a JDK is missing: no javac beside {java} or on PATH")
+    subprocess.run(
+        [javac, "-d", str(directory), "-cp", classpath, str(_SOURCE)], check=True, timeout=_COMPILE_TIMEOUT_S
+    )
+    logback = directory / "logback.xml"
+    logback.write_text(_LOGBACK, encoding="utf-8")
+    path = os.pathsep.join((str(directory), classpath))
+    return StoreProgram(
+        ROCKETMQ, [java, *_JAVA_FLAGS, f"-Dlogback.configurationFile={logback}", "-cp", path, "StoreBench"]
+    )
+
+
+def _java_version() -> str:
+    return subprocess.run(
+        [java_command(), "--version"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[0]

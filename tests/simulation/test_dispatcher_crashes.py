@@ -1,0 +1,225 @@
+"""Consume queues and index, each alone on a disk: whatever a crash leaves, they come back as the log says.
+
+A dispatcher takes records and is flushed now and then; the power goes, or the process dies, at any disk operation. Its
+next life recovers to the last flush that ended, takes the records again from where it asks for them, and holds exactly
+what one holds that never crashed; also after a further crash in the middle of that.
+"""
+
+from __future__ import annotations
+
+import errno
+import operator
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.consume_queues import ConsumeQueues
+from rmq_actors.store.index_file import index_key_hash
+from rmq_actors.store.index_service import IndexService, index_keys
+from rmq_actors.wire.dispatch_request import DispatchRequest
+from sim_net import DiskConfig, Fault, Node, SimDisk, World, WorldConfig
+from tests.simulation.store_workload import CONFIG, NODE, files_of, kill_at, power_loss_at, queues_on
+
+RECORDS = 120
+#: Small steps, so that a checkpoint lies anywhere.
+BATCHES = (1, 2, 5, 9)
+
+
+def records(seed: int, count: int = RECORDS) -> list[DispatchRequest]:
+    """A log of so many records; some have keys, some no queue."""
+    rng = random.Random(seed)
+    found: list[DispatchRequest] = []
+    offset = 0
+    numbers: dict[tuple[str, int], int] = {}
+    for number in range(count):
+        queue = (rng.choice(("A", "B")), rng.randrange(2))
+        prepared = rng.random() < 0.1
+        properties = {"UNIQ_KEY": f"U{number}"} if rng.random() < 0.5 else {}
+        if rng.random() < 0.5:
+            properties["KEYS"] = " ".join(f"k{rng.randrange(4)}" for _ in range(rng.randrange(1, 4)))
+        size = rng.randrange(100, 200)
+        queue_offset = 0 if prepared else numbers.get(queue, 0)
+        found.append(
+            DispatchRequest(
+                *queue, offset, size, rng.randrange(1 << 31), 1_700_000_000_000 + 700 * number, queue_offset,
+                4 if prepared else 0, 0, properties,
+            )
+        )  # fmt: skip
+        if not prepared:
+            numbers[queue] = queue_offset + 1
+        offset += size
+    return found
+
+
+def queue_entries(disk: SimDisk) -> object:
+    return queues_on(disk)
+
+
+def index_entries(disk: SimDisk) -> object:
+    """Key hash and log offset of every entry, in order."""
+    found: list[tuple[int, int]] = []
+    for data in files_of(disk, "index").values():
+        count = int.from_bytes(data[36:40], "big")
+        at = 40 + 4 * CONFIG.max_hash_slot_num
+        found += [
+            (int.from_bytes(data[each : each + 4], "big"), int.from_bytes(data[each + 4 : each + 12], "big"))
+            for each in range(at + 20, at + 20 * max(1, count), 20)
+        ]
+        assert not any(data[at + 20 * max(1, count) :]), "something stands behind the last entry"
+    return found
+
+
+def expected_queues(log: Sequence[DispatchRequest]) -> object:
+    queues: dict[str, dict[int, tuple[int, int, int]]] = {}
+    for each in log:
+        if each.takes_queue_offset:
+            queue = queues.setdefault(f"{each.topic}/{each.queue_id}", {})
+            queue[each.consume_queue_offset] = (each.commit_log_offset, each.msg_size, each.tags_code)
+    return queues
+
+
+def expected_index(log: Sequence[DispatchRequest]) -> object:
+    return [(index_key_hash(each.topic, key), each.commit_log_offset) for each in log for key in index_keys(each)]
+
+
+@attrs.frozen
+class Kind:
+    """A dispatcher, and how to see what it holds."""
+
+    make: Callable[[Node], CommitLogDispatcher]
+    held: Callable[[SimDisk], object]
+    expected: Callable[[Sequence[DispatchRequest]], object]
+    check: Callable[[Any], object] = attrs.field(default=lambda _: None)
+    #: Whether what it holds right behind a recovery is what was durable.
+    is_recovered: Callable[[Any, Any], bool] = operator.eq
+
+
+def is_beginning(held: Sequence[object], durable: Sequence[object]) -> bool:
+    """The index may have let go of its last entries, to have them dispatched again."""
+    return held == durable[: len(held)]
+
+
+def no_problems(index: IndexService) -> None:
+    assert [problem for file in index.files for problem in file.problems()] == []
+
+
+KINDS = {
+    "queues": Kind(lambda node: ConsumeQueues(node.disk, CONFIG), queue_entries, expected_queues),
+    "index": Kind(
+        lambda node: IndexService(node.disk, CONFIG, node.wall_clock),
+        index_entries,
+        expected_index,
+        no_problems,
+        is_beginning,
+    ),
+}
+
+
+@attrs.define(eq=False)
+class Dispatched:
+    """One dispatcher over its lives. `durable_to`: what the store's checkpoint would say."""
+
+    kind: Kind
+    log: Sequence[DispatchRequest]
+    seed: int
+    #: How many disk operations fail in each life but the last.
+    errors: int = 0
+    durable_to: int = 0
+
+    async def live(self, node: Node) -> None:
+        rng = random.Random(f"{self.seed}/{node.incarnation}")
+        dispatcher = self.kind.make(node)
+        redo_from = dispatcher.recover(self.durable_to)
+        assert redo_from <= self.durable_to
+        durable = [each for each in self.log if each.end_offset <= self.durable_to]
+        assert self.kind.is_recovered(self.kind.held(node.disk), self.kind.expected(durable)), "recovered"
+        at = next((n for n, each in enumerate(self.log) if each.commit_log_offset >= redo_from), len(self.log))
+        for number in range(self.errors):
+            node.disk.fail(rng.choice((errno.EIO, errno.ENOSPC)), nth=1 + rng.randrange(30) + 10 * number)
+        failed = False
+        while at < len(self.log):
+            batch = self.log[at : at + rng.choice(BATCHES)]
+            await trio.sleep(0.001)
+            try:
+                dispatcher.dispatch(batch)
+            except OSError:
+                continue
+            at += len(batch)
+            if rng.random() < 0.3:
+                failed = failed or await self._flush_fails(dispatcher, batch[-1].end_offset)
+        self.kind.check(dispatcher)
+        if not failed:
+            await self._flush_fails(dispatcher, self.log[-1].end_offset)
+        dispatcher.close()
+
+    async def _flush_fails(self, dispatcher: CommitLogDispatcher, end_offset: int) -> bool:
+        """Flush; after a sync that failed the checkpoint stays where it is until the next life."""
+        try:
+            await dispatcher.flush()
+        except OSError:
+            return True
+        self.durable_to = max(self.durable_to, end_offset)
+        return False
+
+
+def survive(kind: Kind, seed: int, *crashes: Fault, disk: DiskConfig, errors: int = 0) -> int:
+    """Crash in each of the first lives; the last one ends well. The disk operations of the first life."""
+    dispatched = Dispatched(kind, records(seed), seed, errors)
+
+    async def main(world: World) -> int:
+        node = world.node(NODE)
+        first = 0
+        for number, crash in enumerate((*crashes, None)):
+            if crash is None:
+                dispatched.errors = 0
+            else:
+                world.apply(crash, number)
+            node.boot(dispatched.live)
+            await node.wait_down()
+            world.stop_waiting()
+            node.disk.end_faults()
+            first = first or node.disk.operations
+        assert kind.held(node.disk) == kind.expected(dispatched.log)
+        return first
+
+    return World(seed, WorldConfig(disk=disk, journal_keep=False)).run(main)
+
+
+@pytest.mark.parametrize("unsynced", ["any", "prefix"])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_dispatcher_comes_back_as_the_log_says(kind: Kind, unsynced: Any) -> None:
+    disk = DiskConfig(unsynced=unsynced)
+    for seed in range(12):
+        rng = random.Random(seed)
+        operations = survive(kind, seed, disk=disk)
+        for _ in range(3):
+            crashes = [
+                rng.choice((power_loss_at, power_loss_at, kill_at))(1 + rng.randrange(operations if not n else 40))
+                for n in range(rng.choice((1, 2, 3)))
+            ]
+            survive(kind, seed, *crashes, disk=disk)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_dispatcher_comes_back_from_errors_too(kind: Kind) -> None:
+    """Of a sync that failed the pages are clean, and not durable: the next life must not take them for written."""
+    for seed in range(40):
+        rng = random.Random(seed)
+        crashes = [rng.choice((power_loss_at, kill_at, kill_at))(1 + rng.randrange(150)) for _ in range(3)]
+        survive(kind, seed, *crashes, disk=DiskConfig(unsynced="any"), errors=rng.choice((1, 2, 4)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_dispatcher_crashes_at_every_operation(kind: Kind, seed: int) -> None:
+    disk = DiskConfig(unsynced="any")
+    for operation in range(1, survive(kind, seed, disk=disk) + 1):
+        survive(kind, seed, power_loss_at(operation), disk=disk)
+        survive(kind, seed, power_loss_at(operation), power_loss_at(1 + operation % 50), disk=disk)
+        survive(kind, seed, kill_at(operation), power_loss_at(1 + operation % 50), disk=disk)

@@ -1,0 +1,244 @@
+"""The process dies, or the power goes, at every disk operation of a store's life, and again while it recovers.
+
+Each run of this file asserts the same five laws, in `Ledger` and here: what was acknowledged under SYNC_FLUSH is there
+byte for byte; the log is a prefix of what was written, with zeros behind it; queues, index and transactions agree with
+it; a second recovery changes nothing; and what a consumer has read is still there.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+import pytest
+import trio
+
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.store_checkpoint import Checkpoint
+from rmq_actors.wire.record import Message
+from sim_net import DiskConfig, Fault
+from tests.simulation.store_workload import (
+    ASYNC_FLUSH,
+    CONFIG,
+    LOG_FILE_BYTES,
+    Ledger,
+    Life,
+    a_few_puts,
+    busy,
+    kill_at,
+    live,
+    nothing,
+    power_loss_at,
+)
+
+ANY = DiskConfig(unsynced="any")
+PREFIX = DiskConfig(unsynced="prefix")
+POOL = attrs.evolve(ASYNC_FLUSH, transient_store_pool_enable=True)
+SLAVE = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE)
+#: How many seeds, which decide what survives a power loss, each operation gets in the long tests.
+SEEDS = 3
+
+
+@functools.cache
+def operations_of_a_life(config: MessageStoreConfig = CONFIG) -> int:
+    """How many disk operations the life has in which nothing happens."""
+    return live(0, Life(busy, config=config)).operations[0]
+
+
+def survive(
+    seed: int,
+    *crashes: Fault,
+    config: MessageStoreConfig = CONFIG,
+    disk: DiskConfig = ANY,
+) -> Ledger:
+    """Live until the crashes, each in a life of its own, then thrice up to a kill, twice in good order, and go on."""
+    first, *later = crashes
+    lives = [
+        Life(busy, faults=(first,), config=config),
+        *(Life(a_few_puts, faults=(crash,), config=config) for crash in later),
+        *(Life(nothing, killed_when_open=True, config=config) for _ in range(3)),
+        *(Life(nothing, config=config) for _ in range(2)),
+        Life(a_few_puts, config=config),
+        Life(nothing, config=config),
+    ]
+    ledger = live(seed, *lives, disk=disk)
+    assert not ledger.broken, ledger.broken[0]
+    # The first one may follow an orderly stop: the power went as that ended.
+    _, killed_once, killed_twice, stopped_once, stopped_twice = ledger.files[len(crashes) : len(crashes) + 5]
+    assert different(killed_once, killed_twice) == [], "a second recovery has changed files"
+    assert different(stopped_once, stopped_twice) == [], "a recovery after an orderly stop has changed files"
+    return ledger
+
+
+@functools.cache
+def log_of_a_master() -> bytes:
+    """Some files of a log, whole records to its end."""
+    return live(0, Life(busy)).log
+
+
+async def follow(life: Life, store: MessageStore, log: bytes) -> None:
+    """Take a master's log in pieces that begin and end anywhere; what is flushed is reported, and must stay."""
+    while (offset := store.commit_log.max_offset) < len(log):
+        room = LOG_FILE_BYTES - offset % LOG_FILE_BYTES
+        store.append_to_commit_log(offset, log[offset : offset + min(room, 333 + offset % 777)])
+        life.ledger.acknowledged.append((0, store.commit_log.flushed_where))
+        await trio.sleep(0.02)
+    await trio.sleep(1)
+
+
+def operations_of_a_slave(log: bytes) -> int:
+    """How many disk operations a slave's life has that gets all of a log."""
+    return live(0, Life(partial(follow, log=log), config=SLAVE)).operations[0]
+
+
+def survive_as_slave(seed: int, crash: Fault, log: bytes) -> None:
+    """Follow until the crash, recover, follow to the end: the master's log."""
+    work = partial(follow, log=log)
+    ledger = live(
+        seed,
+        Life(work, faults=(crash,), config=SLAVE),
+        *(Life(nothing, killed_when_open=True, config=SLAVE) for _ in range(2)),
+        Life(work, config=SLAVE),
+        Life(nothing, config=SLAVE),
+    )
+    assert not ledger.broken, ledger.broken[0]
+    assert different(ledger.files[1], ledger.files[2]) == [], "a second recovery has changed files"
+    assert ledger.log == log
+
+
+def different(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
+    """The paths whose bytes are not the same."""
+    return [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
+
+
+def spread(count: int, of: int) -> list[int]:
+    """About `count` numbers of 1 to `of`, evenly."""
+    return sorted({1 + index * of // count for index in range(count)})
+
+
+# --- a sample ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_life_without_crashes_loses_nothing() -> None:
+    ledger = live(0, Life(busy), Life(a_few_puts), Life(nothing))
+    assert not ledger.broken, ledger.broken[0]
+    assert len(ledger.log) > 4 * 4096
+    assert len(ledger.acknowledged) > 30
+    assert ledger.acknowledged[-1][1] == ledger.end
+    assert len(ledger.read) > 30
+    assert ledger.refused == []
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_power_cut_at_some_operations(part: int) -> None:
+    for operation in spread(32, operations_of_a_life())[part::4]:
+        survive(operation, power_loss_at(operation))
+
+
+def test_killed_at_some_operations() -> None:
+    for operation in spread(12, operations_of_a_life()):
+        survive(operation, kill_at(operation))
+
+
+def test_power_cut_again_while_it_recovers() -> None:
+    for operation in spread(6, operations_of_a_life()):
+        for again in (2, 9, 25):
+            survive(operation, power_loss_at(operation), power_loss_at(again))
+
+
+@pytest.mark.parametrize("config", [ASYNC_FLUSH, POOL], ids=["file", "pool"])
+def test_power_cut_under_async_flush(config: MessageStoreConfig) -> None:
+    for operation in spread(6, operations_of_a_life(config)):
+        survive(operation, power_loss_at(operation), config=config)
+
+
+def test_power_cut_on_a_slave() -> None:
+    log = log_of_a_master()
+    for seed, operation in enumerate(spread(12, operations_of_a_slave(log))):
+        survive_as_slave(seed, power_loss_at(operation), log)
+
+
+def test_killed_on_a_slave() -> None:
+    log = log_of_a_master()
+    for seed, operation in enumerate(spread(6, operations_of_a_slave(log))):
+        survive_as_slave(seed, kill_at(operation), log)
+
+
+# --- everything -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("disk", [ANY, PREFIX], ids=["any", "prefix"])
+@pytest.mark.parametrize("part", range(32))
+def test_power_cut_at_every_operation(part: int, disk: DiskConfig) -> None:
+    for operation in range(1 + part, operations_of_a_life() + 1, 32):
+        for seed in range(SEEDS):
+            survive(seed, power_loss_at(operation), disk=disk)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(8))
+def test_power_cut_at_every_operation_under_async_flush(part: int) -> None:
+    for operation in range(1 + part, operations_of_a_life(ASYNC_FLUSH) + 1, 8):
+        for seed in range(SEEDS):
+            survive(seed, power_loss_at(operation), config=ASYNC_FLUSH)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("config", [CONFIG, ASYNC_FLUSH], ids=["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_killed_at_every_operation(config: MessageStoreConfig) -> None:
+    for operation in range(1, operations_of_a_life(config) + 1):
+        survive(operation, kill_at(operation), config=config)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [power_loss_at, kill_at], ids=["power loss", "kill"])
+@pytest.mark.parametrize("part", range(8))
+def test_crashed_again_at_every_operation_of_a_recovery(part: int, kind: Callable[[int], Fault]) -> None:
+    for number, operation in enumerate(spread(16, operations_of_a_life())[part::8]):
+        crash = power_loss_at(operation)
+        recovery = live(number, Life(busy, faults=(crash,)), Life(nothing)).operations[1]
+        for again in range(1, recovery + 1):
+            survive(number, crash, kind(again))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [power_loss_at, kill_at], ids=["power loss", "kill"])
+def test_crashed_at_every_operation_of_a_slave(kind: Callable[[int], Fault]) -> None:
+    log = log_of_a_master()
+    for operation in range(1, operations_of_a_slave(log) + 1):
+        survive_as_slave(operation, kind(operation), log)
+
+
+@pytest.mark.long
+def test_three_crashes_in_a_row() -> None:
+    for seed, operation in enumerate(spread(40, operations_of_a_life())):
+        survive(seed, power_loss_at(operation), power_loss_at(1 + seed % 40), kill_at(1 + seed * 7 % 40))
+
+
+# --- found by the runs above, and by tests/property/test_store_model.py -----------------------------------------------
+
+
+def test_a_recovery_that_meets_nothing_but_the_blank_end_of_a_file_keeps_the_recovery_point() -> None:
+    """The point named no record then; the next start took it for another log's, and read everything."""
+
+    async def fill(life: Life, store: MessageStore) -> None:
+        for number in range(3):
+            await life.put(store, Message("Plain", life.body(number, 900), 0, life.keys(number)))
+
+    async def roll(life: Life, store: MessageStore) -> None:
+        life.node.disk.fail(errno.ENOSPC, operation="open", path=COMMIT_LOG_DIRECTORY, count=None)
+        result = await life.put(store, Message("Plain", life.body(3, 1100)))
+        assert result.append is None
+
+    ledger = live(1, Life(fill), Life(roll, ends_by="kill"), Life(nothing), Life(nothing))
+    assert not ledger.broken, ledger.broken[0]
+    assert ledger.recovery_points[2:] == [LOG_FILE_BYTES] * 2
+    point = Checkpoint.decode(ledger.files[3]["checkpoint"]).recovery_point
+    assert point is not None
+    assert point.record_size > 900

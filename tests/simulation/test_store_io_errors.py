@@ -1,0 +1,206 @@
+"""EIO and ENOSPC at every disk operation of a store: an OK is durable, and what cannot be is refused with a reason.
+
+After each life with an error the power goes, with the worst that un-synced pages can do, and the next life goes on upon
+what is left. A sync that fails leaves its pages clean and not durable, and the next one pretends success.
+"""
+
+from __future__ import annotations
+
+import errno
+from functools import partial
+
+import attrs
+import pytest
+import trio
+
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.config import FlushDiskType
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.wire.record import RECORD_OVERHEAD_BYTES, Message
+from sim_net import SimDisk
+from sim_net.disk_rule import Operation
+from tests.simulation.store_workload import ASYNC_FLUSH, Ending, Ledger, Life, a_few_puts, busy, live, nothing
+from tests.simulation.test_store_crash_points import operations_of_a_life, spread
+
+ENDINGS: tuple[Ending, ...] = ("stop", "kill", "power loss", "stop, then power loss")
+PAGE_BYTES = 4096
+
+
+def failing(disk: SimDisk, number: int, *, nth: int = 1, operation: Operation | None = None, path: str = "") -> None:
+    disk.fail(number, nth=nth, operation=operation, path=path)
+
+
+def survive(seed: int, life: Life) -> Ledger:
+    """After a life with errors: go on, lose the power, go on, and be whole."""
+    ledger = live(seed, life, Life(a_few_puts, ends_by="power loss"), Life(a_few_puts), Life(nothing))
+    assert not ledger.broken, ledger.broken[0]
+    return ledger
+
+
+# --- one operation fails ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_some_operations_fail(number: int) -> None:
+    for nth in spread(16, operations_of_a_life()):
+        survive(nth, Life(busy, arrange=partial(failing, number=number, nth=nth), ends_by=ENDINGS[nth % 4]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_operation_fails(number: int, ending: Ending) -> None:
+    for nth in range(1, operations_of_a_life() + 1):
+        survive(nth, Life(busy, arrange=partial(failing, number=number, nth=nth), ends_by=ending))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_operations_of_a_recovery_fail(number: int) -> None:
+    """The store opens, or says why not; the next time it opens, upon what the failed attempt has left."""
+    before = Life(busy, ends_by="power loss")
+    recovery = live(1, before, Life(nothing)).operations[1]
+    for nth in range(1, recovery + 1, 3):
+        arrange = partial(failing, number=number, nth=nth)
+        ledger = live(
+            1,
+            Life(busy, ends_by="power loss"),
+            Life(a_few_puts, arrange=arrange, ends_by="power loss"),
+            Life(a_few_puts),
+            Life(nothing),
+        )
+        assert not ledger.broken, ledger.broken[0]
+        assert all("Errno" in refused for refused in ledger.refused)
+
+
+# --- a failed sync ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("nth", [1, 2, 7])
+def test_after_a_failed_sync_of_the_log_nothing_is_taken_until_the_next_start(nth: int, ending: Ending) -> None:
+    """Also when later syncs succeed: they find clean pages."""
+    taken: list[str] = []
+
+    async def work(life: Life, store: MessageStore) -> None:
+        failing(life.node.disk, errno.EIO, nth=nth, operation="sync", path="commitlog")
+        for number in range(12):
+            result = await life.put(store, Message("Plain", life.body(number, 300)))
+            taken.append(result.status.value)
+        flushed_where = store.commit_log.flushed_where
+        await trio.sleep(30)
+        assert store.commit_log.flushed_where == flushed_where
+
+    ledger = survive(nth, Life(work, ends_by=ending))
+    assert taken[: nth - 1] == ["PUT_OK"] * (nth - 1)
+    assert taken[nth - 1] == "FLUSH_DISK_TIMEOUT"
+    assert taken[nth:] == ["SERVICE_NOT_AVAILABLE"] * (12 - nth)
+    assert all("a sync" in refused and "failed" in refused for refused in ledger.refused)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("path", ["consumequeue", "index", "checkpoint"])
+def test_after_a_failed_sync_beside_the_log_the_next_start_does_not_trust_those_files(
+    path: str, ending: Ending
+) -> None:
+    arrange = partial(failing, number=errno.EIO, nth=2, operation="sync", path=path)
+    ledger = survive(1, Life(busy, arrange=arrange, ends_by=ending))
+    assert [refused for refused in ledger.refused if not refused.startswith("stop: ")] == []
+    assert len(ledger.acknowledged) > 30
+
+
+def test_pages_that_a_failed_sync_left_clean_are_written_again_by_the_next_start() -> None:
+    """A sync fails; the process is killed, and the next one finds all bytes in the page cache. They are not durable.
+
+    New messages stand behind them: were the page lost, recovery would end the log before what was acknowledged.
+    """
+
+    async def work(life: Life, store: MessageStore) -> None:
+        await life.put(store, Message("Plain", life.body(0, 300)))
+        failing(life.node.disk, errno.EIO, operation="sync", path="commitlog")
+        pending = [store.async_put_message(Message("Plain", life.body(number, 1500))) for number in range(1, 6)]
+        for put in pending:
+            assert (await put.wait()).status is PutStatus.FLUSH_DISK_TIMEOUT
+
+    for seed in range(10):
+        ledger = live(seed, Life(work, ends_by="kill"), Life(a_few_puts, ends_by="power loss"), Life(nothing))
+        assert not ledger.broken, ledger.broken[0]
+        assert len(ledger.acknowledged) == 1 + 6
+
+
+def test_zeros_that_a_failed_sync_left_clean_are_written_again_by_the_next_start() -> None:
+    """A power loss leaves a record behind a lost one; a recovery zeroes it, and its sync fails.
+
+    The next start finds zeros, which the disk has not. A new message ends where the old record would begin: it must not
+    come back behind it.
+    """
+    overhead = RECORD_OVERHEAD_BYTES + len("Plain")
+    page = attrs.evolve(ASYNC_FLUSH, mapped_file_size_commit_log_bytes=4 * PAGE_BYTES)
+
+    async def before(life: Life, store: MessageStore) -> None:
+        await life.put(store, Message("Plain", life.body(0, 1000)))
+        await trio.sleep(2)
+        await life.put(store, Message("Plain", life.body(1, PAGE_BYTES - 1000 - 2 * overhead)))
+        await life.put(store, Message("Plain", life.body(2, 500)))
+        life.ledger.acknowledged.clear()  # under ASYNC_FLUSH that promises nothing
+
+    async def after(life: Life, store: MessageStore) -> None:
+        end = store.commit_log.max_offset
+        if end < PAGE_BYTES:
+            await life.put(store, Message("Plain", life.body(3, PAGE_BYTES - end - overhead)))
+
+    cut = 0
+    for seed in range(24):
+        arrange = partial(failing, number=errno.EIO, operation="sync", path="commitlog")
+        ledger = live(
+            seed,
+            Life(before, config=page, ends_by="power loss"),
+            Life(nothing, config=page, arrange=arrange),
+            Life(after, config=attrs.evolve(page, flush_disk_type=FlushDiskType.SYNC_FLUSH), ends_by="power loss"),
+            Life(nothing, config=page),
+        )
+        assert not ledger.broken, (seed, ledger.broken[0])
+        cut += any(path.startswith("cut/") for path in ledger.files[2])
+    assert cut, "no seed leaves a record behind a lost one"
+
+
+# --- a full disk ------------------------------------------------------------------------------------------------------
+
+
+async def until_the_disk_is_full_and_after(life: Life, store: MessageStore, free_pages: int) -> None:
+    """Put until the disk is full for a while, make room, and see that all is well again."""
+    make_room = life.node.disk.fill_up(free_pages * PAGE_BYTES)
+    for number in range(40):
+        properties = life.keys(number)
+        await life.put(store, Message(f"T{number % 3}", life.body(number, 400), number % 2, properties))
+    await trio.sleep(5)
+    assert any("No space left" in refused for refused in life.ledger.refused), life.ledger.refused
+    make_room()
+    await trio.sleep(5)
+    before = len(life.ledger.refused)
+    for number in range(40, 50):
+        result = await life.put(store, Message("T0", life.body(number, 400), 0, life.keys(number)))
+        assert result.append is not None, result
+    assert len(life.ledger.refused) == before
+
+
+@pytest.mark.parametrize("free_pages", [0, 1, 2, 3, 5, 8])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_full_disk_refuses_and_recovers_when_space_is_back(free_pages: int, ending: Ending) -> None:
+    ledger = survive(free_pages, Life(partial(until_the_disk_is_full_and_after, free_pages=free_pages), ends_by=ending))
+    assert len(ledger.acknowledged) >= 10
+
+
+@pytest.mark.parametrize("free_pages", range(12))
+def test_a_store_opens_on_a_full_disk_or_says_why_not(free_pages: int) -> None:
+    """Disk full during the first start, or during a recovery; then with room again."""
+
+    def fill(disk: SimDisk) -> None:
+        disk.fill_up(free_pages * PAGE_BYTES)
+
+    for first in ((), (Life(busy, ends_by="power loss"),)):
+        ledger = live(
+            free_pages, *first, Life(a_few_puts, arrange=fill, ends_by="power loss"), Life(a_few_puts), Life(nothing)
+        )
+        assert not ledger.broken, ledger.broken[0]
+        assert all("No space left" in refused for refused in ledger.refused), ledger.refused
+        assert len(ledger.acknowledged) >= 6

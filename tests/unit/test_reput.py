@@ -1,0 +1,174 @@
+"""Every record is dispatched once, in order, and never before it may be seen."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_actors.actors.channels import Broadcast, ChannelSpec
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.recovery import BATCH_RECORDS, DamagedLog
+from rmq_actors.store.reput_message_service import DISPATCHED, RETRY_INTERVAL_S, Reput, ReputMessageService
+from rmq_actors.store.running_flags import RunningFlag, RunningFlags
+from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
+from rmq_actors.wire.record import Message, encode_message
+from tests.property.recording import new_recorder, new_tracer
+
+SIZE = 2048
+#: Not declared: that list is of the real ones.
+WAKE_UPS = ChannelSpec[int]("test.reput", "broadcast", 1, "the end", "a test", "ReputMessageService")
+
+
+@attrs.define
+class Listener:
+    """A dispatcher that remembers, and fails as often as it is told."""
+
+    name: str = "Listener"
+    seen: list[DispatchRequest] = attrs.field(factory=list)
+    failures: int = 0
+
+    def recover(self, durable_to: int) -> int:
+        return durable_to
+
+    def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.ENOSPC, "full")
+        self.seen += requests
+
+    async def flush(self) -> None: ...
+
+    def delete_expired(self, log_min_offset: int) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+
+def make_log(root: Path, sizes: Sequence[int]) -> tuple[CommitLog, list[int]]:
+    """A log of records with bodies of these sizes, and where each begins."""
+    log = CommitLog.open(OsDisk(root), SIZE, new_tracer())
+    return log, [log.append_message(encode_message(Message("T", b"b" * size)), 1).offset for size in sizes]
+
+
+def reput_of(log: CommitLog, listener: Listener, begin: int = 0) -> Reput:
+    return Reput(log, [listener], DELAY_LEVELS_MS, begin, None)
+
+
+@given(sizes=st.lists(st.integers(0, 1500), max_size=12), limits=st.lists(st.integers(0, 20_000), max_size=8))
+def test_any_limits_give_the_same_records(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limits: list[int]
+) -> None:
+    log, begins = make_log(tmp_path_factory.mktemp("log"), sizes)
+    listener = Listener()
+    reput = reput_of(log, listener)
+    for limit in [*limits, log.max_offset]:
+        while reput.dispatch_some(min(limit, log.max_offset)):
+            pass
+        seen_to = max([request.end_offset for request in listener.seen], default=0)
+        assert seen_to <= max([min(each, log.max_offset) for each in [*limits, log.max_offset]])
+    assert [request.commit_log_offset for request in listener.seen] == begins
+    assert reput.reput_from_offset == log.max_offset
+    log.close()
+
+
+def test_nothing_behind_the_limit_is_dispatched(tmp_path: Path) -> None:
+    log, begins = make_log(tmp_path, [100] * 4)
+    listener = Listener()
+    reput = reput_of(log, listener)
+    for limit in range(log.max_offset + 1):
+        reput.dispatch_some(limit)
+        assert all(request.end_offset <= limit for request in listener.seen)
+        assert reput.reput_from_offset <= limit
+    assert len(listener.seen) == len(begins)
+    log.close()
+
+
+def test_a_record_that_a_slave_has_half_of_waits(tmp_path: Path) -> None:
+    master, begins = make_log(tmp_path / "master", [100] * 3)
+    data = b"".join(master.ranges(0, master.max_offset))
+    slave = CommitLog.open(OsDisk(tmp_path / "slave"), SIZE, new_tracer())
+    listener = Listener()
+    reput = reput_of(slave, listener)
+    for offset in range(len(data)):
+        slave.append_data(offset, data[offset : offset + 1])
+        reput.dispatch_some(slave.max_offset)
+        assert len(listener.seen) == sum(begin <= offset + 1 for begin in [*begins[1:], len(data)])
+    master.close()
+    slave.close()
+
+
+def test_what_failed_comes_again_and_nothing_is_left_out(tmp_path: Path) -> None:
+    log, begins = make_log(tmp_path, [100] * 30)
+    first, second = Listener(), Listener(failures=2)
+    reput = Reput(log, [first, second], DELAY_LEVELS_MS, 0, None)
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            reput.dispatch_some(log.max_offset)
+        assert reput.reput_from_offset == 0
+    while reput.dispatch_some(log.max_offset):
+        pass
+    assert [request.commit_log_offset for request in second.seen] == begins
+    assert {request.commit_log_offset for request in first.seen} == set(begins)
+    log.close()
+
+
+def test_a_batch_is_bounded(tmp_path: Path) -> None:
+    log = CommitLog.open(OsDisk(tmp_path), 1 << 20, new_tracer())
+    for _ in range(BATCH_RECORDS + 1):
+        log.append_message(encode_message(Message("T", b"")), 1)
+    reput = reput_of(log, Listener())
+    assert [reput.dispatch_some(log.max_offset) for _ in range(3)] == [BATCH_RECORDS, 1, 0]
+    log.close()
+
+
+def test_damage_is_named_and_not_passed_over(tmp_path: Path) -> None:
+    log, begins = make_log(tmp_path, [100] * 3)
+    path = next((tmp_path / "commitlog").iterdir())
+    with path.open("r+b") as file:
+        file.seek(begins[1] + 4)
+        file.write(b"xxxx")
+    reput = reput_of(log, Listener())
+    with pytest.raises(DamagedLog, match=f"no valid record at offset {begins[1]}: magic"):
+        reput.dispatch_some(log.max_offset)
+    log.close()
+
+
+def test_the_service_refuses_puts_while_it_cannot_dispatch(tmp_path: Path) -> None:
+    log, begins = make_log(tmp_path, [100] * 3)
+    flags, listener, recorder = RunningFlags(), Listener(failures=2), new_recorder()
+    wake_ups = Broadcast(WAKE_UPS)
+    dispatched: Broadcast[int] = DISPATCHED.open()
+    service = ReputMessageService(
+        reput_of(log, listener), wake_ups, lambda: log.max_offset, dispatched, flags, recorder.tracer("a")
+    )
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            await trio.testing.wait_all_tasks_blocked()
+            assert flags.bits == RunningFlag.WRITE_LOGICS_QUEUE_ERROR
+            assert "full" in flags.why_not_writeable
+            with dispatched.subscribe() as offsets:
+                assert await offsets.receive() == log.max_offset
+            assert trio.current_time() == pytest.approx(2 * RETRY_INTERVAL_S)
+            assert flags.is_writeable
+            log.append_message(encode_message(Message("T", b"more")), 1)
+            with dispatched.subscribe() as offsets:
+                wake_ups.put(log.max_offset)
+                assert await offsets.receive() == log.max_offset
+            service.request_stop()
+
+    trio.run(main, clock=trio.testing.MockClock(rate=0, autojump_threshold=0))
+    assert len(listener.seen) == len(begins) + 1
+    kinds = [event.kind for event in recorder.events]
+    assert kinds == ["store.dispatch_failed"] * 2 + ["store.dispatch"] * 2
+    log.close()

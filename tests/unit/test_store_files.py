@@ -1,0 +1,229 @@
+"""A store's files as a whole: what a stop, a kill and a person leave, and what the next start makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from rmq_actors.ports.environment import Environment
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.check.finding import Finding
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.store_checkpoint import read_checkpoint
+from rmq_actors.store.store_files import StoreFiles
+from rmq_actors.wire.record import Message, encode_message
+from tests.property.faulty_disk import FaultyDisk
+from tests.property.golden_capture import (
+    END_OFFSET,
+    FILE_SIZE_BYTES,
+    STORE_MASTER_CLEAN,
+    STORE_MASTER_KILLED,
+    STORE_SLAVE_CLEAN,
+)
+from tests.property.recording import new_tracer
+from tests.property.running_store import NoEntropy, StillClock
+
+CONFIG = MessageStoreConfig(
+    mapped_file_size_commit_log_bytes=2048,
+    mapped_file_size_consume_queue_bytes=200,
+    max_hash_slot_num=8,
+    max_index_num=16,
+)
+GOLDEN = attrs.evolve(
+    CONFIG,
+    mapped_file_size_commit_log_bytes=FILE_SIZE_BYTES,
+    mapped_file_size_consume_queue_bytes=2000,
+    max_hash_slot_num=500,
+    max_index_num=2000,
+)
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    root: Path, config: MessageStoreConfig = CONFIG, *, disk: FaultyDisk | None = None, orderly: bool = True
+) -> AsyncIterator[StoreFiles]:
+    """The files of a store; at the end they are shut down, or left as a kill leaves them."""
+    environment = Environment(disk or OsDisk(root), StillClock(), NoEntropy())
+    files = await StoreFiles.open(config, environment, new_tracer())
+    try:
+        yield files
+        if orderly:
+            await files.shut_down()
+    finally:
+        files.close()
+
+
+def put(files: StoreFiles, number: int, topic: str = "T") -> int:
+    """Append one message and dispatch it; where it is."""
+    message = Message(topic, b"x" * 300, number % 3, {"KEYS": f"key{number}", "UNIQ_KEY": f"id{number}"})
+    result = files.commit_log.append_message(encode_message(message), 1_700_000_000_000 + number)
+    while files.reput.dispatch_some(files.commit_log.max_offset):
+        pass
+    return result.offset
+
+
+def wrong(root: Path, config: MessageStoreConfig = CONFIG) -> list[Finding]:
+    findings = check_store(OsDisk(root), max_hash_slot_num=config.max_hash_slot_num)
+    return [finding for finding in findings if finding.severity != "note"]
+
+
+async def fill(root: Path, count: int = 20, *, orderly: bool = True) -> list[int]:
+    """A store with messages; where they are."""
+    async with opened(root, orderly=orderly) as files:
+        return [put(files, number) for number in range(count)]
+
+
+async def offsets(root: Path) -> list[int]:
+    """Where a new start finds records by its queues, having stopped in order; the store must be right then."""
+    async with opened(root) as files:
+        entries = [
+            entry
+            for queue in files.consume_queues
+            for index in range(queue.min_offset_in_queue, queue.max_offset_in_queue)
+            if (entry := queue.entry(index)) is not None
+        ]
+    assert wrong(root) == []
+    return sorted(entry[0] for entry in entries)
+
+
+@pytest.mark.trio
+async def test_an_orderly_stop_leaves_nothing_to_recover(tmp_path: Path) -> None:
+    placed = await fill(tmp_path)
+    assert not (tmp_path / "abort").exists()
+    assert (tmp_path / "lock").read_bytes() == b"lock"
+    assert wrong(tmp_path) == []
+    point = read_checkpoint(OsDisk(tmp_path)).recovery_point
+    assert point is not None
+    async with opened(tmp_path) as files:
+        assert point.offset == files.commit_log.max_offset
+        assert point.record_offset == placed[-1]
+        assert files.commit_log.flushed_where == files.commit_log.max_offset
+    assert await offsets(tmp_path) == placed
+
+
+@pytest.mark.trio
+async def test_a_kill_leaves_abort_and_loses_nothing(tmp_path: Path) -> None:
+    placed = await fill(tmp_path, orderly=False)
+    assert (tmp_path / "abort").exists()
+    assert await offsets(tmp_path) == placed
+    assert not (tmp_path / "abort").exists()
+
+
+@pytest.mark.trio
+async def test_a_second_start_beside_a_running_one_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path) as files:
+        put(files, 0)
+        with pytest.raises(BlockingIOError, match="lock"):
+            await StoreFiles.open(CONFIG, Environment(OsDisk(tmp_path), StillClock(), NoEntropy()), new_tracer())
+        put(files, 1)
+    assert len(await offsets(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/T/1", "index", "consumequeue/T/2 index"])
+@pytest.mark.trio
+async def test_what_somebody_removes_is_built_again(tmp_path: Path, gone: str, orderly: bool) -> None:
+    """RocketMQ's operators remove consumequeue/ to have it built anew."""
+    placed = await fill(tmp_path, 40)
+    if not orderly:
+        (tmp_path / "abort").touch()
+    for name in gone.split():
+        shutil.rmtree(tmp_path / name)
+    assert await offsets(tmp_path) == placed
+
+
+@pytest.mark.trio
+async def test_another_file_size_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
+    placed = await fill(tmp_path)
+    with pytest.raises(StoreLayoutError, match="files of 2048 bytes, mappedFileSizeCommitLog is 4096"):
+        async with opened(tmp_path, attrs.evolve(CONFIG, mapped_file_size_commit_log_bytes=4096)):
+            pass
+    assert await offsets(tmp_path) == placed
+
+
+@pytest.mark.trio
+async def test_a_log_whose_first_file_was_lost_with_its_name_begins_anew(tmp_path: Path) -> None:
+    """A power cut before the first sync may keep the second file, prepared ahead, and not the first."""
+    await fill(tmp_path, 8, orderly=False)
+    first, *others = sorted((tmp_path / "commitlog").iterdir())
+    first.unlink()
+    assert others
+    async with opened(tmp_path) as files:
+        assert (files.commit_log.min_offset, files.commit_log.max_offset) == (0, 0)
+        assert len(files.consume_queues) == 0 or all(not q.max_offset_in_queue for q in files.consume_queues)
+        assert put(files, 0) == 0
+    assert await offsets(tmp_path) == [0]
+
+
+@pytest.mark.trio
+async def test_a_slaves_log_that_begins_late_survives_a_kill(tmp_path: Path) -> None:
+    await fill(tmp_path / "master", 20)
+    slave = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE)
+    async with opened(tmp_path / "master") as master:
+        views = master.commit_log.ranges(2048, master.commit_log.max_offset)
+        async with opened(tmp_path / "slave", slave, orderly=False) as files:
+            offset = 2048
+            for view in views:
+                files.commit_log.append_data(offset, view)
+                offset += len(view)
+        async with opened(tmp_path / "slave", slave) as files:
+            assert files.commit_log.min_offset == 2048
+            assert files.commit_log.max_offset == master.commit_log.max_offset
+    assert wrong(tmp_path / "slave") == []
+
+
+@pytest.mark.trio
+async def test_what_a_failed_sync_left_in_memory_alone_is_written_again(tmp_path: Path) -> None:
+    """The system calls such pages clean: without a new write no later sync would bring them to the disk."""
+    disk = FaultyDisk(tmp_path)
+    async with opened(tmp_path, disk=disk, orderly=False) as files:
+        placed = [put(files, number) for number in range(8)]
+        disk.failing_syncs = 1
+        with pytest.raises(OSError, match="Input/output error"):
+            await files.commit_log.flush()
+    assert (tmp_path / "abort").read_text() == "a sync of the log failed\n"
+    again = FaultyDisk(tmp_path)
+    async with opened(tmp_path, disk=again) as files:
+        end = files.commit_log.max_offset
+        assert sum(size for path, size in again.written_bytes.items() if path.startswith("commitlog/")) >= end
+    assert await offsets(tmp_path) == placed
+
+
+@pytest.mark.parametrize(
+    ("store", "end"),
+    [(STORE_MASTER_CLEAN, END_OFFSET), (STORE_SLAVE_CLEAN, END_OFFSET), (STORE_MASTER_KILLED, 379106)],
+    ids=lambda value: value.name if isinstance(value, Path) else None,
+)
+@pytest.mark.trio
+async def test_rocketmqs_stores_are_opened_continued_and_opened_again(tmp_path: Path, store: Path, end: int) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(store, root)
+    before = b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
+    async with opened(root, GOLDEN) as files:
+        assert files.commit_log.max_offset == end
+        assert len(files.consume_queues) == len(list(root.glob("consumequeue/*/*")))
+        assert files.index_service.file_count == 1
+    # Files that were only prepared go.
+    after = b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
+    assert after == before[: len(after)]
+    assert len(after) >= end
+    assert wrong(root, GOLDEN) == []
+    async with opened(root, GOLDEN, orderly=False) as files:
+        assert put(files, 0, "TopicPlain") == end
+    async with opened(root, GOLDEN) as files:
+        assert files.commit_log.max_offset > end
+    assert wrong(root, GOLDEN) == []
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    trio.run(fill, tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

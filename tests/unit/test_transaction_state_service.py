@@ -1,0 +1,520 @@
+"""Open transactions: which messages begin, end and replace them, the bytes of both files, and recovery."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store.consume_queue import ConsumeQueue
+from rmq_actors.store.mapped_file_queue import MappedFileQueue
+from rmq_actors.store.transaction_state_service import (
+    CHECK_MAX_TIME_TOPIC,
+    ENDS_SEVERAL_TAGS_CODE,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    TransactionStateService,
+    record_reader,
+)
+from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.record import StoredMessage
+from tests.unit.test_index_service import GOLDEN, FailingDisk, golden_requests
+
+RECORD_BYTES = 100
+TIMESTAMP_MS = 1_700_000_000_999
+
+
+@attrs.define
+class Log:
+    """Records of 100 bytes each, and the half queue's next offset."""
+
+    requests: list[DispatchRequest] = attrs.field(factory=list)
+    bodies: list[bytes] = attrs.field(factory=list)
+    min_offset: int = 0
+
+    def put(
+        self,
+        topic: str = "T",
+        body: bytes = b"",
+        properties: Mapping[str, str] | None = None,
+        *,
+        sys_flag: int = 0,
+        prepared: int = 0,
+    ) -> int:
+        """Append a record; its number."""
+        number = len(self.requests)
+        queue_offset = sum(request.topic == topic for request in self.requests)
+        self.requests.append(
+            DispatchRequest(
+                topic,
+                0,
+                number * RECORD_BYTES,
+                RECORD_BYTES,
+                0,
+                TIMESTAMP_MS,
+                queue_offset,
+                sys_flag,
+                prepared * RECORD_BYTES,
+                {} if properties is None else properties,
+            )
+        )
+        self.bodies.append(body)
+        return number
+
+    def prepare(self, group: str = "PG", key: str | None = None) -> int:
+        """A prepared message of 3.x."""
+        return self.put(properties=_properties(group, key), sys_flag=4)
+
+    def end(self, prepared: int, sys_flag: int = 8, group: str = "PG") -> int:
+        return self.put(properties={"PGROUP": group}, sys_flag=sys_flag, prepared=prepared)
+
+    def half(self, key: str | None = None, *, checked: bool = False, group: str = "PG") -> int:
+        properties = _properties(group, key)
+        if checked:
+            properties["TRANSACTION_CHECK_TIMES"] = "1"
+        return self.put(HALF_TOPIC, properties=properties)
+
+    def op(self, body: bytes, tags: str = "d") -> int:
+        return self.put(OP_HALF_TOPIC, body, {"TAGS": tags})
+
+    def read(self, offset: int) -> StoredMessage | None:
+        number, rest = divmod(offset, RECORD_BYTES)
+        if rest or not self.min_offset <= offset or number >= len(self.requests):
+            return None
+        request = self.requests[number]
+        return StoredMessage(
+            physical_offset=offset,
+            total_size=RECORD_BYTES,
+            body_crc=0,
+            queue_id=request.queue_id,
+            flag=0,
+            queue_offset=request.consume_queue_offset,
+            sys_flag=request.sys_flag,
+            born_timestamp_ms=0,
+            born_host="127.0.0.1:0",
+            store_timestamp_ms=request.store_timestamp_ms,
+            store_host="127.0.0.1:0",
+            reconsume_times=0,
+            prepared_transaction_offset=request.prepared_transaction_offset,
+            body=self.bodies[number],
+            topic=request.topic,
+            properties=request.properties,
+        )
+
+
+def _properties(group: str, key: str | None) -> dict[str, str]:
+    return {"PGROUP": group} if key is None else {"PGROUP": group, "UNIQ_KEY": key}
+
+
+def open_states(root: Path, log: Log, durable_to: int = 0, **options: Any) -> TransactionStateService:
+    """Three entries a table file, four a redo log file."""
+    service = TransactionStateService(
+        OsDisk(root), log.read, **{"table_file_size_bytes": 72, "redo_log_file_size_bytes": 80, **options}
+    )
+    service.recover(durable_to)
+    return service
+
+
+def opened(service: TransactionStateService) -> list[int]:
+    """The numbers of the open transactions' records, after a check that all files agree."""
+    assert list(service.verify()) == []
+    return [transaction.physical_offset // RECORD_BYTES for transaction in service.open_transactions()]
+
+
+def table(root: Path) -> list[tuple[int, ...]]:
+    data = b"".join(path.read_bytes() for path in sorted((root / "transaction/statetable").glob("*")))
+    return [entry for entry in struct.iter_unpack(">qiiii", data) if entry[1]]
+
+
+def redo_log(root: Path) -> list[tuple[int, ...]]:
+    directory = root / "transaction/redolog/TRANSACTION_REDOLOG_TOPIC_XXXX/0"
+    data = b"".join(path.read_bytes() for path in sorted(directory.glob("*")))
+    return [entry for entry in struct.iter_unpack(">qiq", data) if entry[1]]
+
+
+@pytest.fixture(name="log")
+def make_log() -> Log:
+    return Log()
+
+
+# --- the golden log -------------------------------------------------------------------------------------------------
+
+
+def test_the_golden_transactions_have_all_ended(tmp_path: Path) -> None:
+    log = MappedFileQueue(OsDisk(GOLDEN / "store_slave_clean"), "commitlog", 262144)
+    log.load(read_only=True)
+    service = TransactionStateService(OsDisk(tmp_path), record_reader(log), table_file_size_bytes=24 * 50)
+    service.recover(0)
+    service.dispatch(golden_requests("store_slave_clean"))
+    assert opened(service) == []
+    states = {offset: state for offset, _, _, _, state in table(tmp_path)}
+    # Sent: commit, roll back and unknown, three times. Each unknown one was put back once, checked, and committed.
+    assert [states[offset] for offset in sorted(states)] == [8, 12, 12] * 3 + [8, 8, 8]
+    assert {offset for offset, state in states.items() if state == 8} == {
+        369802,
+        371185,
+        372568,
+        376598,
+        376900,
+        377202,
+    }
+    assert struct.unpack(">i", struct.pack(">i", table(tmp_path)[0][3])) == (76091852,)  # "PG_tx".hashCode()
+    log.close()
+
+
+def test_before_their_ends_the_golden_transactions_are_open(tmp_path: Path) -> None:
+    log = MappedFileQueue(OsDisk(GOLDEN / "store_slave_clean"), "commitlog", 262144)
+    log.load(read_only=True)
+    service = TransactionStateService(OsDisk(tmp_path), record_reader(log), table_file_size_bytes=24 * 50)
+    service.recover(0)
+    service.dispatch([each for each in golden_requests("store_slave_clean") if each.end_offset <= 377504])
+    assert [each.physical_offset for each in service.open_transactions()] == [376598, 376900, 377202]
+    log.close()
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_bytes_of_both_files(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.put()
+    log.prepare()
+    log.prepare()
+    log.end(2, 12)
+    log.end(1)
+    service.dispatch(log.requests)
+    group_hash = ord("P") * 31 + ord("G")
+    assert table(tmp_path) == [(100, 100, 1_700_000_000, group_hash, 8), (200, 100, 1_700_000_000, group_hash, 12)]
+    assert redo_log(tmp_path) == [(100, 100, -1), (200, 100, -1), (300, 100, 200), (400, 100, 100)]
+    assert service.state(0) == 8
+    assert service.state(2) is None
+
+
+def test_a_store_without_transactions_has_no_files(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.put()
+    log.put("RMQ_SYS_TRACE_TOPIC")
+    service.dispatch(log.requests)
+    trio.run(service.flush)
+    service.close()
+    open_states(tmp_path, log, 200)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- what ends a transaction ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sys_flag", [8, 12, 8 | 1])
+def test_a_commit_or_rollback_of_3x_ends_it(tmp_path: Path, log: Log, sys_flag: int) -> None:
+    service = open_states(tmp_path, log)
+    log.prepare()
+    log.prepare()
+    log.end(0, sys_flag)
+    service.dispatch(log.requests)
+    assert opened(service) == [1]
+    assert [entry[4] for entry in table(tmp_path)] == [sys_flag & 12, 4]
+
+
+def test_the_end_of_another_group_or_of_nothing_ends_nothing(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.prepare()
+    log.end(0, group="other")
+    log.put(sys_flag=8, prepared=0)
+    log.end(7)
+    service.dispatch(log.requests)
+    assert opened(service) == [0]
+    assert len(redo_log(tmp_path)) == 1
+
+
+def test_an_op_message_rolls_back_what_was_not_committed(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    for _ in range(3):
+        log.half()
+    log.end(1)
+    log.op(b"1")
+    log.op(b"0")
+    service.dispatch(log.requests)
+    assert opened(service) == [2]
+    assert [entry[4] for entry in table(tmp_path)] == [12, 8, 4]
+    assert redo_log(tmp_path)[3:] == [(300, 100, 100), (500, 100, 0)]
+
+
+def test_an_op_message_may_name_several(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    for _ in range(4):
+        log.half()
+    log.prepare()  # not in the half queue, but at 0 in its own
+    log.op(b"2,0,2,,x,77")
+    service.dispatch(log.requests)
+    assert opened(service) == [1, 3, 4]
+    assert redo_log(tmp_path)[5:] == [(500, 100, ENDS_SEVERAL_TAGS_CODE)]
+    service.close()
+    assert opened(open_states(tmp_path, log, 600)) == [1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("body", "tags"), [(b"0", "x"), (b"", "d"), (b"7", "d"), (b"-1", "d"), ("\u0660".encode(), "d")]
+)
+def test_an_op_message_that_says_nothing_ends_nothing(tmp_path: Path, log: Log, body: bytes, tags: str) -> None:
+    service = open_states(tmp_path, log)
+    log.half()
+    log.op(body, tags)
+    service.dispatch(log.requests)
+    assert opened(service) == [0]
+
+
+def test_a_half_message_put_back_for_a_check_takes_the_others_place(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.half("a")
+    log.half("b")
+    log.half("a", checked=True)
+    service.dispatch(log.requests)
+    assert opened(service) == [1, 2]
+    assert [entry[4] for entry in table(tmp_path)] == [12, 4, 4]
+    assert redo_log(tmp_path)[-1] == (200, 100, -2)
+    service.close()
+    assert opened(open_states(tmp_path, log, 300)) == [1, 2]
+
+
+def test_a_producer_that_sends_again_has_two_and_each_is_put_back(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.half("a")
+    log.half("a")
+    log.half("a", checked=True)
+    service.dispatch(log.requests)
+    assert opened(service) == [1, 2]
+    log.half("a", checked=True)
+    service.dispatch(log.requests)
+    assert opened(service) == [2, 3]
+
+
+def test_without_a_key_what_was_put_back_is_one_more(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.half()
+    log.half(checked=True)
+    service.dispatch(log.requests)
+    assert opened(service) == [0, 1]
+
+
+def test_one_that_was_checked_too_often_is_rolled_back(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.half("a")
+    log.half("b")
+    log.put(CHECK_MAX_TIME_TOPIC, properties={"PGROUP": "PG", "UNIQ_KEY": "a"})
+    log.put(CHECK_MAX_TIME_TOPIC, properties={"PGROUP": "PG"})
+    service.dispatch(log.requests)
+    assert opened(service) == [1]
+    assert redo_log(tmp_path)[-1] == (200, 100, 0)
+
+
+# --- repeats, errors ------------------------------------------------------------------------------------------------
+
+
+def busy_log() -> Log:
+    log = Log()
+    log.prepare()
+    log.half("a")
+    log.put()
+    log.half("b")
+    log.end(0, 12)
+    log.half("a", checked=True)
+    log.half("c")
+    log.half("d")
+    log.end(3)
+    log.op(b"1")
+    log.prepare()
+    log.op(b"2,3")
+    log.prepare()
+    return log
+
+
+BUSY_OPEN = [7, 10, 12]
+
+
+def test_what_comes_again_changes_nothing(tmp_path: Path) -> None:
+    log = busy_log()
+    service = open_states(tmp_path, log)
+    for end in range(len(log.requests) + 1):
+        service.dispatch(log.requests[max(0, end - 4) : end])
+    assert opened(service) == BUSY_OPEN
+    before = table(tmp_path), redo_log(tmp_path)
+    service.dispatch(log.requests)
+    assert (table(tmp_path), redo_log(tmp_path)) == before
+
+
+def test_after_an_error_anywhere_the_batch_may_come_again(tmp_path: Path) -> None:
+    log = busy_log()
+    (tmp_path / "whole").mkdir()
+    open_states(tmp_path / "whole", log).dispatch(log.requests)
+    for nth in range(1, 100):
+        root = tmp_path / str(nth)
+        root.mkdir()
+        disk = FailingDisk(root)
+        service = TransactionStateService(disk, log.read, table_file_size_bytes=72, redo_log_file_size_bytes=80)
+        service.recover(0)
+        disk.operations_left = nth
+        try:
+            service.dispatch(log.requests)
+            break
+        except OSError:
+            service.dispatch(log.requests)
+        assert opened(service) == BUSY_OPEN, nth
+        assert table(root) == table(tmp_path / "whole"), nth
+        assert redo_log(root) == redo_log(tmp_path / "whole"), nth
+    assert nth > 20
+
+
+# --- recovery -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", range(14))
+def test_an_end_that_is_no_longer_in_the_log_is_undone(tmp_path: Path, end: int) -> None:
+    log = busy_log()
+    service = open_states(tmp_path, log)
+    service.dispatch(log.requests)
+    service.close()
+    (tmp_path / "other").mkdir()
+    fresh = open_states(tmp_path / "other", log)
+    fresh.dispatch(log.requests[:end])
+    expected = opened(fresh)
+    service = open_states(tmp_path, log, end * RECORD_BYTES)
+    assert opened(service) == expected
+    service.dispatch(log.requests[end:])
+    assert opened(service) == BUSY_OPEN
+
+
+def test_after_an_orderly_stop_the_table_is_read_as_it_is(tmp_path: Path) -> None:
+    log = busy_log()
+    service = open_states(tmp_path, log)
+    service.dispatch(log.requests)
+    transactions, before = list(service.open_transactions()), table(tmp_path)
+    service.close()
+    service = open_states(tmp_path, log, 5000, is_orderly=True)
+    assert list(service.open_transactions()) == transactions
+    assert table(tmp_path) == before
+    assert opened(service) == BUSY_OPEN
+
+
+def test_after_a_crash_the_table_holds_what_is_open(tmp_path: Path) -> None:
+    log = busy_log()
+    service = open_states(tmp_path, log)
+    service.dispatch(log.requests)
+    service.close()
+    service = open_states(tmp_path, log, 5000)
+    assert [entry[0] // RECORD_BYTES for entry in table(tmp_path)] == BUSY_OPEN
+    assert opened(service) == BUSY_OPEN
+    service.close()
+    before = table(tmp_path), redo_log(tmp_path)
+    open_states(tmp_path, log, 5000)
+    assert (table(tmp_path), redo_log(tmp_path)) == before
+
+
+@pytest.mark.parametrize("damage", ["state", "file", "reopened"])
+def test_a_table_that_does_not_fit_is_made_again(tmp_path: Path, damage: str) -> None:
+    log = busy_log()
+    service = open_states(tmp_path, log)
+    service.dispatch(log.requests)
+    service.close()
+    first = tmp_path / "transaction/statetable" / "0".zfill(20)
+    data = bytearray(first.read_bytes())
+    if damage == "file":
+        first.unlink()
+    else:
+        data[20:24] = struct.pack(">i", 4 if damage == "reopened" else 5)
+        first.write_bytes(data)
+    assert opened(open_states(tmp_path, log, 5000, is_orderly=True)) == BUSY_OPEN
+
+
+def test_after_rocketmq_all_is_made_again(tmp_path: Path) -> None:
+    log = busy_log()
+    service = open_states(tmp_path, log)
+    service.dispatch(log.requests)
+    service.close()
+    service = TransactionStateService(OsDisk(tmp_path), log.read, is_trusted=False)
+    assert service.recover(5000) == 0
+    assert table(tmp_path) == redo_log(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("first_entries", "redo_from"),
+    [([], 5000), ([struct.pack(">qiq", 300, 100, 0)], 300), ([b"", struct.pack(">qiq", 300, 100, 0)], 0)],
+)
+def test_rocketmqs_half_queues_say_where_transactions_begin(
+    tmp_path: Path, first_entries: list[bytes], redo_from: int
+) -> None:
+    for queue_id, first in enumerate(first_entries):
+        file = tmp_path / "consumequeue" / HALF_TOPIC / str(queue_id) / "0".zfill(20)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(first)
+    service = TransactionStateService(OsDisk(tmp_path), Log().read, is_trusted=False)
+    assert service.recover(5000) == redo_from
+
+
+# --- cleaning, checking ---------------------------------------------------------------------------------------------
+
+
+def test_what_the_log_has_lost_goes(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    for _ in range(10):
+        log.prepare()
+    log.end(4)
+    service.dispatch(log.requests)
+    trio.run(service.flush)
+    log.min_offset = 199
+    assert service.delete_expired(199) == 0
+    assert opened(service) == [2, 3, 5, 6, 7, 8, 9]
+    log.min_offset = 600
+    assert service.delete_expired(600) == 2
+    assert [transaction.physical_offset for transaction in service.open_transactions()] == [600, 700, 800, 900]
+    trio.run(service.flush)
+    log.min_offset = 800
+    assert service.delete_expired(800) == 2
+    assert service.file_count == 7 - 4
+    service.close()
+    assert opened(open_states(tmp_path, log, 1100)) == [8, 9]
+
+
+def test_an_orderly_stop_after_cleaning(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    for _ in range(8):
+        log.prepare()
+    service.dispatch(log.requests)
+    trio.run(service.flush)
+    log.min_offset = 500
+    service.delete_expired(500)
+    before = table(tmp_path)
+    service.close()
+    service = open_states(tmp_path, log, 800, is_orderly=True)
+    assert opened(service) == [5, 6, 7]
+    assert table(tmp_path) == before
+
+
+def test_verify_names_what_does_not_fit(tmp_path: Path, log: Log) -> None:
+    service = open_states(tmp_path, log)
+    log.prepare()
+    log.prepare()
+    log.end(1)
+    service.dispatch(log.requests)
+    for number, state in enumerate((8, 4)):
+        path = tmp_path / "transaction/statetable" / "0".zfill(20)
+        data = bytearray(path.read_bytes())
+        struct.pack_into(">i", data, 24 * number + 20, state)
+        path.write_bytes(data)
+    assert list(service.verify()) == [
+        "tranStateTable: entry 0 of the open message at 0 is not prepared",
+        "tranStateTable: entry 1 is prepared, but the message at 100 is not open",
+    ]
+
+
+def test_other_messages_are_passed_over(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = open_states(tmp_path, log)
+    monkeypatch.setattr(ConsumeQueue, "put_message_position_info", None)
+    log.put()
+    log.put(sys_flag=1 | 16)
+    service.dispatch(log.requests)
