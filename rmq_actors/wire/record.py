@@ -405,3 +405,10 @@ def decode_record(
         )
     except UnicodeDecodeError as error:
         raise RecordError(f"offset {physical_offset}: topic or properties are not UTF-8: {error}") from error
+
+
+def decode_message(record: memoryview) -> StoredMessage:
+    """Decode one record, as reads give it, wherever it came from (MessageDecoder.decode). Raises `RecordError`."""
+    if len(record) < RECORD_OVERHEAD_BYTES:
+        raise RecordError(f"{len(record)} bytes: a record has at least {RECORD_OVERHEAD_BYTES}")
+    return decode_record(record, 0, _LONG.unpack_from(record, 28)[0])

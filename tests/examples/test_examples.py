@@ -21,6 +21,10 @@ EXPECTED = {
     ),
     "asyncio_app": ORDERS + r"no second slave came within 0\.1 s\n" + LOGS,
     "embedded_cluster": ORDERS + LOGS,
+    "message_store": (
+        r"(PUT_OK: order \d has the id 7F0000010000[0-9A-F]{20}\n){3}FOUND: 3 messages, the next offset is 3\n"
+        r"order-2 is 'order 2', tagged 'new'"
+    ),
     "simulated_echo": r"line 2 came back after 4\.\d+ s[\s\S]*both runs: digest [0-9a-f]{32}",
 }
 #: With tests of their own.

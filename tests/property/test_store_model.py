@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 import trio
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from rmq_actors.store.get_message import GetMessageStatus
@@ -272,7 +272,6 @@ def lives_of(steps: Sequence[Step], model: Model, sync_flush: bool) -> list[Life
     return lives
 
 
-@settings(max_examples=40)
 @given(_steps, st.booleans(), st.integers(0, 1000))
 def test_the_store_is_a_list(steps: list[Step], sync_flush: bool, seed: int) -> None:
     model = Model()

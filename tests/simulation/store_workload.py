@@ -108,10 +108,10 @@ class Ledger:
         acknowledged_end = max((end for _, end in self.acknowledged), default=0)
         read_end = max(self.read, default=0)
         self.note_log(store, disk)
-        self.require(begin <= self.begin, f"the log begins at {self.begin}, before it began at {begin}")
-        skipped = self.begin - begin
         self.require(self.end <= known_end, f"the log ends at {self.end}, it had ended at {known_end}")
-        self.require(self.log == before[skipped : skipped + len(self.log)], "the log is no prefix of what was written")
+        first = max(begin, self.begin)  # a file that was just removed may be back
+        same = self.log[first - self.begin :] == before[first - begin : self.end - begin]
+        self.require(same, "the log is no prefix of what was written")
         if synced:
             self.require(
                 acknowledged_end <= self.end, f"acknowledged to {acknowledged_end}, the log ends at {self.end}"

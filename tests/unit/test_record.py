@@ -26,6 +26,7 @@ from rmq_actors.wire.record import (
     body_crc,
     check_record,
     decode_host,
+    decode_message,
     decode_record,
     encode_blank,
     encode_host,
@@ -357,3 +358,15 @@ def test_hosts_in_bytes() -> None:
 def test_the_crc_has_no_sign() -> None:
     assert body_crc(b"") == 0
     assert body_crc(b"123456789") == 0xCBF43926 & 0x7FFFFFFF
+
+
+def test_a_record_is_decoded_wherever_it_came_from() -> None:
+    encoded = encode_message(Message("T", b"body", properties={"KEYS": "k"}))
+    encoded.place(queue_offset=7, physical_offset=123_456, store_timestamp_ms=5)
+    decoded = decode_message(memoryview(encoded.data))
+    assert (decoded.physical_offset, decoded.queue_offset, decoded.body) == (123_456, 7, b"body")
+    with pytest.raises(RecordError, match="90 bytes: a record has at least 91"):
+        decode_message(memoryview(encoded.data)[:90])
+    encoded.data[90] ^= 1
+    with pytest.raises(RecordError, match="offset 123456"):
+        decode_message(memoryview(encoded.data))

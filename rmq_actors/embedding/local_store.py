@@ -1,0 +1,34 @@
+"""A message store alone, in this process and on a real directory: see `examples/message_store.py`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from rmq_actors.actors.system import open_actor_system
+from rmq_actors.embedding.cluster import real_recorder
+from rmq_actors.real_io.environment import real_environment
+from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.recorder import Recorder
+
+
+@contextlib.asynccontextmanager
+async def open_message_store(
+    directory: Path, config: MessageStoreConfig | None = None, *, recorder: Recorder | None = None
+) -> AsyncIterator[MessageStore]:
+    """A running store for the length of a block, RocketMQ's or a new one; on a normal end it stops in order.
+
+    Raises `StoreLayoutError`, `DamagedLog` or `OSError` before the block when it cannot start (`BlockingIOError`: somebody
+    else has it open), `OSError` behind it when not everything became durable.
+    """
+    recorder = recorder or real_recorder(RunInfo("embedding", "store", 0, source="broker"))
+    environment, tracer = real_environment(directory), recorder.tracer("store")
+    store = await MessageStore.open(config or MessageStoreConfig(), environment, tracer)
+    with contextlib.closing(store):
+        async with open_actor_system("store", tracer, entropy=environment.entropy) as system:
+            await store.start(system)
+            yield store
+        await store.shut_down()
