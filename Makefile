@@ -16,14 +16,15 @@ PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup
 PYTHON = $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 
-.PHONY: help demo test test-long bench check mutants-apply clean
+.PHONY: help demo test test-long bench bench-recovery check mutants-apply clean
 
 help:
 	@echo 'make demo       replicate real data, break it, analyse it: out/demo/report.html'
 	@echo 'make test       all tests but the long ones'
 	@echo 'make test-long  all tests'
 	@echo 'make check      ruff, mypy --strict, pyright, import-linter, mutant diffs'
-	@echo 'make bench      chaos runs, idle pair, actors, guest mode: CPU time beside bare Trio'
+	@echo 'make bench      chaos runs, idle pair, actors, guest mode, store: CPU time beside bare Trio and RocketMQ'
+	@echo 'make bench-recovery  2 GiB after kill -9 beside RocketMQ: some minutes, 8 GiB in TMPDIR'
 	@echo 'make clean      remove .venv, out and every cache of the tools'
 
 $(FILLED): pyproject.toml
@@ -48,9 +49,12 @@ test-long: $(FILLED)
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest
 
 bench: $(FILLED)
-	@for benchmark in chaos_runs idle_pair actor_costs guest_mode; do
+	@for benchmark in chaos_runs idle_pair actor_costs guest_mode store_append store_startup store_memory; do
 		$(BIN)/python -m "tests.bench.$$benchmark"
 	done
+
+bench-recovery: $(FILLED)
+	@$(BIN)/python -m tests.bench.store_recovery
 
 check: $(FILLED) mutants-apply
 	@$(BIN)/ruff check

@@ -33,8 +33,10 @@ class OsFile:
 
     def write_at(self, offset: int, data: BytesLike) -> None:
         """See `ports.disk.DiskFile`."""
+        written = os.pwrite(self._fd, data, offset)
+        if written == len(data) and offset + written <= self.size_bytes:
+            return
         view = memoryview(data)
-        written = os.pwrite(self._fd, view, offset)
         try:
             while written < len(view):
                 written += os.pwrite(self._fd, view[written:], offset + written)

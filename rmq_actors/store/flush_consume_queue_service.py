@@ -22,6 +22,8 @@ from rmq_actors.wire.dispatch_request import DispatchRequest
 
 _log = logging.getLogger(__name__)
 
+_LOOK_INTERVAL_S = 1.0
+
 
 @attrs.frozen
 class Counts:
@@ -50,6 +52,11 @@ class Checkpointing:
         """The recovery point's offset."""
         point = self._store_checkpoint.checkpoint.recovery_point
         return point.offset if point is not None else 0
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the log was dispatched since: what a start would read."""
+        return self._reput.reput_from_offset - self.offset
 
     @property
     def is_behind(self) -> bool:
@@ -119,6 +126,8 @@ class FlushConsumeQueueService:
     _outcomes: Broadcast[FlushOutcome]
     _flush_failure: Callable[[], FlushFailed | None]
     interval_s: float
+    #: With so much of the log dispatched since, the checkpoint moves sooner: it is looked at each second.
+    bytes_max: int
     _tracer: Tracer
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -130,13 +139,18 @@ class FlushConsumeQueueService:
                 with self._dispatched.subscribe() as dispatched:
                     if not self._checkpointing.is_behind:
                         await dispatched.receive()
-                await trio.sleep(self.interval_s)
+                await self._wait_until_due()
                 if not await self._advance():
                     await trio.sleep_forever()
 
     def request_stop(self) -> None:
         """End now: `MessageStore.shut_down` writes the last checkpoint."""
         self._scope.cancel()
+
+    async def _wait_until_due(self) -> None:
+        due_at = trio.current_time() + self.interval_s
+        while trio.current_time() < due_at and self._checkpointing.behind_bytes < self.bytes_max:
+            await trio.sleep_until(min(due_at, trio.current_time() + _LOOK_INTERVAL_S))
 
     async def _advance(self) -> bool:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import attrs
@@ -43,9 +43,15 @@ class IndexKey(NamedTuple):
     store_timestamp_ms: int
 
 
+@lru_cache(maxsize=4096)
+def _topic_code(topic: str) -> int:
+    """The hash code of what stands before each key of a topic."""
+    return java_hash_code(f"{topic}#")
+
+
 def index_key_hash(topic: str, key: str) -> int:
     """The hash of a topic's key, 0 to 2^31 - 1 (IndexFile.indexKeyHashMethod of IndexService.buildKey)."""
-    code = abs(java_hash_code(f"{topic}#{key}"))
+    code = abs(java_hash_code(key, _topic_code(topic)))
     return code if code <= _INT_MAX else 0
 
 

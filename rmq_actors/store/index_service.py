@@ -98,7 +98,9 @@ class IndexService:
         self._directory_is_dirty = bool(names)
         is_complete = self._load(names, durable_to)
         if self.files and (not self.is_orderly or self.files[-1].end_phy_offset >= durable_to):
-            is_complete &= self._cut(durable_to)
+            self._cut(durable_to)
+            # The last record may lack keys even where nothing was cut: a recovery before this one has, and died then.
+            is_complete = False
             if not self.is_trusted:
                 self._drop_damaged()
         self._dropped_names = names[len(self.files) :]
@@ -147,14 +149,10 @@ class IndexService:
             self.files.append(file)
         return not self.files or self.files[-1].room > 0
 
-    def _cut(self, durable_to: int) -> bool:
-        """Take the newest file back to `durable_to`; whether there was nothing behind it."""
+    def _cut(self, durable_to: int) -> None:
+        """Take the newest file back to `durable_to`."""
         file = self.files[-1]
-        last, count = file.index_count - 1, file.index_count
-        if file.end_phy_offset >= durable_to:
-            last = file.last_before(durable_to)
-        file.cut(last)
-        return last + 1 == count
+        file.cut(file.last_before(durable_to) if file.end_phy_offset >= durable_to else file.index_count - 1)
 
     def _drop_damaged(self) -> None:
         for number, file in enumerate(self.files):

@@ -103,6 +103,7 @@ class MessageStore:
             outcomes,
             lambda: flush_service.failure,
             config.flush_consume_queue_thorough_interval_ms / 1000,
+            config.checkpoint_log_bytes_max,
             tracer,
         )
         log_min_sender, log_mins = LOG_MIN.open()

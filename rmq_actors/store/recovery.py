@@ -173,6 +173,8 @@ class LogWalk:
         """Whether bytes of the record's text are missing: a sector of it, or, if nothing follows, its end."""
         position, behind = found.commit_log_offset - begin, found.end_offset - begin
         topic, properties = text_span(view, position)
+        if 0 not in bytes(view[properties[0] : behind]) and "\0" not in found.topic:
+            return False
         if _lacks_a_sector(view, *topic) or _lacks_a_sector(view, *properties):
             return True
         text_end = properties[1] if properties[1] > properties[0] else topic[1]

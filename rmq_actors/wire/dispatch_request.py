@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from rmq_actors.wire.java_string import java_hash_code
@@ -88,7 +89,11 @@ def tags_code_of(
         if level > 0:
             return store_timestamp_ms + delay_levels_ms[level - 1]
     tags = properties.get(PROPERTY_TAGS)
-    return java_hash_code(tags) if tags else 0
+    return _tags_hash_code(tags) if tags else 0
+
+
+#: Many messages have few tags.
+_tags_hash_code = lru_cache(maxsize=4096)(java_hash_code)
 
 
 def read_dispatch_request(

@@ -70,9 +70,10 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
     Raises `UnicodeDecodeError` if `data` is not UTF-8.
     """
-    properties = {}
-    for entry in data.decode().split(PROPERTY_SEPARATOR):
-        name, separator, value = entry.partition(NAME_VALUE_SEPARATOR)
-        if separator and name:
-            properties[name] = value
+    entries = data.decode().removesuffix(PROPERTY_SEPARATOR).split(PROPERTY_SEPARATOR)
+    try:
+        properties = dict([entry.split(NAME_VALUE_SEPARATOR, 1) for entry in entries])
+    except ValueError:  # an entry without a separator
+        properties = dict([entry.split(NAME_VALUE_SEPARATOR, 1) for entry in entries if NAME_VALUE_SEPARATOR in entry])
+    properties.pop("", None)
     return properties

@@ -22,6 +22,7 @@ from rmq_actors.store.consume_queues import ConsumeQueues
 from rmq_actors.store.index_file import index_key_hash
 from rmq_actors.store.index_service import IndexService, index_keys
 from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE
 from sim_net import DiskConfig, Fault, Node, SimDisk, World, WorldConfig
 from tests.simulation.store_workload import CONFIG, NODE, files_of, kill_at, power_loss_at, queues_on
 
@@ -30,29 +31,36 @@ RECORDS = 120
 BATCHES = (1, 2, 5, 9)
 
 
-def records(seed: int, count: int = RECORDS) -> list[DispatchRequest]:
-    """A log of so many records; some have keys, some no queue."""
+def records(seed: str, before: Sequence[DispatchRequest] = (), count: int = RECORDS) -> list[DispatchRequest]:
+    """A log of so many records that begins with those of `before`; some have keys, some no queue."""
     rng = random.Random(seed)
-    found: list[DispatchRequest] = []
-    offset = 0
+    found = list(before)
     numbers: dict[tuple[str, int], int] = {}
-    for number in range(count):
-        queue = (rng.choice(("A", "B")), rng.randrange(2))
+    for each in before:
+        if each.takes_queue_offset:
+            numbers[each.topic, each.queue_id] = each.consume_queue_offset + 1
+    while len(found) < count:
+        number, queue = len(found), (rng.choice(("A", "B")), rng.randrange(2))
         prepared = rng.random() < 0.1
         properties = {"UNIQ_KEY": f"U{number}"} if rng.random() < 0.5 else {}
         if rng.random() < 0.5:
             properties["KEYS"] = " ".join(f"k{rng.randrange(4)}" for _ in range(rng.randrange(1, 4)))
-        size = rng.randrange(100, 200)
         queue_offset = 0 if prepared else numbers.get(queue, 0)
         found.append(
             DispatchRequest(
-                *queue, offset, size, rng.randrange(1 << 31), 1_700_000_000_000 + 700 * number, queue_offset,
-                4 if prepared else 0, 0, properties,
+                *queue,
+                found[-1].end_offset if found else 0,
+                rng.randrange(100, 200),
+                rng.randrange(1 << 31),
+                1_700_000_000_000 + 700 * number,
+                queue_offset,
+                TRANSACTION_PREPARED_TYPE if prepared else 0,
+                0,
+                properties,
             )
-        )  # fmt: skip
+        )
         if not prepared:
             numbers[queue] = queue_offset + 1
-        offset += size
     return found
 
 
@@ -133,10 +141,13 @@ class Dispatched:
 
     async def live(self, node: Node) -> None:
         rng = random.Random(f"{self.seed}/{node.incarnation}")
+        # A crash may have taken the log's tail, and other records have come in its place.
+        durable = [each for each in self.log if each.end_offset <= self.durable_to]
+        kept = rng.randrange(len(durable), len(self.log) + 1)
+        self.log = records(f"{self.seed}/{node.incarnation}", self.log[:kept])
         dispatcher = self.kind.make(node)
         redo_from = dispatcher.recover(self.durable_to)
         assert redo_from <= self.durable_to
-        durable = [each for each in self.log if each.end_offset <= self.durable_to]
         assert self.kind.is_recovered(self.kind.held(node.disk), self.kind.expected(durable)), "recovered"
         at = next((n for n, each in enumerate(self.log) if each.commit_log_offset >= redo_from), len(self.log))
         for number in range(self.errors):
@@ -169,7 +180,7 @@ class Dispatched:
 
 def survive(kind: Kind, seed: int, *crashes: Fault, disk: DiskConfig, errors: int = 0) -> int:
     """Crash in each of the first lives; the last one ends well. The disk operations of the first life."""
-    dispatched = Dispatched(kind, records(seed), seed, errors)
+    dispatched = Dispatched(kind, records(f"{seed}/1"), seed, errors)
 
     async def main(world: World) -> int:
         node = world.node(NODE)
@@ -223,3 +234,16 @@ def test_a_dispatcher_crashes_at_every_operation(kind: Kind, seed: int) -> None:
         survive(kind, seed, power_loss_at(operation), disk=disk)
         survive(kind, seed, power_loss_at(operation), power_loss_at(1 + operation % 50), disk=disk)
         survive(kind, seed, kill_at(operation), power_loss_at(1 + operation % 50), disk=disk)
+
+
+def test_a_recovery_that_dies_behind_its_cut_loses_no_key() -> None:
+    """The index lets its last entry go, to have it dispatched again; the recovery after that must ask for it too."""
+    for seed, kills in (
+        (742, (36, 31, 13, 45, 110)),
+        (271, (92, 45, 135, 123, 20)),
+        (842, (60, 20, 5)),
+        (899, (70, 9)),
+    ):
+        for offset in range(-4, 5):
+            crashes = [kill_at(max(1, kill + offset)) for kill in kills]
+            survive(KINDS["index"], seed, *crashes, disk=DiskConfig(unsynced="any"))

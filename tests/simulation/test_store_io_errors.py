@@ -7,6 +7,8 @@ what is left. A sync that fails leaves its pages clean and not durable, and the 
 from __future__ import annotations
 
 import errno
+import random
+from collections.abc import Sequence
 from functools import partial
 
 import attrs
@@ -19,7 +21,18 @@ from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.record import RECORD_OVERHEAD_BYTES, Message
 from sim_net import SimDisk
 from sim_net.disk_rule import Operation
-from tests.simulation.store_workload import ASYNC_FLUSH, Ending, Ledger, Life, a_few_puts, busy, live, nothing
+from tests.simulation.store_workload import (
+    ASYNC_FLUSH,
+    Ending,
+    Ledger,
+    Life,
+    a_few_puts,
+    busy,
+    kill_at,
+    live,
+    nothing,
+    power_loss_at,
+)
 from tests.simulation.test_store_crash_points import operations_of_a_life, spread
 
 ENDINGS: tuple[Ending, ...] = ("stop", "kill", "power loss", "stop, then power loss")
@@ -204,3 +217,45 @@ def test_a_store_opens_on_a_full_disk_or_says_why_not(free_pages: int) -> None:
         assert not ledger.broken, ledger.broken[0]
         assert all("No space left" in refused for refused in ledger.refused), ledger.refused
         assert len(ledger.acknowledged) >= 6
+
+
+# --- everything at once -----------------------------------------------------------------------------------------------
+
+
+def any_lives(seed: int) -> list[Life]:
+    """Some lives, each with errors, a full disk, a crash, or none of them; the last two are quiet."""
+    rng = random.Random(seed)
+
+    def break_disk(disk: SimDisk, errors: Sequence[tuple[int, int]], free_pages: int | None) -> None:
+        for number, nth in errors:
+            disk.fail(number, nth=nth)
+        if free_pages is not None:
+            disk.fill_up(free_pages * PAGE_BYTES)
+
+    lives = []
+    for _ in range(rng.randint(2, 5)):
+        errors = [(rng.choice((errno.EIO, errno.ENOSPC)), rng.choice((rng.randint(1, 60), rng.randint(1, 400))))]
+        arrange = partial(
+            break_disk,
+            errors=errors * rng.randint(0, 2),
+            free_pages=rng.randint(0, 20) if rng.random() < 0.2 else None,
+        )
+        crash = rng.choice((power_loss_at, kill_at))(rng.choice((rng.randint(1, 60), rng.randint(1, 400))))
+        faults = (crash,) if rng.random() < 0.6 else ()
+        lives.append(Life(rng.choice((busy, a_few_puts)), faults, arrange=arrange, ends_by=rng.choice(ENDINGS)))
+    return [*lives, Life(a_few_puts, ends_by="power loss"), Life(nothing)]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_any_lives(part: int) -> None:
+    for seed in range(part, 36, 3):
+        ledger = live(seed, *any_lives(seed))
+        assert not ledger.broken, (seed, ledger.broken[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(20))
+def test_many_series_of_lives(part: int) -> None:
+    for seed in range(100 + part, 2100, 20):
+        ledger = live(seed, *any_lives(seed))
+        assert not ledger.broken, (seed, ledger.broken[0])
