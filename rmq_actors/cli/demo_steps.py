@@ -20,6 +20,8 @@ from rmq_actors.analysis.report import report
 from rmq_actors.cli.chaos import progress_bar, replay_command
 from rmq_actors.embedding.cluster import Cluster, log_sha256, open_cluster, real_recorder
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.testing.bug_hunt import Caught, Hunt, hunt_bug
 from rmq_actors.testing.campaign import Campaign, RunSummary, run_campaign, write_trace
@@ -33,8 +35,14 @@ from rmq_actors.tracing.spool import TraceWriter
 from rmq_actors.wire.record import Message
 
 _GOLDEN_STORE = "golden/store_master_clean"
-#: mappedFileSizeCommitLog of the RocketMQ that wrote it.
-_GOLDEN_FILE_BYTES = 262_144
+#: What the RocketMQ that wrote it was told.
+_GOLDEN_CONFIG = MessageStoreConfig(
+    broker_role=BrokerRole.SYNC_MASTER,
+    mapped_file_size_commit_log_bytes=256 * 1024,
+    mapped_file_size_consume_queue_bytes=2000,
+    max_hash_slot_num=500,
+    max_index_num=2000,
+)
 _WRITERS = 8
 _PUTS_PER_WRITER = 300
 PLANTED_BUG = "stale_frame"
@@ -73,8 +81,8 @@ def copy_golden_store(target: Path) -> None:
 async def _replicate(directory: Path, recorder: Recorder, on_put: Callable[[], object]) -> Replicated:
     began = time.monotonic()
     copy_golden_store(directory / "master")
-    store = MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER, mapped_file_size_commit_log_bytes=_GOLDEN_FILE_BYTES)
-    async with open_cluster(directory, slaves=1, store=store, recorder=recorder) as cluster:
+    file_size = _GOLDEN_CONFIG.mapped_file_size_commit_log_bytes
+    async with open_cluster(directory, slaves=1, store=_GOLDEN_CONFIG, recorder=recorder) as cluster:
         await cluster.wait_until_connected()
         await cluster.wait_until_replicated()
         log, slave_log = cluster.master.store.commit_log, cluster.slaves[0].store.commit_log
@@ -87,7 +95,7 @@ async def _replicate(directory: Path, recorder: Recorder, on_put: Callable[[], o
             golden_bytes=before,
             messages=_WRITERS * _PUTS_PER_WRITER,
             size_bytes=log.max_offset - log.min_offset,
-            files_rolled=log.max_offset // _GOLDEN_FILE_BYTES - before // _GOLDEN_FILE_BYTES,
+            files_rolled=log.max_offset // file_size - before // file_size,
             sha256_master=log_sha256(log),
             sha256_slave=log_sha256(slave_log),
             seconds=time.monotonic() - began,
@@ -123,6 +131,10 @@ def replicate(out: Path, console: Console) -> Replicated:
         raise DemoFailed(f"the logs differ: SHA-256 {done.sha256_master} and {done.sha256_slave}")
     if not done.files_rolled:
         raise DemoFailed("no commit-log file was rolled")
+    for name in ("master", "slave-1"):
+        wrong = next(check_store(OsDisk(out / "store" / name)), None)
+        if wrong is not None:
+            raise DemoFailed(f"store check finds something wrong with the {name}'s store: {wrong}")
     return done
 
 

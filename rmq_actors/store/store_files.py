@@ -30,8 +30,8 @@ from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
 
-#: What `abort` says after a sync has failed; RocketMQ looks only whether it is there.
-_FAILED_SYNC = b"a sync of the log failed\n"
+#: What `abort` says while no sync has failed; RocketMQ looks only whether it is there.
+_SYNCS_ARE_FINE = b"no sync of the log has failed\n"
 
 
 @attrs.define(eq=False)
@@ -84,19 +84,27 @@ def _flushed_to(commit_log: CommitLog) -> Callable[[int], Awaitable[bool]]:
     return until_flushed
 
 
-def _write_abort(disk: Disk, text: bytes) -> None:
+def _write_abort(disk: Disk) -> None:
     file = disk.open(ABORT_FILE, allocate_bytes=0)
     try:
-        if text:
-            file.write_at(0, text)
+        file.write_at(0, _SYNCS_ARE_FINE)
+    except OSError as error:  # the next start writes again what it need not
+        _log.warning("%s stays empty: %s", ABORT_FILE, error)
     finally:
         file.close()
 
 
 def _note_failed_sync(disk: Disk) -> None:
-    """Tell the next start. The page cache is enough: if that is lost, so is all that only it had."""
+    """Tell the next start, by an empty `abort`: that needs no space.
+
+    The page cache is enough: if that is lost, so is all that only it had.
+    """
     try:
-        _write_abort(disk, _FAILED_SYNC)
+        file = disk.open(ABORT_FILE)
+        try:
+            file.truncate(0)
+        finally:
+            file.close()
     except OSError as error:
         _log.error("that a sync has failed cannot be noted in %s: %s", ABORT_FILE, error)
 
@@ -149,7 +157,7 @@ class _Opening:
         self.stack.callback(commit_log.close)
         commit_log.on_begin = store_checkpoint.begin_at
         commit_log.on_failed_sync = functools.partial(_note_failed_sync, disk)
-        if has_aborted and self._has_failed_sync():
+        if has_aborted and point is not None and self._may_have_failed_sync():
             await write_again(queue, commit_log.flushed_where, end.end_offset)
         self.tracer.emit("log.flush", "CommitLog", offset=await commit_log.flush())
         while sum(dispatcher.delete_expired(commit_log.min_offset) for dispatcher in derived.dispatchers):
@@ -161,8 +169,7 @@ class _Opening:
             # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
             derived.consume_queues.mark_dirty()
             await checkpointing.advance(_flushed_to(commit_log))
-        if not has_aborted:
-            _write_abort(disk, b"")
+        _write_abort(disk)
         await disk.sync_directory("")
         return StoreFiles(
             commit_log,
@@ -218,10 +225,10 @@ class _Opening:
         config = self.config
         return LogWalk(queue, begin, trusted_to, plan.after_crash, config.delay_levels_ms, config.check_crc_on_recover)
 
-    def _has_failed_sync(self) -> bool:
+    def _may_have_failed_sync(self) -> bool:
         file = self.environment.disk.open(ABORT_FILE, read_only=True)
         try:
-            return file.size_bytes > 0
+            return file.size_bytes == 0
         finally:
             file.close()
 

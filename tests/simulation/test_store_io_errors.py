@@ -140,6 +140,23 @@ def test_pages_that_a_failed_sync_left_clean_are_written_again_by_the_next_start
         assert len(ledger.acknowledged) == 1 + 6
 
 
+def test_a_failed_sync_on_a_full_disk_is_not_forgotten() -> None:
+    """What tells the next start of it must need no space."""
+
+    async def work(life: Life, store: MessageStore) -> None:
+        await life.put(store, Message("Plain", life.body(0, 300)))
+        pending = [store.async_put_message(Message("Plain", life.body(number, 1500))) for number in range(1, 6)]
+        life.node.disk.fill_up()
+        failing(life.node.disk, errno.EIO, operation="sync", path="commitlog")
+        for put in pending:
+            assert (await put.wait()).status is PutStatus.FLUSH_DISK_TIMEOUT
+
+    for seed in range(10):
+        ledger = live(seed, Life(work, ends_by="kill"), Life(a_few_puts, ends_by="power loss"), Life(nothing))
+        assert not ledger.broken, ledger.broken[0]
+        assert len(ledger.acknowledged) == 1 + 6
+
+
 def test_zeros_that_a_failed_sync_left_clean_are_written_again_by_the_next_start() -> None:
     """A power loss leaves a record behind a lost one; a recovery zeroes it, and its sync fails.
 
