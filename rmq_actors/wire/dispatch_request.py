@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -44,6 +45,7 @@ DELAY_LEVELS_MS: Sequence[int] = (
 # The head of a record with IPv4 hosts: totalSize magic bodyCRC queueId (flag) queueOffset physicalOffset sysFlag (born)
 # storeTimestamp (storeHost reconsumeTimes) preparedTransactionOffset bodyLen.
 _HEAD = struct.Struct(">iIii4xqqi16xq12xqi")
+_LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
 _V6_FLAGS = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
 
 
@@ -85,7 +87,8 @@ def tags_code_of(
     """The tags code of a record: int64."""
     if topic == SCHEDULE_TOPIC:
         delay = properties.get(PROPERTY_DELAY, "")
-        level = min(int(delay), len(delay_levels_ms)) if delay.isascii() and delay.isdigit() else 0
+        # As long as an int of Java's can be: a record of a thousand digits must not stop the dispatch.
+        level = min(int(delay), len(delay_levels_ms)) if _LEVEL.fullmatch(delay) else 0
         if level > 0:
             return store_timestamp_ms + delay_levels_ms[level - 1]
     tags = properties.get(PROPERTY_TAGS)
