@@ -34,6 +34,13 @@ _INDEX_MAX = ((1 << 63) - 1) // CQ_STORE_UNIT_SIZE
 #: What a disk writes as a whole.
 _SECTOR_BYTES = 512
 _NO_RECORD = -1
+#: How many digits an int64 has.
+_INDEX_DIGITS_MAX = 19
+
+
+def parse_queue_offset(text: str) -> int | None:
+    """A queue offset as records name it, in decimal; None for any other text, however long."""
+    return int(text) if len(text) <= _INDEX_DIGITS_MAX and text.isascii() and text.isdigit() else None
 
 
 class QueueEntry(NamedTuple):

@@ -13,7 +13,7 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue, QueueEntry
+from rmq_actors.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue, QueueEntry, parse_queue_offset
 from rmq_actors.store.consume_queue_ext import ConsumeQueueExt
 from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY
 from rmq_actors.store.mapped_file_queue import DirtyDirectories, MappedFileQueue, sync_directories
@@ -212,18 +212,19 @@ class ConsumeQueues:
         indexes = _split(request.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
         if not names or not indexes:
             return
-        if len(names) != len(indexes) or not all(text.isascii() and text.isdigit() for text in indexes):
+        numbers = [number for number in map(parse_queue_offset, indexes) if number is not None]
+        if not len(names) == len(indexes) == len(numbers):
             self.refused += 1
             _log.warning(
                 "the record at %d names %d further queues and the offsets %s: it gets no entry there",
                 *(request.commit_log_offset, len(names), indexes),
             )
             return
-        for name, index in zip(names, indexes, strict=True):
+        for name, number in zip(names, numbers, strict=True):
             queue_id = 0 if self.config.enable_lmq and is_lmq(name) else request.queue_id
             queue = self._create(name, queue_id)
             if queue is not None:
-                entry = QueueEntry(int(index), request.commit_log_offset, request.msg_size, request.tags_code)
+                entry = QueueEntry(number, request.commit_log_offset, request.msg_size, request.tags_code)
                 batches.setdefault(queue, []).append(entry)
 
     async def flush(self, least_pages: int = 0) -> None:

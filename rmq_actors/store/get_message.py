@@ -243,6 +243,8 @@ class _Scan:
                     break
             scanned += 1
             if message_filter is not None and not _is_wanted(message_filter, queue, tags_code):
+                if not messages:
+                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
             if is_blank or offset < log_min:
                 if not messages:

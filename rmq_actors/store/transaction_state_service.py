@@ -18,7 +18,7 @@ from typing import NamedTuple
 import attrs
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.consume_queue import ConsumeQueue, QueueEntry
+from rmq_actors.store.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
 from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY, TRAN_REDO_LOG_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY
 from rmq_actors.store.mapped_file_queue import DirtyDirectories, MappedFileQueue, StoreLayoutError, sync_directories
 from rmq_actors.wire.dispatch_request import PROPERTY_TAGS, PROPERTY_UNIQ_KEY, DispatchRequest
@@ -373,8 +373,8 @@ class TransactionStateService:
         record = self._read_record(op_offset)
         if record is None:
             return {}
-        words = record.body.decode("latin-1").split(OFFSET_SEPARATOR)
-        return {(record.queue_id, int(word)): None for word in words if word.isascii() and word.isdigit()}
+        numbers = map(parse_queue_offset, record.body.decode("latin-1").split(OFFSET_SEPARATOR))
+        return {(record.queue_id, number): None for number in numbers if number is not None}
 
     def _oldest_of_key(self, request: DispatchRequest) -> OpenTransaction | None:
         same_key = self._by_unique_key.get(request.properties.get(PROPERTY_UNIQ_KEY, ""))
@@ -389,7 +389,8 @@ class TransactionStateService:
 
     def _forget(self, transaction: OpenTransaction) -> None:
         del self._open[transaction.physical_offset]
-        if transaction.half is not None:
+        # Two may say that they are the same half message: op messages speak of the newer one then.
+        if transaction.half is not None and self._by_half.get(transaction.half) is transaction:
             del self._by_half[transaction.half]
         if transaction.unique_key:
             same_key = self._by_unique_key[transaction.unique_key]

@@ -45,7 +45,9 @@ DELAY_LEVELS_MS: Sequence[int] = (
 # The head of a record with IPv4 hosts: totalSize magic bodyCRC queueId (flag) queueOffset physicalOffset sysFlag (born)
 # storeTimestamp (storeHost reconsumeTimes) preparedTransactionOffset bodyLen.
 _HEAD = struct.Struct(">iIii4xqqi16xq12xqi")
+#: What a put takes for a level too. Of thousands of digits `int` makes an error, which would stop the dispatch.
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
+_LONG_MAX = (1 << 63) - 1
 _V6_FLAGS = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
 
 
@@ -87,10 +89,9 @@ def tags_code_of(
     """The tags code of a record: int64."""
     if topic == SCHEDULE_TOPIC:
         delay = properties.get(PROPERTY_DELAY, "")
-        # As long as an int of Java's can be: a record of a thousand digits must not stop the dispatch.
         level = min(int(delay), len(delay_levels_ms)) if _LEVEL.fullmatch(delay) else 0
         if level > 0:
-            return store_timestamp_ms + delay_levels_ms[level - 1]
+            return min(store_timestamp_ms + delay_levels_ms[level - 1], _LONG_MAX)
     tags = properties.get(PROPERTY_TAGS)
     return _tags_hash_code(tags) if tags else 0
 

@@ -167,6 +167,7 @@ def multi(queues: str, offsets: str, *, queue_id: int = 2, offset: int = 0) -> D
         ("a,b", "0", True, {}),
         ("a", "0,1", True, {}),
         ("a,b", "0,x", True, {}),
+        ("a,b", "0," + "9" * 5000, True, {}),
         ("a,..", "0,0", True, {("a", 2): 1}),
         ("a", " ", True, {}),
         (",", "0", True, {}),

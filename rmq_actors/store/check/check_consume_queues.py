@@ -15,6 +15,7 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Severity
+from rmq_actors.store.consume_queue import parse_queue_offset
 from rmq_actors.store.consume_queues import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -148,14 +149,14 @@ class ConsumeQueuesCheck:
         yield from self.take(record._replace(properties={}))
         if not record.takes_queue_offset or len(names) != len(numbers):
             return
-        for name, number in zip(names, numbers, strict=True):
-            queue_id = record.queue_id
+        for name, text in zip(names, numbers, strict=True):
+            queue_id, number = record.queue_id, parse_queue_offset(text)
             if is_lmq(name) and (name, queue_id) not in self._queues:
                 queue_id = 0
             # The property alone does not tell whether the broker had enableMultiDispatch.
-            if (name, queue_id) in self._queues and number.isascii() and number.isdigit():
+            if (name, queue_id) in self._queues and number is not None:
                 yield from self.take(
-                    record._replace(topic=name, queue_id=queue_id, consume_queue_offset=int(number), properties={})
+                    record._replace(topic=name, queue_id=queue_id, consume_queue_offset=number, properties={})
                 )
 
     def _add(self, topic: str, queue_id: int) -> QueueCursor:
