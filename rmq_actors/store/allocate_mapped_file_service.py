@@ -85,6 +85,7 @@ class AllocateMappedFileService:
                 if prepared.taken:
                     # The failed sync may have been one of the log's bytes, and the kernel tells of it only once.
                     self._commit_log.failed_sync = error
+                    self._commit_log.on_failed_sync()
                 else:
                     self._withdraw()  # gives the space back to the file in use
 

@@ -15,6 +15,8 @@ from rmq_actors.wire.record import MAX_MESSAGE_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 _POSITIVE = attrs.validators.ge(1)
 _NOT_NEGATIVE = attrs.validators.ge(0)
+#: A blank's length has 32 bits, and RocketMQ maps no longer file.
+_INT32 = attrs.validators.le(2**31 - 1)
 _PERCENT = attrs.validators.and_(_NOT_NEGATIVE, attrs.validators.le(100))
 
 
@@ -58,7 +60,8 @@ class MessageStoreConfig:
 
     # Files.
     mapped_file_size_commit_log_bytes: int = attrs.field(
-        default=1024 * 1024 * 1024, validator=attrs.validators.ge(2 * RECORD_OVERHEAD_BYTES)
+        default=1024 * 1024 * 1024,
+        validator=attrs.validators.and_(attrs.validators.ge(2 * RECORD_OVERHEAD_BYTES), _INT32),
     )
     #: Rounded up to whole entries of 20 bytes.
     mapped_file_size_consume_queue_bytes: int = attrs.field(default=300_000 * 20, validator=_POSITIVE)

@@ -363,9 +363,12 @@ class ConsumeQueue:
 
     def _last_ext_address(self) -> int | None:
         """The newest address of an extension unit in an entry, if any."""
-        if self.ext is None or not self.ext.has_files:
+        if self.ext is None:
             return None
-        for index in range(self.max_offset_in_queue - 1, self._first_index - 1, -1):
+        # Without its files either it is new, or somebody has removed them: then the newest entry has an address.
+        end = self.max_offset_in_queue
+        first = self._first_index if self.ext.has_files else max(self._first_index, end - 1)
+        for index in range(end - 1, first - 1, -1):
             tags_code = self._unit(index)[2]
             if self.ext.is_ext_addr(tags_code):
                 return tags_code

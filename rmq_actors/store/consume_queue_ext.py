@@ -102,10 +102,14 @@ class ConsumeQueueExt:
         return CqExtUnit(tags_code, store_time_ms, bytes(view[MIN_EXT_UNIT_SIZE:size]))
 
     def truncate_by_max_address(self, max_address: int | None) -> None:
-        """Make the unit at `max_address` the last one, or remove all. Raises `OSError`."""
-        if max_address is None:
+        """Make the unit at `max_address` the last one; without it, remove all. Raises `OSError`."""
+        if max_address is None or self.queue.find(max_address - _LONG_MIN) is None:
             while self.queue.remove_last_file():
                 pass
+            if max_address is not None:
+                # Its file is gone. An address is given once: what old entries name must not be another's unit.
+                size = self.queue.file_size_bytes
+                self.queue.add_file((max_address - _LONG_MIN) // size * size + size)
             return
         unit = self.get(max_address)
         if unit is None:

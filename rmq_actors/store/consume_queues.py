@@ -155,7 +155,17 @@ class ConsumeQueues:
                 queue.recover(durable_to)
                 self._dirty_queues[queue] = None
                 known_to = max(known_to, queue.max_physic_offset)
+        if self.config.enable_consume_queue_ext:
+            self._remove_lone_extensions()
         return min(durable_to, known_to)
+
+    def _remove_lone_extensions(self) -> None:
+        """Remove extension files whose queue is gone: it will be made again, and they with it."""
+        for topic in self.disk.list(CONSUME_QUEUE_EXT_DIRECTORY):
+            for name in self.disk.list(f"{CONSUME_QUEUE_EXT_DIRECTORY}/{topic}"):
+                queue_id = _parse_queue_id(name)
+                if queue_id is not None and (topic, queue_id) not in self._queues:
+                    self._new_queue(topic, queue_id).recover(0)
 
     def _is_file(self, path: str) -> bool:
         try:

@@ -84,7 +84,9 @@ class Checkpointing:
             try:
                 for dispatcher in self._reput.dispatchers:
                     await dispatcher.flush()
-                await self._store_checkpoint.write(self._checkpoint_at(offset, last, counts))
+                # A slave's empty log may have begun meanwhile: nothing stands before its first byte.
+                begin = max(offset, self._commit_log.min_offset)
+                await self._store_checkpoint.write(self._checkpoint_at(begin, last, counts))
             except OSError:
                 self.failed = True
                 raise
@@ -95,18 +97,12 @@ class Checkpointing:
         before = self._store_checkpoint.checkpoint
         point, stamp = before.recovery_point, before.physic_msg_timestamp_ms
         if point is None or (last is None and offset < point.offset):
-            point = RecoveryPoint(self._commit_log.file_size_bytes, offset)
+            point, stamp = RecoveryPoint(self._commit_log.file_size_bytes, offset), 0
         elif last is None:  # nothing but a file's blank end was met: the record before it still names the log
             point = attrs.evolve(point, offset=offset)
         if last is not None:
             stamp = last.store_timestamp_ms
-            point = attrs.evolve(
-                point,
-                offset=offset,
-                record_offset=last.commit_log_offset,
-                record_size=last.msg_size,
-                record_store_timestamp_ms=stamp,
-            )
+            point = RecoveryPoint.behind(last, self._commit_log.file_size_bytes, offset)
         if counts.index_begin_ms is not None:
             # RocketMQ drops the newest index file after a crash: it must dispatch again all that stood in it.
             stamp = min(stamp, counts.index_begin_ms)

@@ -243,7 +243,7 @@ class _Scan:
                     break
             scanned += 1
             if message_filter is not None and not _is_wanted(message_filter, queue, tags_code):
-                if not messages:
+                if not messages and offset >= log_min:
                     self.status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
             if is_blank or offset < log_min:
@@ -260,6 +260,8 @@ class _Scan:
                 messages.append(record)
                 self.total_bytes += size
                 self.status = GetMessageStatus.FOUND
+            elif not messages:
+                self.status = GetMessageStatus.NO_MATCHED_MESSAGE
         return scanned
 
     def _is_full(self, offset: int, size: int, max_msg_nums: int) -> bool:

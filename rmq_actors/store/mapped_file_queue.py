@@ -25,19 +25,25 @@ class StoreLayoutError(ValueError):
     """The files of a directory cannot be a log: says which file, and why. Nothing was changed."""
 
 
-#: Directories whose names are not durable, and how often each changed since it was last found clean.
-DirtyDirectories = dict[str, int]
+#: Directories whose names are not durable, each with an object that stands for its last change. No number that begins
+#: anew when the directory is clean: of two syncs at once the later to end would take a newer change for its own.
+DirtyDirectories = dict[str, object]
+
+
+def mark_directory(dirty: DirtyDirectories, directory: str) -> None:
+    """Names in a directory have changed."""
+    dirty[directory] = object()
 
 
 async def sync_directories(disk: Disk, dirty: DirtyDirectories) -> None:
     """Sync each directory that is dirty now; one that changes meanwhile stays dirty. Raises `OSError`."""
-    for directory, changes in list(dirty.items()):
+    for directory, change in list(dirty.items()):
         try:
             await disk.sync_directory(directory)
         except FileNotFoundError:
             if directory in dirty:  # else it was removed meanwhile
                 raise
-        if dirty.get(directory) == changes:
+        if dirty.get(directory) is change:
             del dirty[directory]
 
 
@@ -130,14 +136,14 @@ class MappedFileQueue:
         return file if read_only or self.open_files is None else self.open_files.adopt(file)
 
     def _directory_changed(self) -> None:
-        self.dirty_directories[self.directory] = self.dirty_directories.get(self.directory, 0) + 1
+        mark_directory(self.dirty_directories, self.directory)
 
     def _directory_made(self) -> None:
         """The first file brings its directory along, and those above: these names, too, are lost if nobody syncs."""
         directory = self.directory
         while directory:
             directory = directory.rpartition("/")[0]
-            self.dirty_directories[directory] = self.dirty_directories.get(directory, 0) + 1
+            mark_directory(self.dirty_directories, directory)
 
     @property
     def min_offset(self) -> int:

@@ -36,6 +36,8 @@ from rmq_actors.wire.batch import MessageBatch, encode_message_batch
 from rmq_actors.wire.dispatch_request import PROPERTY_DELAY, SCHEDULE_TOPIC
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty, encode_properties
 from rmq_actors.wire.record import (
+    END_FILE_MIN_BLANK_LENGTH,
+    MAX_PROPERTIES_BYTES,
     TRANSACTION_ROLLBACK_TYPE,
     EncodedMessage,
     Message,
@@ -293,6 +295,8 @@ class MessagePuts:
                 properties=encode_properties(properties, without=PROPERTY_WAIT_STORE_MSG_OK),
             )
         except PropertiesSizeExceeded as error:
+            if len(encode_properties(message.properties)) > MAX_PROPERTIES_BYTES:
+                raise
             raise MultiDispatchFailed(f"with {PROPERTY_INNER_MULTI_QUEUE_OFFSET}: {error}") from error
         encoded.multi_queues = queues
         return encoded
@@ -303,7 +307,11 @@ class MessagePuts:
             raise MessageIllegal("a batch cannot be part of a transaction")
         if _delay_level(batch.properties) > 0:
             raise MessageIllegal("a batch cannot be delayed")
-        return encode_message_batch(batch, max_message_size_bytes=self.config.max_message_size_bytes)
+        return encode_message_batch(
+            batch,
+            max_message_size_bytes=self.config.max_message_size_bytes,
+            max_total_bytes=self._commit_log.file_size_bytes - END_FILE_MIN_BLANK_LENGTH,
+        )
 
     # Appending.
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.store_checkpoint import Checkpoint
@@ -30,7 +30,11 @@ def open_log(disk: Disk, checkpoint: Checkpoint) -> Iterator[MappedFileQueue]:
     file_size_bytes = first_file_size_bytes(disk) if point is None else point.file_size_bytes
     queue = MappedFileQueue(disk, COMMIT_LOG_DIRECTORY, file_size_bytes)
     try:
-        queue.load(read_only=True, holds_durable=None if point is None else lambda begin, _: begin < point.offset)
+        after_crash = disk.exists(ABORT_FILE)
+        queue.load(
+            read_only=True,
+            holds_durable=None if point is None else lambda begin, _: begin < point.offset or not after_crash,
+        )
         yield queue
     finally:
         queue.close()

@@ -68,15 +68,17 @@ def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash
     """Decide from the files and the checkpoint alone. `after_crash`: the file `abort` is there. Changes nothing."""
     point = checkpoint.recovery_point
     begin = queue.min_offset
-    if point is not None and point.offset < begin:
-        # Cleaning stays behind the recovery point: only a power loss takes a first file that nobody has synced.
+    if point is not None and point.offset < begin and after_crash and checkpoint.is_before_first_sync:
+        # Only a power loss takes a first file that nobody has synced; cleaning stays behind the recovery point, but
+        # RocketMQ's knows of none.
         return RecoveryPlan(0, 0, True, True, "the log's first file is lost, nothing was synced", drops_log=True)
     if point is not None and begin <= point.offset <= queue.max_offset and _names_a_record(queue, checkpoint):
-        return RecoveryPlan(point.offset, point.offset, True, True, "the checkpoint's recovery point")
+        return RecoveryPlan(point.offset, point.offset, after_crash, True, "the checkpoint's recovery point")
     if after_crash or point is not None:
         offset = _file_before(queue, checkpoint.min_timestamp_index_ms)
         why = "no recovery point" if point is None else f"the recovery point {point.offset} is not of this log"
-        return RecoveryPlan(offset, offset, True, False, f"{why}: the file that the checkpoint's time stamps lead to")
+        why = f"{why}: the file that the checkpoint's time stamps lead to"
+        return RecoveryPlan(offset, offset, after_crash, False, why)
     first = queue.files[-_FILES_READ_AGAIN:]
     offset = first[0].from_offset if first else begin
     return RecoveryPlan(offset, None, False, False, "an orderly stop of RocketMQ: the last files are read again")

@@ -79,6 +79,8 @@ class Reput:
                 batch.append(found)
                 offset = found.end_offset
             elif found.what == "blank":
+                if begin + len(view) > limit:
+                    break  # a slave has received a part of it, or synced that
                 return begin + len(view)
             elif offset + BLANK.unpack_from(view, offset - begin)[0] > limit:
                 break  # a slave has received a part of it

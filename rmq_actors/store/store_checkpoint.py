@@ -13,6 +13,7 @@ import attrs
 
 from rmq_actors.ports.disk import BytesLike, Disk, DiskFile
 from rmq_actors.store.layout import CHECKPOINT_FILE
+from rmq_actors.wire.dispatch_request import DispatchRequest
 
 CHECKPOINT_BYTES = 4096
 RECOVERY_POINT_POSITION = 512
@@ -23,6 +24,8 @@ _TIMESTAMPS = struct.Struct(">qqq")
 _POINT = struct.Struct(">8siqqqiqii")
 _CRC = struct.Struct(">I")
 _MAGIC = b"RMQ-RPNT"
+#: As the number of queues.
+REBUILDING = -1
 _VERSION = 1
 
 
@@ -31,7 +34,8 @@ class RecoveryPoint:
     """Up to `offset` the log is valid and durable, and so is every entry of the queues, index and transactions.
 
     `record_*` name the record that ends there, so that a point beside another log is noticed (size 0: none).
-    `queues` and `index_files` tell how many there were, so that one that somebody has removed is built again.
+    `queues` and `index_files` tell how many there were, so that one that somebody has removed is built again; while
+    that lasts `queues` is `REBUILDING`, and the point speaks of the log alone.
     """
 
     file_size_bytes: int
@@ -41,6 +45,16 @@ class RecoveryPoint:
     record_store_timestamp_ms: int = 0
     queues: int = 0
     index_files: int = 0
+
+    @classmethod
+    def behind(cls, record: DispatchRequest, file_size_bytes: int, offset: int) -> RecoveryPoint:
+        """The point at `offset`, before which `record` is the last one."""
+        return cls(file_size_bytes, offset, record.commit_log_offset, record.msg_size, record.store_timestamp_ms)
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether entries of records before `offset` are not durable yet."""
+        return self.queues == REBUILDING
 
 
 @attrs.frozen
@@ -61,6 +75,17 @@ class Checkpoint:
     def min_timestamp_index_ms(self) -> int:
         """The same, of the index too (getMinTimestampIndex)."""
         return min(self.min_timestamp_ms, self.index_msg_timestamp_ms)
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the stamps are newer than the recovery point: by RocketMQ, which leaves that alone, or a torn write."""
+        point = self.recovery_point
+        return point is not None and self.physic_msg_timestamp_ms > point.record_store_timestamp_ms
+
+    @property
+    def is_before_first_sync(self) -> bool:
+        """Whether no record had become durable when the recovery point was written, or has since, by RocketMQ."""
+        return self.recovery_point is not None and not self.recovery_point.record_size and not self.is_overtaken
 
     def encode(self) -> bytes:
         """The file's first bytes."""
@@ -114,8 +139,12 @@ class StoreCheckpoint:
         checkpoint = read_checkpoint(disk)
         is_new = not disk.exists(CHECKPOINT_FILE)
         file = disk.open(CHECKPOINT_FILE, allocate_bytes=CHECKPOINT_BYTES)
-        if file.size_bytes != CHECKPOINT_BYTES:  # a crash came between its creation and its first sync
-            file.truncate(CHECKPOINT_BYTES)
+        try:
+            if file.size_bytes != CHECKPOINT_BYTES:  # a crash came between its creation and its first sync
+                file.truncate(CHECKPOINT_BYTES)
+        except BaseException:
+            file.close()
+            raise
         return cls(disk, file, checkpoint, is_new)
 
     def begin_at(self, offset: int) -> DiskFile:
@@ -125,8 +154,8 @@ class StoreCheckpoint:
         """
         point = self.checkpoint.recovery_point
         if point is not None:
-            self.checkpoint = attrs.evolve(
-                self.checkpoint, recovery_point=RecoveryPoint(point.file_size_bytes, offset, queues=point.queues)
+            self.checkpoint = Checkpoint(
+                recovery_point=RecoveryPoint(point.file_size_bytes, offset, queues=point.queues)
             )
             self._file.write_at(0, self.checkpoint.encode())
         return self._file
@@ -139,6 +168,10 @@ class StoreCheckpoint:
             await self._disk.sync_directory("")
             self._is_new = False
         self.checkpoint = checkpoint
+
+    async def begin_rebuilding(self, point: RecoveryPoint) -> None:
+        """Until the next `write` only the log is durable: entries of old records are about to be written. As `write`."""
+        await self.write(attrs.evolve(self.checkpoint, recovery_point=attrs.evolve(point, queues=REBUILDING)))
 
     def close(self) -> None:
         """Close the file."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
@@ -143,20 +144,23 @@ class _Opening:
         config, disk = self.config, self.environment.disk
         store_checkpoint = StoreCheckpoint.open(disk)
         self.stack.callback(store_checkpoint.close)
-        point = store_checkpoint.checkpoint.recovery_point
-        queue = self._load_log(point)
-        has_aborted = disk.exists(ABORT_FILE)
-        plan = plan_recovery(queue, store_checkpoint.checkpoint, after_crash=has_aborted)
+        checkpoint, has_aborted = store_checkpoint.checkpoint, disk.exists(ABORT_FILE)
+        point = checkpoint.recovery_point
+        queue = self._load_log(point, after_crash=has_aborted)
+        plan = plan_recovery(queue, checkpoint, after_crash=has_aborted)
         while plan.drops_log and queue.remove_last_file():
             pass
         derived = self._derived(queue, plan, is_orderly=not has_aborted)
-        walk = await self._bring_to_the_end(queue, plan, point, derived)
+        walk = await self._bring_to_the_end(queue, plan, store_checkpoint, derived)
         end, table = walk.found_end, derived.consume_queues.topic_queue_table()
         flushed_where = plan.read_from if plan.is_trusted else queue.min_offset
         commit_log = CommitLog.recovered(queue, end, table, flushed_where, self.tracer)
         self.stack.callback(commit_log.close)
         commit_log.on_begin = store_checkpoint.begin_at
         commit_log.on_failed_sync = functools.partial(_note_failed_sync, disk)
+        if has_aborted and point is not None:
+            # What a kill left may be in memory alone, and cleaning goes by it. Written again: a failed sync is no sync.
+            await store_checkpoint.write(store_checkpoint.checkpoint)
         if has_aborted and point is not None and self._may_have_failed_sync():
             await write_again(queue, commit_log.flushed_where, end.end_offset)
         self.tracer.emit("log.flush", "CommitLog", offset=await commit_log.flush())
@@ -165,10 +169,10 @@ class _Opening:
         derived.consume_queues.correct_min_offset(commit_log.min_offset)
         reput = Reput(commit_log, derived.dispatchers, config.delay_levels_ms, end.end_offset, walk.last)
         checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
-        if point is None:
+        if not plan.is_trusted or checkpoint.is_overtaken:
             # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
             derived.consume_queues.mark_dirty()
-            await checkpointing.advance(_flushed_to(commit_log))
+            await checkpointing.advance(_flushed_to(commit_log), force=True)
         _write_abort(disk)
         await disk.sync_directory("")
         return StoreFiles(
@@ -182,7 +186,7 @@ class _Opening:
             self.stack.pop_all(),
         )
 
-    def _load_log(self, point: RecoveryPoint | None) -> MappedFileQueue:
+    def _load_log(self, point: RecoveryPoint | None, *, after_crash: bool) -> MappedFileQueue:
         size_bytes = self.config.mapped_file_size_commit_log_bytes
         if point is not None and point.file_size_bytes != size_bytes:
             raise StoreLayoutError(
@@ -190,7 +194,12 @@ class _Opening:
             )
         queue = MappedFileQueue(self.environment.disk, COMMIT_LOG_DIRECTORY, size_bytes)
         self.stack.callback(queue.close)
-        queue.load(holds_durable=None if point is None else functools.partial(_begins_before, point.offset))
+        if point is None:
+            queue.load()
+        else:
+            # An orderly stop, of RocketMQ too, which leaves an old recovery point, loses no file.
+            lost_from = point.offset if after_crash else sys.maxsize
+            queue.load(holds_durable=functools.partial(_begins_before, lost_from))
         return queue
 
     def _derived(self, queue: MappedFileQueue, plan: RecoveryPlan, *, is_orderly: bool) -> _Derived:
@@ -205,15 +214,24 @@ class _Opening:
         return derived
 
     async def _bring_to_the_end(
-        self, queue: MappedFileQueue, plan: RecoveryPlan, point: RecoveryPoint | None, derived: _Derived
+        self, queue: MappedFileQueue, plan: RecoveryPlan, store_checkpoint: StoreCheckpoint, derived: _Derived
     ) -> LogWalk:
         """Find the log's end, and dispatch what is missing of anything derived; the walk that has done it."""
         dispatchers, durable_to = derived.dispatchers, plan.durable_to
         if durable_to is None:
-            durable_to = (await redo(self._walk(queue, plan, plan.read_from, plan.read_from), ())).end_offset
-        begin = min([durable_to, *(dispatcher.recover(durable_to) for dispatcher in dispatchers)])
-        if plan.is_trusted and point is not None and self._is_file_missing(point, derived):
+            checked = self._walk(queue, plan, plan.read_from, plan.read_from)
+            durable_to = (await redo(checked, ())).end_offset
+            if checked.last is not None:
+                await queue.flush()
+                point = RecoveryPoint.behind(checked.last, queue.file_size_bytes, durable_to)
+                await store_checkpoint.begin_rebuilding(point)
+        point = store_checkpoint.checkpoint.recovery_point
+        is_rebuilding = plan.is_trusted and point is not None and point.is_rebuilding
+        derived_to = queue.min_offset if is_rebuilding else durable_to
+        begin = min([derived_to, *(dispatcher.recover(derived_to) for dispatcher in dispatchers)])
+        if plan.is_trusted and point is not None and not is_rebuilding and self._is_file_missing(point, derived):
             begin = queue.min_offset
+            await store_checkpoint.begin_rebuilding(point)
         walk = self._walk(queue, plan, max(begin, queue.min_offset), max(durable_to, queue.min_offset))
         end = await redo(walk, dispatchers)
         _log.info("the log ends at %d %s; dispatched from %d: %s", end.end_offset, end.reason, begin, plan.reason)

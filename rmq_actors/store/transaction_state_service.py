@@ -20,7 +20,13 @@ import attrs
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
 from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY, TRAN_REDO_LOG_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY
-from rmq_actors.store.mapped_file_queue import DirtyDirectories, MappedFileQueue, StoreLayoutError, sync_directories
+from rmq_actors.store.mapped_file_queue import (
+    DirtyDirectories,
+    MappedFileQueue,
+    StoreLayoutError,
+    mark_directory,
+    sync_directories,
+)
 from rmq_actors.wire.dispatch_request import PROPERTY_TAGS, PROPERTY_UNIQ_KEY, DispatchRequest
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import (
@@ -213,7 +219,7 @@ class TransactionStateService:
     def _remove_files(self, directory: str) -> None:
         for name in reversed(self._disk.list(directory)):
             self._disk.remove(f"{directory}/{name}")
-            self._dirty_directories[directory] = self._dirty_directories.get(directory, 0) + 1
+            mark_directory(self._dirty_directories, directory)
 
     def _load_table(self, durable_to: int) -> bool:
         """Take the table as it is; False if it cannot be what an orderly stop leaves."""

@@ -32,6 +32,9 @@ _HEAD_NUMBERS = struct.Struct(">12xii")
 _SHORT = struct.Struct(">h")
 _PROPERTY_SEPARATOR = 0x02
 
+#: What the records of a batch may take: a file of the log is no longer.
+MAX_TOTAL_BYTES = 2**31 - 1
+
 
 @attrs.frozen
 class MessageBatch:
@@ -91,11 +94,14 @@ def decode_batch(body: bytes) -> Iterator[BatchItem]:
 
 
 def encode_message_batch(
-    batch: MessageBatch, *, max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES
+    batch: MessageBatch,
+    *,
+    max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES,
+    max_total_bytes: int = MAX_TOTAL_BYTES,
 ) -> EncodedMessage:
     """Encode every message of a batch as a record of its own, with the batch's properties behind its own.
 
-    Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong.
+    `max_message_size_bytes` bounds the body, `max_total_bytes` the records, which may be many times as long. Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong.
     """
     if len(batch.body) > max_message_size_bytes:
         raise MessageIllegal(f"batch of {len(batch.body)} bytes: at most {max_message_size_bytes} are allowed")
@@ -118,9 +124,11 @@ def encode_message_batch(
             topic,
             _item_properties(number, item.properties, common),
         )
-        parts += record
         starts.append(position)
         position += sum(map(len, record))
+        if position > max_total_bytes:
+            raise MessageIllegal(f"message {number} of the batch: the records take more than {max_total_bytes} bytes")
+        parts += record
     if not starts:
         raise MessageIllegal("a batch without a message")
     return EncodedMessage(

@@ -24,7 +24,7 @@ class IllegalProperty(ValueError):
 def encode_properties(properties: Mapping[str, str], *, without: str | None = None) -> bytes:
     """Encode as UTF-8, but for the property named `without`.
 
-    Raises `IllegalProperty` for a name or value that would not come back.
+    Raises `IllegalProperty` for a name or value that would not come back, but for an empty value, which Java writes too.
     """
     entries = [f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items() if name != without]
     if not entries:
@@ -66,14 +66,18 @@ def _illegal(properties: Mapping[str, str]) -> str:
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Decode as Java does: an entry without a separator, or without a name, is dropped; of equal names the last counts.
+    """Decode as Java does: an entry without separator, name or value is dropped; of equal names the last counts.
 
     Raises `UnicodeDecodeError` if `data` is not UTF-8.
     """
     entries = data.decode().removesuffix(PROPERTY_SEPARATOR).split(PROPERTY_SEPARATOR)
+    pairs = [entry.split(NAME_VALUE_SEPARATOR, 1) for entry in entries]
     try:
-        properties = dict([entry.split(NAME_VALUE_SEPARATOR, 1) for entry in entries])
+        properties = dict(pairs)
+        is_whole = "" not in properties.values()
     except ValueError:  # an entry without a separator
-        properties = dict([entry.split(NAME_VALUE_SEPARATOR, 1) for entry in entries if NAME_VALUE_SEPARATOR in entry])
+        is_whole = False
+    if not is_whole:
+        properties = dict([pair for pair in pairs if len(pair) == 2 and pair[1]])
     properties.pop("", None)
     return properties

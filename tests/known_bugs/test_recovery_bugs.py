@@ -82,7 +82,7 @@ def test_10073_the_checkpoint_is_never_ahead_of_queues_and_index_that_are_not_sy
     """Also #678. The time stamps of queues that were not synced were written with the next checkpoint."""
 
     async def work(life: Life, store: MessageStore) -> None:
-        await put_some(life, store, 8)
+        await put_some(life, store, 24)
         await trio.sleep(5)  # a checkpoint or more
 
     for seed in SEEDS:

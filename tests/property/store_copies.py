@@ -76,18 +76,18 @@ def messages() -> list[Message]:
     return result
 
 
-def make_store(root: Path) -> Path:
-    """A store of ours, as an orderly stop leaves it, but for the checkpoint."""
+def make_store(root: Path, config: MessageStoreConfig = CONFIG, count: int | None = None) -> Path:
+    """A store of ours with the first `count` messages, as an orderly stop leaves it, but for the checkpoint."""
     disk, tracer = OsDisk(root), new_tracer()
-    log = CommitLog.open(disk, CONFIG.mapped_file_size_commit_log_bytes, tracer)
-    for number, message in enumerate(messages()):
+    log = CommitLog.open(disk, config.mapped_file_size_commit_log_bytes, tracer)
+    for number, message in enumerate(messages()[:count]):
         log.append_message(encode_message(message), 1_700_000_000_000 + 700 * number)
     log.close()
-    queue = MappedFileQueue(disk, COMMIT_LOG_DIRECTORY, CONFIG.mapped_file_size_commit_log_bytes)
+    queue = MappedFileQueue(disk, COMMIT_LOG_DIRECTORY, config.mapped_file_size_commit_log_bytes)
     queue.load(read_only=True)
     dispatchers = (
-        ConsumeQueues(disk, CONFIG),
-        IndexService(disk, CONFIG, StillClock()),
+        ConsumeQueues(disk, config),
+        IndexService(disk, config, StillClock()),
         TransactionStateService(disk, record_reader(queue), table_file_size_bytes=240, redo_log_file_size_bytes=200),
     )
     for dispatcher in dispatchers:

@@ -21,7 +21,7 @@ from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
-from sim_net import DiskConfig, Node, On, PowerLoss, World, WorldConfig
+from sim_net import DiskConfig, Kill, Node, On, PowerLoss, World, WorldConfig
 
 FILE_BYTES = 65_536
 HOUR_S = 3600.0
@@ -322,3 +322,42 @@ def test_power_is_cut_at_every_operation_of_a_cleaning(seed: int) -> None:
     for nth in range(1, 40):
         reached += cut_at(nth)
     assert reached >= 20
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_a_recovery_point_that_a_kill_left_in_memory_is_durable_before_files_go(seed: int) -> None:
+    """The log must not begin behind the recovery point of the disk: all of it would count as never synced."""
+
+    def killed_at(nth: int) -> bool:
+        """At an operation of the first checkpoint, then without power in the first cleaning; whether files went."""
+        world = World(seed, guard_packages=("rmq_actors",))
+        recorder = open_sim_recorder(world, RunInfo("test", "cleaning", seed))
+        begins: list[int] = []
+        ends: list[int] = []
+
+        async def serve(node: Node) -> None:
+            settings = {"file_reserved_time_hours": 1, "clean_resource_interval_ms": 600_000}
+            async with open_store(node, recorder, **settings) as store:
+                begins.append(store.commit_log.min_offset)
+                ends.append(store.commit_log.max_offset)
+                if node.incarnation == 1:
+                    for _ in range(4 * 8):
+                        assert await put(store) is PutStatus.PUT_OK
+                    await trio.sleep(2)
+                    world.apply(Kill(0.0, "a", 1.5 * HOUR_S, on=On("disk.*", "a", nth)), 0)
+                elif node.incarnation == 2:
+                    store.clean_commit_log_service.execute_delete_files_manually()
+                    await trio.sleep(50)
+                    world.apply(PowerLoss(0.0, "a", 1.0, on=On("disk.*", "a", 6)), 0)
+                await trio.sleep_forever()
+
+        async def main(world: World) -> None:
+            world.node("a").boot(serve)
+            await trio.sleep(3 * HOUR_S)
+
+        world.run(main)
+        assert ends[1:] == [ends[1]] * 2
+        assert ends[1] > 7 * FILE_BYTES
+        return begins[2] > 0
+
+    assert sum(killed_at(nth) for nth in range(7, 11))

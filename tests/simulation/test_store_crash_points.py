@@ -21,15 +21,17 @@ from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.store_checkpoint import Checkpoint
 from rmq_actors.wire.record import Message
-from sim_net import DiskConfig, Fault
+from sim_net import DiskConfig, Fault, SimDisk
 from tests.simulation.store_workload import (
     ASYNC_FLUSH,
     CONFIG,
     LOG_FILE_BYTES,
+    Ending,
     Ledger,
     Life,
     a_few_puts,
     busy,
+    files_of,
     kill_at,
     live,
     nothing,
@@ -242,3 +244,56 @@ def test_a_recovery_that_meets_nothing_but_the_blank_end_of_a_file_keeps_the_rec
     point = Checkpoint.decode(ledger.files[3]["checkpoint"]).recovery_point
     assert point is not None
     assert point.record_size > 900
+
+
+def remove(disk: SimDisk, directory: str) -> None:
+    """Somebody removes the files below a directory while nobody has the store open."""
+    for path in files_of(disk, directory):
+        disk.remove(path)
+
+
+@pytest.mark.parametrize("directory", ["consumequeue", "consumequeue/Batch", "index"])
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_power_cut_while_what_somebody_removed_is_built_again(directory: str, ending: Ending) -> None:
+    """The recovery point was behind all records: entries of theirs were believed that no sync had covered."""
+    for seed in range(4):
+        for operation in (1000, 40, 70):  # the first one never comes: then it is cut when the work is done
+            ledger = live(
+                seed,
+                Life(busy, ends_by=ending),
+                Life(
+                    nothing,
+                    arrange=partial(remove, directory=directory),
+                    faults=(power_loss_at(operation),),
+                    ends_by="power loss",
+                ),
+                *(Life(nothing, killed_when_open=True) for _ in range(2)),
+                Life(a_few_puts),
+                Life(nothing),
+            )
+            assert not ledger.broken, (seed, operation, ledger.broken[0])
+
+
+def test_no_cleaning_goes_by_a_recovery_point_that_no_disk_has() -> None:
+    """After a failed sync and a kill it was read from the page cache, and gone with that: so was all of the log."""
+
+    async def clean(life: Life, store: MessageStore) -> None:
+        log = store.commit_log
+        while log.min_offset + LOG_FILE_BYTES < store.files.checkpointing.offset:
+            await log.sync_names()
+            assert log.remove_oldest_file()
+            await log.sync_names()
+        assert log.min_offset
+
+    def fail(disk: SimDisk) -> None:
+        disk.fail(errno.EIO, operation="sync", path="checkpoint", nth=2, count=None)
+
+    for seed in range(6):
+        ledger = live(
+            seed,
+            Life(busy, arrange=fail, ends_by="kill"),
+            Life(clean, ends_by="power loss"),
+            Life(a_few_puts),
+            Life(nothing),
+        )
+        assert not ledger.broken, (seed, ledger.broken[0])

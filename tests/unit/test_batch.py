@@ -146,6 +146,16 @@ def test_what_the_log_must_not_take(change: dict[str, Any], error: type[ValueErr
         encode_message_batch(attrs.evolve(BATCH, **change), max_message_size_bytes=100)
 
 
+def test_what_a_small_body_becomes_is_bounded_before_it_is_made() -> None:
+    """Each message repeats the batch's properties: 4 MiB of body could become gigabytes."""
+    batch = MessageBatch("T", encode_batch([(b"", 0, {})] * 100), properties={"a": "v" * 32_000})
+    record_bytes = 91 + len("T") + 32_002
+    for max_total_bytes, number in ((record_bytes - 1, 0), (10 * record_bytes, 10), (100 * record_bytes - 1, 99)):
+        with pytest.raises(MessageIllegal, match=f"message {number} of the batch: .* more than {max_total_bytes} "):
+            encode_message_batch(batch, max_total_bytes=max_total_bytes)
+    assert len(encode_message_batch(batch, max_total_bytes=100 * record_bytes).data) == 100 * record_bytes
+
+
 def test_what_looks_torn_to_recovery_is_refused_wherever_it_stands() -> None:
     zeros = bytes(512)
     for own in (b"\0a\x01b", b"a\x01b\0", b"a\x01" + zeros + b"b"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,42 @@ def test_files_that_a_power_loss_took_are_behind_the_cut(tmp_path: Path, length:
     queues.dispatch(log)
     assert tree(tmp_path, ".") == before
     queues.close()
+
+
+def test_extension_files_whose_queue_is_gone_are_made_again_with_it(tmp_path: Path) -> None:
+    """A power loss may take the one's name and leave the other's; and a person may move `consumequeue/` away."""
+    log = [request(each, 100 * each, queue_id=each % 2) for each in range(20)]
+    log = [each._replace(consume_queue_offset=each.consume_queue_offset // 2) for each in log]
+    queues = open_queues(tmp_path, units=50, **SETTINGS)
+    queues.dispatch(log)
+    queues.close()
+    before = tree(tmp_path, ".")
+    shutil.rmtree(tmp_path / "consumequeue/T/1")
+    queues = open_queues(tmp_path, units=50, **SETTINGS)
+    queues.dispatch(log)
+    assert tree(tmp_path, ".") == before
+    queues.close()
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_files_that_somebody_removed_are_not_begun_again(tmp_path: Path, kept: int) -> None:
+    """Old entries would name the units of new ones; without a unit, a filter lets the message pass."""
+    log = [request(each, 100 * each, tags_code=each) for each in range(22)]
+    queues = open_queues(tmp_path, units=50, **SETTINGS)
+    queues.dispatch(log[:20])
+    queues.close()
+    for path in sorted((tmp_path / "consumequeue_ext/T/0").iterdir())[kept:]:
+        path.unlink()
+    for count in (20, 21, 22):
+        queues = open_queues(tmp_path, 100 * (count - 1), units=50, **SETTINGS)
+        queues.dispatch(log[:count])
+        queue = queues.find("T", 0)
+        assert queue is not None
+        assert queue.ext is not None
+        units = [queue.ext.get(entry[2]) for entry in held(queue) if entry is not None]
+        assert [unit and unit.tags_code for unit in units][-3:] == [None, None, *range(19, count)][-3:]
+        assert {path.stat().st_size for path in (tmp_path / "consumequeue_ext/T/0").iterdir()} == {EXT_SIZE}
+        queues.close()
 
 
 def test_a_queue_may_be_extended_late_and_no_more(tmp_path: Path) -> None:

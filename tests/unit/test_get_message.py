@@ -223,13 +223,25 @@ def test_records_that_are_gone_are_passed_over() -> None:
         gone = next(n for n in range(50) if store.offsets.get_commit_log_offset_in_queue("T", 0, n) >= 2000)
         # The queue does not know yet. Its first file has ten entries, all of them of the file that is gone.
         assert outcome(store.reads.get_message("T", 0, 0, 32)) == ("MESSAGE_WAS_REMOVING", 10, 0, 50)
-        assert bodies(store.reads.get_message("T", 0, 10, 32)) == [b"%d" % n for n in range(gone, 20)]
+        assert 20 < gone < 30
+        assert bodies(store.reads.get_message("T", 0, 20, 32)) == [b"%d" % n for n in range(gone, 30)]
+        assert outcome(store.reads.get_message("T", 0, 20, 32, ByBody(b"none"))) == ("NO_MATCHED_MESSAGE", 30, 0, 50)
         store.queues.correct_min_offset(store.log.min_offset)
         assert outcome(store.reads.get_message("T", 0, 0, 32)) == ("OFFSET_TOO_SMALL", gone, gone, 50)
         views = store.reads.get_message("T", 0, gone, 32).messages
         content = [bytes(view) for view in views]
         store.remove_oldest_file()
         assert [bytes(view) for view in views] == content
+
+
+@pytest.mark.parametrize(("last_tag", "status"), [("A", "FOUND"), ("B", "NO_MATCHED_MESSAGE")])
+def test_what_is_there_behind_what_is_gone_has_the_last_word(last_tag: str, status: str) -> None:
+    with a_store() as store:
+        for tag in ("A", "A", last_tag):
+            store.put("T", body=bytes(800), TAGS=tag)
+        store.remove_oldest_file()
+        only = DefaultMessageFilter({java_hash_code("A")})
+        assert outcome(store.reads.get_message("T", 0, 0, 32, only)) == (status, 3, 0, 3)
 
 
 def test_blank_entries_are_passed_over() -> None:

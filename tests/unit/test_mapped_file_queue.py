@@ -354,6 +354,36 @@ async def test_a_directory_that_changes_during_its_sync_stays_dirty(
     log.close()
 
 
+@pytest.mark.trio
+async def test_of_two_syncs_of_a_directory_the_later_end_hides_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flush and the cleaning sync names at the same time: what changes after the first is not of the second."""
+    disk = FaultyDisk(tmp_path)
+    log = queue(disk)
+    log.add_file(0).append(b"x" * SIZE)
+    ends = [trio.Event(), trio.Event()]
+    waiting = iter(ends)
+
+    async def sync_directory(_: FaultyDisk, directory: str) -> None:
+        if directory == "log":
+            await next(waiting).wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FaultyDisk, "sync_directory", sync_directory)
+        async with trio.open_nursery() as nursery:
+            for end in ends:
+                nursery.start_soon(sync_directories, disk, log.dirty_directories)
+                await trio.testing.wait_all_tasks_blocked()
+            ends[0].set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert "log" not in log.dirty_directories
+            log.add_file(100)
+            ends[1].set()
+    assert list(log.dirty_directories) == ["log"]
+    log.close()
+
+
 def test_the_search_for_the_last_byte_reads_no_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = OsDisk(tmp_path).open("log", allocate_bytes=4096)
     mapped_file = MappedFile(file, 0)

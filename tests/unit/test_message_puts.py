@@ -214,7 +214,7 @@ async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
         ({"body": good.body[:-1]}, PutStatus.MESSAGE_ILLEGAL, "message 1 of the batch"),
         ({"body": b""}, PutStatus.MESSAGE_ILLEGAL, "a batch without a message"),
         ({"body": bytes(5001)}, PutStatus.MESSAGE_ILLEGAL, "at most 5000"),
-        ({"body": encode_batch([(bytes(100), 0, {})] * 6)}, PutStatus.MESSAGE_ILLEGAL, "does not fit a file"),
+        ({"body": encode_batch([(bytes(100), 0, {})] * 6)}, PutStatus.MESSAGE_ILLEGAL, "more than 992 bytes"),
         ({"topic": "../T"}, PutStatus.MESSAGE_ILLEGAL, "cannot be a directory's name"),
         ({"properties": {"a": "v" * 40_000}}, PutStatus.PROPERTIES_SIZE_EXCEEDED, "message 0 of the batch"),
     ):
@@ -266,6 +266,7 @@ async def test_further_queues_that_are_refused_take_no_offset(tmp_path: Path) ->
         ("%LMQ%a,,x", PutStatus.MESSAGE_ILLEGAL),
         ("%LMQ%a," + "n" * 256, PutStatus.MESSAGE_ILLEGAL),
         (",".join(["%LMQ%a"] * 4670), PutStatus.UNKNOWN_ERROR),
+        (",".join(["%LMQ%a"] * 4700), PutStatus.PROPERTIES_SIZE_EXCEEDED),
     ):
         result = put(bench, properties={"INNER_MULTI_DISPATCH": names})
         assert (result.status, result.append) == (status, None)
@@ -483,3 +484,9 @@ def test_when_the_pool_is_used(role: BrokerRole, flush: FlushDiskType, enabled: 
     config = MessageStoreConfig(role, flush, transient_store_pool_enable=enabled)
     expected = enabled and flush is FlushDiskType.ASYNC_FLUSH and role is not BrokerRole.SLAVE
     assert config.uses_transient_store_pool is expected
+
+
+@pytest.mark.parametrize("size_bytes", [181, 2**31])
+def test_file_sizes_that_the_log_cannot_have(size_bytes: int) -> None:
+    with pytest.raises(ValueError, match="mapped_file_size_commit_log_bytes"):
+        MessageStoreConfig(mapped_file_size_commit_log_bytes=size_bytes)

@@ -14,7 +14,9 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"),
 
 @given(st.dictionaries(texts.filter(bool), texts, max_size=6))
 def test_round_trip(properties: dict[str, str]) -> None:
-    assert decode_properties(encode_properties(properties)) == properties
+    """All but empty values, which Java's decoder drops."""
+    come_back = {name: value for name, value in properties.items() if value}
+    assert decode_properties(encode_properties(properties)) == come_back
 
 
 def test_the_golden_properties() -> None:
@@ -34,7 +36,9 @@ def test_the_golden_properties() -> None:
         (b"A\x011", {"A": "1"}),
         (b"A\x011\x02", {"A": "1"}),
         (b"A\x011\x02B\x012", {"A": "1", "B": "2"}),
-        (b"A\x01\x02B\x012", {"A": "", "B": "2"}),
+        (b"A\x01\x02B\x012", {"B": "2"}),
+        (b"A\x01", {}),
+        (b"A\x011\x02A\x01", {"A": "1"}),
         (b"no separator\x02B\x012", {"B": "2"}),
         (b"\x01no name\x02B\x012", {"B": "2"}),
         (b"A\x011\x02A\x012", {"A": "2"}),

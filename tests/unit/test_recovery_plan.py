@@ -98,19 +98,43 @@ def test_a_recovery_point_of_another_log_is_not_believed(make_log: MakeLog, chan
     log = make_log([400] * 12)
     point = log.point(7)
     wrong = attrs.evolve(point, **{change: log.ends[-1] + SIZE if change == "offset" else getattr(point, change) + 1})
-    plan = plan_recovery(log.queue, Checkpoint(recovery_point=wrong), after_crash=False)
-    assert (plan.read_from, plan.durable_to, plan.after_crash, plan.is_trusted) == (0, 0, True, False)
-    assert "is not of this log" in plan.reason
+    for after_crash in (True, False):
+        plan = plan_recovery(log.queue, Checkpoint(recovery_point=wrong), after_crash=after_crash)
+        assert (plan.read_from, plan.durable_to, plan.after_crash, plan.is_trusted) == (0, 0, after_crash, False)
+        assert "is not of this log" in plan.reason
 
 
 def test_a_log_whose_first_file_a_power_loss_took_is_dropped(make_log: MakeLog) -> None:
-    """Cleaning stays behind the recovery point: a log that begins later has lost what it began with."""
     log = make_log([400] * 12)
-    point = log.point(1)
     first = log.queue.files.pop(0)
     first.file.close()
-    plan = plan_recovery(log.queue, Checkpoint(recovery_point=point), after_crash=True)
+    plan = plan_recovery(log.queue, Checkpoint(recovery_point=RecoveryPoint(SIZE, 0)), after_crash=True)
     assert (plan.read_from, plan.durable_to, plan.drops_log) == (0, 0, True)
+
+
+@pytest.mark.parametrize("after_crash", [True, False])
+@pytest.mark.parametrize("record", [None, 1])
+def test_a_log_that_rocketmq_has_cleaned_beyond_the_recovery_point_is_not_dropped(
+    make_log: MakeLog, record: int | None, after_crash: bool
+) -> None:
+    """RocketMQ moves its stamps and leaves our recovery point alone, however long it uses the store."""
+    log = make_log([400] * 12)
+    first = log.queue.files.pop(0)
+    first.file.close()
+    stamp = FIRST_MS + 8000 + 3000
+    checkpoint = Checkpoint(stamp, stamp, stamp, RecoveryPoint(SIZE, 0) if record is None else log.point(record))
+    plan = plan_recovery(log.queue, checkpoint, after_crash=after_crash)
+    assert not plan.drops_log
+    assert (plan.read_from, plan.durable_to, plan.is_trusted) == (2 * SIZE, 2 * SIZE, False)
+    assert plan.after_crash is after_crash
+
+
+def test_damage_behind_an_old_recovery_point_is_no_torn_tail_if_rocketmq_stopped_in_order(make_log: MakeLog) -> None:
+    log = make_log([400] * 12)
+    plan = plan_recovery(log.queue, Checkpoint(recovery_point=log.point(2)), after_crash=False)
+    log.overwrite(log.begin(6) + 100, b"rot")
+    with pytest.raises(DamagedLog, match=f"no valid record at offset {log.begin(6)} .*follows at offset"):
+        walk(log, plan)
 
 
 def test_after_a_crash_of_rocketmq_its_stamps_lead_to_a_file(make_log: MakeLog) -> None:

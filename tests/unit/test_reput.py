@@ -106,6 +106,23 @@ def test_a_record_that_a_slave_has_half_of_waits(tmp_path: Path) -> None:
     slave.close()
 
 
+def test_the_blank_end_of_a_file_that_a_slave_has_half_of_waits(tmp_path: Path) -> None:
+    """What is behind it is behind the slave's log: no recovery point may stand there."""
+    master, begins = make_log(tmp_path / "master", [900, 1500])
+    data = b"".join(master.ranges(0, master.max_offset))
+    slave = CommitLog.open(OsDisk(tmp_path / "slave"), SIZE, new_tracer())
+    reput = reput_of(slave, Listener())
+    blank = reput_of(master, Listener()).dispatch_some(SIZE - 1)
+    assert (blank, begins[1]) == (1, SIZE)
+    for size in range(1, SIZE + 1):
+        slave.append_data(size - 1, data[size - 1 : size])
+        reput.dispatch_some(slave.max_offset)
+        assert reput.reput_from_offset <= slave.max_offset
+    assert reput.reput_from_offset == SIZE
+    master.close()
+    slave.close()
+
+
 def test_what_failed_comes_again_and_nothing_is_left_out(tmp_path: Path) -> None:
     log, begins = make_log(tmp_path, [100] * 30)
     first, second = Listener(), Listener(failures=2)

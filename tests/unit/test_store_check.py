@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -28,7 +29,7 @@ from tests.property.golden_capture import (
 )
 from tests.property.recording import new_tracer
 from tests.property.running_store import NoEntropy, StillClock
-from tests.property.store_copies import copy_store, findings_of, flip, make_store, put
+from tests.property.store_copies import CONFIG, copy_store, findings_of, flip, make_store, put
 
 LOG = "commitlog/00000000000000000000"
 LOG_2 = "commitlog/00000000000000262144"
@@ -335,6 +336,28 @@ def test_a_unit_of_an_extension_file(tmp_path: Path) -> None:
 # --- the index --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("slots", "index_num"), [(1, 3), (1, 100), (7, 4), (10, 4000), (64, 20), (100, 2), (1000, 2), (1000, 4000)]
+)
+@pytest.mark.parametrize("count", [1, 2, None])
+def test_the_number_of_hash_slots_is_found_out(tmp_path: Path, slots: int, index_num: int, count: int | None) -> None:
+    """No file names it: files of the same length may have any."""
+    make_store(tmp_path, attrs.evolve(CONFIG, max_hash_slot_num=slots, max_index_num=index_num), count)
+    assert {finding.path for finding in findings_of(tmp_path)} == {"checkpoint"}
+
+
+@pytest.mark.parametrize("name", ["20231114221320000", "20231114221320001"])
+@pytest.mark.parametrize("longer_bytes", [1, 20])
+def test_an_index_file_of_another_length(tmp_path: Path, name: str, longer_bytes: int) -> None:
+    make_store(tmp_path)
+    with (tmp_path / "index" / name).open("ab") as file:
+        file.write(bytes(longer_bytes))
+    found = [finding for finding in findings_of(tmp_path) if finding.path != "checkpoint"]
+    assert found
+    assert all(finding.path.startswith("index/") for finding in found)
+    assert {(finding.severity, "bytes long" in finding.text) for finding in found} == {("error", True)}
+
+
 def test_an_index_entry_to_nowhere(store: Path) -> None:
     put(store / INDEX, ENTRIES_AT + 20 * 5 + 4, (1 << 40).to_bytes(8, "big"))
     (finding,) = findings_of(store)
@@ -505,7 +528,7 @@ def test_a_file_that_is_no_json(store: Path, name: str) -> None:
     assert finding.text.startswith("cannot be read: ")
 
 
-def test_unknown_names_are_notes(store: Path) -> None:
+def test_unknown_names_are_notes_but_where_a_start_refuses_them(store: Path) -> None:
     (store / "timerwheel").touch()
     (store / "config" / "x.tmp").touch()
     (store / "index" / "x").touch()
@@ -513,7 +536,7 @@ def test_unknown_names_are_notes(store: Path) -> None:
     assert sorted((finding.path, finding.severity) for finding in findings_of(store)) == [
         ("config/x.tmp", "note"),
         ("consumequeue/TopicPlain/x", "note"),
-        ("index/x", "note"),
+        ("index/x", "error"),
         ("timerwheel", "note"),
     ]
 

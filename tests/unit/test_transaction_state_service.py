@@ -259,7 +259,7 @@ def test_an_op_message_may_name_several(tmp_path: Path, log: Log) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "tags"), [(b"0", "x"), (b"", "d"), (b"7", "d"), (b"-1", "d"), ("\u0660".encode(), "d")]
+    ("body", "tags"), [(b"0", "x"), (b"", "d"), (b"7", "d"), (b"-1", "d"), ("\u0660".encode(), "d"), (b"9" * 5000, "d")]
 )
 def test_an_op_message_that_says_nothing_ends_nothing(tmp_path: Path, log: Log, body: bytes, tags: str) -> None:
     service = open_states(tmp_path, log)
@@ -267,6 +267,20 @@ def test_an_op_message_that_says_nothing_ends_nothing(tmp_path: Path, log: Log, 
     log.op(body, tags)
     service.dispatch(log.requests)
     assert opened(service) == [0]
+
+
+def test_two_that_say_that_they_are_one_half_message_both_end(tmp_path: Path, log: Log) -> None:
+    """Half messages that also have the flag of 3.x all have queue offset 0."""
+    service = open_states(tmp_path, log)
+    for key in "ab":
+        log.half(key)
+        log.requests[-1] = log.requests[-1]._replace(consume_queue_offset=0)
+    log.op(b"0")
+    service.dispatch(log.requests)
+    assert opened(service) == [0]
+    log.put(CHECK_MAX_TIME_TOPIC, properties={"PGROUP": "PG", "UNIQ_KEY": "a"})
+    service.dispatch(log.requests)
+    assert opened(service) == []
 
 
 def test_a_half_message_put_back_for_a_check_takes_the_others_place(tmp_path: Path, log: Log) -> None:

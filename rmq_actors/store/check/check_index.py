@@ -35,6 +35,8 @@ _DEFAULT_BYTES = HEADER_BYTES + _DEFAULT_SLOTS * SLOT_BYTES + 20_000_000 * _ENTR
 _ENTRIES_AT_ONCE = 4096
 _NAME_DIGITS = 17
 _LOST_HASHES_MAX = 4096
+#: So many of a file's first and last entries say how many slots it has.
+_SCORED_ENTRIES = 16
 
 
 @attrs.frozen
@@ -103,7 +105,8 @@ class IndexCheck:
         for name in names:
             path = f"{INDEX_DIRECTORY}/{name}"
             if not (len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()):
-                yield Finding(path, 0, "note", "not the name of an index file (yyyyMMddHHmmssSSS)")
+                text = "not the name of an index file (yyyyMMddHHmmssSSS): a start refuses it"
+                yield Finding(path, 0, "error", text)
                 continue
             self._context.summary.files += 1
             try:
@@ -136,12 +139,16 @@ class IndexCheck:
                 text = f"indexCount {count} says that there are no entries, but there are"
                 yield Finding(path, 36, self._severity_of_tail(), text)
             return
-        slots = self._find_slots(view, header)
+        slots = self._find_slots(mapped_file, header)
         if slots is None:
             yield Finding(path, 0, "error", f"no number of hash slots fits this header: {header}")
             return
         self._slots = slots
         file = _File(path, len(view), slots, *header)
+        sizes = {other.size_bytes for other in self._files} or {len(view)}
+        if len(view) not in sizes or (len(view) - file.position(0)) % _ENTRY.size:
+            text = f"the file is {len(view)} bytes long: not of the others' length, or not made of whole entries"
+            yield Finding(path, 0, self._severity_of_tail(), text)
         if file.position(count) > len(view):
             yield Finding(path, 36, self._severity_of_tail(), f"indexCount {count} is more than the file has room for")
             count = (len(view) - file.position(0)) // _ENTRY.size
@@ -157,42 +164,26 @@ class IndexCheck:
     def _severity_of_tail(self) -> Severity:
         return "error" if self._context.recover_from is None else "recoverable"
 
-    def _find_slots(self, view: memoryview, header: tuple[int, ...]) -> int | None:
-        """How many slots the file has: what its first and last entry agree with best."""
-        begin, end, count = header[2], header[3], header[5]
+    def _find_slots(self, mapped_file: MappedFile, header: tuple[int, ...]) -> int | None:
+        """How many slots the file has: what its entries agree with best."""
+        view, end, count = mapped_file.whole(), header[3], header[5]
         candidates = [] if self._slots is None else [self._slots]
         if len(view) == _DEFAULT_BYTES:
             candidates.append(_DEFAULT_SLOTS)
         # RocketMQ's defaults, and most settings, have four entries a slot.
         candidates.append((len(view) - HEADER_BYTES) // 84)
+        # Behind the last entry nothing stands, and it ends with a few zeros itself.
+        slots_bytes = mapped_file.used_bytes() - HEADER_BYTES - count * _ENTRY.size
+        candidates += [(slots_bytes + zeros) // SLOT_BYTES for zeros in range(3, 3 + _ENTRY.size, SLOT_BYTES)]
         if end:
             wanted = end.to_bytes(8, "big", signed=True)
             at = _find(view, wanted, HEADER_BYTES)
             while at >= 0 and len(candidates) < 64:
                 candidates.append((at - 4 - (count - 1) * _ENTRY.size - HEADER_BYTES) // SLOT_BYTES)
                 at = _find(view, wanted, at + 1)
-        best, best_score = None, 0
-        for slots in candidates:
-            room = (len(view) - HEADER_BYTES - slots * SLOT_BYTES) // _ENTRY.size
-            if slots < 1 or room < 2:
-                continue
-            at = HEADER_BYTES + slots * SLOT_BYTES
-            first = _ENTRY.unpack_from(view, at + _ENTRY.size)
-            last_number = min(count, room) - 1
-            last = _ENTRY.unpack_from(view, at + last_number * _ENTRY.size)
-            in_slot = struct.unpack_from(">i", view, HEADER_BYTES + last[0] % slots * SLOT_BYTES)[0]
-            score = sum(
-                (
-                    not any(view[at : at + _ENTRY.size]),
-                    first[1] == begin,
-                    first[3] == 0,
-                    last[1] == end,
-                    in_slot == last_number,
-                )
-            )
-            if score > best_score:
-                best, best_score = slots, score
-        return best if best_score >= 3 else None
+        scores = {slots: _score(view, slots, header) for slots in candidates}
+        best = max(scores, key=lambda slots: scores[slots])
+        return best if scores[best] >= 3 else None
 
     def take(self, record: DispatchRequest) -> Iterator[Finding]:
         """Compare a record of the log with its entries: what is wrong."""
@@ -385,6 +376,46 @@ class IndexCheck:
             if stored != expected:
                 text = f"{name} {stored} in the header; by the entries it is {expected}"
                 yield Finding(file.path, position, self._context.severity_at(file.end_offset), text)
+
+
+def _score(view: memoryview, slots: int, header: tuple[int, ...]) -> int:
+    """How well a number of slots fits a file: 5, and 1 for each entry of its first and last ones, if all is right."""
+    begin, end, count = header[2], header[3], header[5]
+    room = (len(view) - HEADER_BYTES - slots * SLOT_BYTES) // _ENTRY.size
+    if slots < 1 or room < 2:
+        return 0
+    at = HEADER_BYTES + slots * SLOT_BYTES
+
+    def entry(number: int) -> tuple[int, int, int, int]:
+        found: tuple[int, int, int, int] = _ENTRY.unpack_from(view, at + number * _ENTRY.size)
+        return found
+
+    def head(code: int) -> int:
+        (number,) = struct.unpack_from(">i", view, HEADER_BYTES + code % slots * SLOT_BYTES)
+        return int(number)
+
+    def fits(number: int) -> bool:
+        code, offset, seconds, previous = entry(number)
+        return (
+            code > 0
+            and begin <= offset <= end
+            and seconds >= 0
+            and number <= head(code) < count
+            and 0 <= previous < number
+            and (not previous or entry(previous)[0] % slots == code % slots)
+        )
+
+    last_number = min(count, room) - 1
+    numbers = {*range(1, min(last_number, _SCORED_ENTRIES) + 1), *range(max(1, last_number - _SCORED_ENTRIES), last_number + 1)}
+    first, last = entry(1), entry(last_number)
+    rules = (
+        not any(view[at : at + _ENTRY.size]),
+        first[1] == begin,
+        first[3] == 0,
+        last[1] == end,
+        head(last[0]) == last_number,
+    )
+    return sum(rules) + sum(map(fits, numbers))
 
 
 def _unpack(view: memoryview, file: _File) -> Iterator[tuple[int, int, int, int]]:
