@@ -51,7 +51,7 @@ class DiskFile(Protocol):
 
 
 class DiskLock(Protocol):
-    """An exclusive lock that this process holds; it ends with the process."""
+    """An exclusive lock that this process holds; it ends with the process, and what it has forked without an exec."""
 
     def close(self) -> None:
         """Release it; a second call does nothing."""

@@ -83,7 +83,7 @@ class AllocateMappedFileService:
             except OSError as error:
                 self._note_failure(from_offset, error)
                 if prepared.taken:
-                    # The failed sync may have been one of the log's bytes, and the kernel tells of it only once.
+                    # The failed sync may have been one of the log's bytes, and older kernels tell of it only once.
                     self._commit_log.failed_sync = error
                     self._commit_log.on_failed_sync()
                 else:
@@ -94,27 +94,31 @@ class AllocateMappedFileService:
         syncs = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         sync_every = self._config.flush_least_pages_when_warm_maped_file * PAGE_BYTES
         position = synced = 0
-        while not prepared.taken and position < prepared.file.size_bytes:
-            chunk = min(len(_ZEROS), prepared.file.size_bytes - position, sync_every)
-            prepared.file.write_at(position, _ZEROS[:chunk])
-            position += chunk
-            if syncs and (position - synced >= sync_every or position == prepared.file.size_bytes):
-                synced = position
-                await prepared.file.sync()
-            await trio.lowlevel.checkpoint()
+        # The system tells each open file of a lost page: a sync here takes no error away from the log's own.
+        with contextlib.closing(self._disk.open(prepared.file.path)) as file:
+            while not prepared.taken and position < file.size_bytes:
+                chunk = min(len(_ZEROS), file.size_bytes - position, sync_every)
+                file.write_at(position, _ZEROS[:chunk])
+                position += chunk
+                if syncs and (position - synced >= sync_every or position == file.size_bytes):
+                    synced = position
+                    await file.sync()
+                await trio.lowlevel.checkpoint()
 
     def _note_failure(self, from_offset: int, error: OSError) -> None:
         _log.warning("%s: no file prepared for offset %d: %s", self.name, from_offset, error)
         self._tracer.emit("log.allocate", self.name, offset=from_offset, status=type(error).__name__)
 
     def _withdraw(self) -> None:
-        """Remove the prepared file, unless the log has taken it."""
-        prepared, self._commit_log.prepared = self._commit_log.prepared, None
+        """Remove the prepared file, unless the log has taken it. One that cannot be removed stays, for the log."""
+        prepared = self._commit_log.prepared
         if prepared is None:
             return
-        prepared.file.close()
         with contextlib.suppress(FileNotFoundError):
             try:
                 self._disk.remove(prepared.file.path)
             except OSError as error:
                 _log.warning("%s: %s stays, empty: %s", self.name, prepared.file.path, error)
+                return
+        self._commit_log.prepared = None
+        prepared.file.close()

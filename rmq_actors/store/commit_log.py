@@ -382,3 +382,5 @@ class CommitLog:
         """Close the files; every later append is an `OSError`. Nothing is committed or flushed here."""
         self._closed = True
         self._queue.close()
+        if self.prepared is not None:
+            self.prepared.file.close()

@@ -224,6 +224,7 @@ class _Scan:
         self.messages: list[memoryview] = []
         self.total_bytes = 0
         self.last_offset = 0
+        self._view, self._file_begin = memoryview(b""), 0
 
     def run(
         self, entries: memoryview, queue: ConsumeQueue, max_msg_nums: int, message_filter: MessageFilter | None
@@ -231,7 +232,6 @@ class _Scan:
         """Fill `messages`; how many entries are done with."""
         messages, readable_to = self.messages, self._readable_to
         log_min, log_end = self._commit_log.min_offset, self._commit_log.max_offset
-        view, file_begin, file_end = memoryview(b""), 0, 0
         scanned = 0
         for offset, size, tags_code in _ENTRY.iter_unpack(entries):
             is_blank = size == BLANK_SIZE
@@ -243,26 +243,32 @@ class _Scan:
                     break
             scanned += 1
             if message_filter is not None and not _is_wanted(message_filter, queue, tags_code):
-                if not messages and offset >= log_min:
-                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
-                continue
-            if is_blank or offset < log_min:
-                if not messages:
-                    self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-                continue
-            if not file_begin <= offset < file_end and offset < log_end:
-                view, file_begin = self._commit_log.file_at(offset)
-                file_end = file_begin + len(view)
-            record = view[offset - file_begin : offset - file_begin + size]
-            if len(record) != size or size < _RECORD_HEAD.size or _RECORD_HEAD.unpack_from(record) != (size, offset):
-                _log.warning("an entry of %d bytes at offset %d of the log: no such record is there", size, offset)
-            elif message_filter is None or message_filter.is_matched_by_commit_log(record):
-                messages.append(record)
-                self.total_bytes += size
-                self.status = GetMessageStatus.FOUND
-            elif not messages:
-                self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+                if offset >= log_min:
+                    self._pass_over(GetMessageStatus.NO_MATCHED_MESSAGE)
+            elif is_blank or offset < log_min:
+                self._pass_over(GetMessageStatus.MESSAGE_WAS_REMOVING)
+            else:
+                self._take(offset, size, log_end, message_filter)
         return scanned
+
+    def _pass_over(self, status: GetMessageStatus) -> None:
+        """Without a message the last entry says how the read ended."""
+        if not self.messages:
+            self.status = status
+
+    def _take(self, offset: int, size: int, log_end: int, message_filter: MessageFilter | None) -> None:
+        if not self._file_begin <= offset < self._file_begin + len(self._view) and offset < log_end:
+            self._view, self._file_begin = self._commit_log.file_at(offset)
+        begin = offset - self._file_begin
+        record = self._view[begin : begin + size]
+        if len(record) != size or size < _RECORD_HEAD.size or _RECORD_HEAD.unpack_from(record) != (size, offset):
+            _log.warning("an entry of %d bytes at offset %d of the log: no such record is there", size, offset)
+        elif message_filter is None or message_filter.is_matched_by_commit_log(record):
+            self.messages.append(record)
+            self.total_bytes += size
+            self.status = GetMessageStatus.FOUND
+        else:
+            self._pass_over(GetMessageStatus.NO_MATCHED_MESSAGE)
 
     def _is_full(self, offset: int, size: int, max_msg_nums: int) -> bool:
         config, count = self._config, len(self.messages)

@@ -78,7 +78,7 @@ class Checkpoint:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether the stamps are newer than the recovery point: by RocketMQ, which leaves that alone, or a torn write."""
+        """Whether the stamps are newer than the recovery point: by RocketMQ, which leaves it alone, or a torn write."""
         point = self.recovery_point
         return point is not None and self.physic_msg_timestamp_ms > point.record_store_timestamp_ms
 
@@ -170,7 +170,7 @@ class StoreCheckpoint:
         self.checkpoint = checkpoint
 
     async def begin_rebuilding(self, point: RecoveryPoint) -> None:
-        """Until the next `write` only the log is durable: entries of old records are about to be written. As `write`."""
+        """Say that only the log is durable: entries of old records are about to be written. As `write`."""
         await self.write(attrs.evolve(self.checkpoint, recovery_point=attrs.evolve(point, queues=REBUILDING)))
 
     def close(self) -> None:

@@ -223,8 +223,8 @@ class _Opening:
             durable_to = (await redo(checked, ())).end_offset
             if checked.last is not None:
                 await queue.flush()
-                point = RecoveryPoint.behind(checked.last, queue.file_size_bytes, durable_to)
-                await store_checkpoint.begin_rebuilding(point)
+                log_end = RecoveryPoint.behind(checked.last, queue.file_size_bytes, durable_to)
+                await store_checkpoint.begin_rebuilding(log_end)
         point = store_checkpoint.checkpoint.recovery_point
         is_rebuilding = plan.is_trusted and point is not None and point.is_rebuilding
         derived_to = queue.min_offset if is_rebuilding else durable_to

@@ -78,7 +78,7 @@ _WORLD = WorldConfig(
     virtual_time_max_s=3600.0,
 )
 _READ_BUFFER_BYTES = 4096
-#: What a disk's faults make of a start, and when the next one is tried.
+#: What a disk's faults make of a start, and when the next one is tried, or a put that was refused.
 _DISK_ERRORS = {errno.EIO, errno.ENOSPC}
 _START_AGAIN_S = 0.5
 _WRITERS = 2
@@ -334,10 +334,10 @@ class _Run:
         workload = self.workload
         while self.puts_left > 0:
             pending = [self._put(broker, node, number) for _ in range(min(workload.in_flight, self.puts_left))]
-            for put in pending:
-                if put.result is None:
-                    await put.wait()
-            await trio.sleep(node.entropy.random() * workload.pause_s)
+            results = [put.result or await put.wait() for put in pending]
+            refused = sum(result.append is None for result in results)
+            self.puts_left += refused  # clients put again what a full disk, say, has refused
+            await trio.sleep(_START_AGAIN_S if refused else node.entropy.random() * workload.pause_s)
 
     def _put(self, broker: BrokerController, node: Node, queue_id: int) -> PendingPut:
         self.puts_left -= 1

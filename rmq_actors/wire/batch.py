@@ -101,7 +101,8 @@ def encode_message_batch(
 ) -> EncodedMessage:
     """Encode every message of a batch as a record of its own, with the batch's properties behind its own.
 
-    `max_message_size_bytes` bounds the body, `max_total_bytes` the records, which may be many times as long. Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong.
+    `max_message_size_bytes` bounds the body, `max_total_bytes` the records, which may be many times as long.
+    Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong.
     """
     if len(batch.body) > max_message_size_bytes:
         raise MessageIllegal(f"batch of {len(batch.body)} bytes: at most {max_message_size_bytes} are allowed")

@@ -24,7 +24,7 @@ class IllegalProperty(ValueError):
 def encode_properties(properties: Mapping[str, str], *, without: str | None = None) -> bytes:
     """Encode as UTF-8, but for the property named `without`.
 
-    Raises `IllegalProperty` for a name or value that would not come back, but for an empty value, which Java writes too.
+    Raises `IllegalProperty` for a name or value that would not come back, but for empty values, which Java writes too.
     """
     entries = [f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items() if name != without]
     if not entries:

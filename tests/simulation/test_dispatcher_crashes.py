@@ -29,6 +29,9 @@ from tests.simulation.store_workload import CONFIG, NODE, files_of, kill_at, pow
 RECORDS = 120
 #: Small steps, so that a checkpoint lies anywhere.
 BATCHES = (1, 2, 5, 9)
+#: A life meets fewer.
+ERRORS_MAX = 50
+EXTENDED = attrs.evolve(CONFIG, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext_bytes=100)
 
 
 def records(seed: str, before: Sequence[DispatchRequest] = (), count: int = RECORDS) -> list[DispatchRequest]:
@@ -66,6 +69,26 @@ def records(seed: str, before: Sequence[DispatchRequest] = (), count: int = RECO
 
 def queue_entries(disk: SimDisk) -> object:
     return queues_on(disk)
+
+
+def extended_queue_entries(disk: SimDisk) -> object:
+    """The same, with the tags code of the unit that an entry names."""
+    rows: dict[str, bytes] = {}
+    for path, data in files_of(disk, "consumequeue_ext").items():
+        _, topic, queue_id, name = path.split("/")
+        queue = f"{topic}/{queue_id}"
+        assert len(rows.get(queue, b"")) == int(name)
+        rows[queue] = rows.get(queue, b"") + data
+    queues = queues_on(disk)
+    for queue, entries in queues.items():
+        named = set[int]()
+        for index, (offset, size, address) in entries.items():
+            at = address + (1 << 63)
+            assert int.from_bytes(rows[queue][at : at + 2], "big") == 20
+            entries[index] = (offset, size, int.from_bytes(rows[queue][at + 2 : at + 10], "big"))
+            named.add(at)
+        assert len(named) == len(entries), "two entries name one unit"
+    return queues
 
 
 def index_entries(disk: SimDisk) -> object:
@@ -118,6 +141,7 @@ def no_problems(index: IndexService) -> None:
 
 KINDS = {
     "queues": Kind(lambda node: ConsumeQueues(node.disk, CONFIG), queue_entries, expected_queues),
+    "extended queues": Kind(lambda node: ConsumeQueues(node.disk, EXTENDED), extended_queue_entries, expected_queues),
     "index": Kind(
         lambda node: IndexService(node.disk, CONFIG, node.wall_clock),
         index_entries,
@@ -152,13 +176,15 @@ class Dispatched:
         at = next((n for n, each in enumerate(self.log) if each.commit_log_offset >= redo_from), len(self.log))
         for number in range(self.errors):
             node.disk.fail(rng.choice((errno.EIO, errno.ENOSPC)), nth=1 + rng.randrange(30) + 10 * number)
-        failed = False
+        failed, errors = False, 0
         while at < len(self.log):
             batch = self.log[at : at + rng.choice(BATCHES)]
             await trio.sleep(0.001)
             try:
                 dispatcher.dispatch(batch)
             except OSError:
+                errors += 1
+                assert errors <= ERRORS_MAX, "a dispatch that never succeeds"
                 continue
             at += len(batch)
             if rng.random() < 0.3:

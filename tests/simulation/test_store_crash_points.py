@@ -17,9 +17,10 @@ import pytest
 import trio
 
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.layout import CHECKPOINT_FILE, COMMIT_LOG_DIRECTORY
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.store.store_checkpoint import Checkpoint
+from rmq_actors.store.store_checkpoint import RECOVERY_POINT_POSITION, Checkpoint
+from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
 from sim_net import DiskConfig, Fault, SimDisk
 from tests.simulation.store_workload import (
@@ -272,6 +273,39 @@ def test_power_cut_while_what_somebody_removed_is_built_again(directory: str, en
                 Life(nothing),
             )
             assert not ledger.broken, (seed, operation, ledger.broken[0])
+
+
+@attrs.define(eq=False)
+class LeftByRocketMQ(Life):
+    """No life of ours: the store becomes one that RocketMQ has stopped in order, less what somebody has removed."""
+
+    removed: str = ""
+
+    async def run(self, tracer: Tracer) -> None:
+        disk = self.node.disk
+        file = disk.open(CHECKPOINT_FILE)
+        file.write_at(RECOVERY_POINT_POSITION, bytes(100))
+        await file.sync()
+        file.close()
+        for path in files_of(disk, self.removed):
+            disk.remove(path)
+            await disk.sync_directory(path.rpartition("/")[0])
+
+
+@pytest.mark.parametrize("removed", ["consumequeue", "index"])
+def test_power_cut_while_rocketmqs_store_is_taken_over(removed: str) -> None:
+    """Its orderly stop was believed of entries that we had dispatched, and no sync had covered."""
+    for operation in range(24, 84, 4):
+        ledger = live(
+            operation,
+            Life(busy),
+            LeftByRocketMQ(nothing, removed=removed),
+            Life(nothing, faults=(power_loss_at(operation),)),
+            *(Life(nothing, killed_when_open=True) for _ in range(2)),
+            Life(a_few_puts),
+            Life(nothing),
+        )
+        assert not ledger.broken, (operation, ledger.broken[0])
 
 
 def test_no_cleaning_goes_by_a_recovery_point_that_no_disk_has() -> None:

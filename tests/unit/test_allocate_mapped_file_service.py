@@ -190,9 +190,12 @@ async def test_a_failed_sync_of_a_file_that_was_taken_meanwhile_is_a_failure_of_
         await trio.testing.wait_all_tasks_blocked()
         put(bench, 9500)
         bench.disk.failing_syncs = 1
+        noted: list[int] = []
+        bench.log.on_failed_sync = lambda: noted.append(bench.log.flushed_where)
         bench.disk.sync_gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert bench.disk.failing_syncs == 0
+        assert noted == [0], "a kill before the next flush: the next start must know"
         with pytest.raises(OSError, match="Input/output error"):
             await bench.log.flush()
         assert bench.log.flushed_where == 0
@@ -206,3 +209,42 @@ async def test_a_failed_sync_of_a_file_nobody_uses_is_none(tmp_path: Path) -> No
         await trio.testing.wait_all_tasks_blocked()
         assert names(bench) == [file_name(0)]
         assert await bench.log.flush() == bench.log.max_offset
+
+
+@pytest.mark.trio
+async def test_a_warm_up_takes_no_error_away_from_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux tells each open file once of a lost page: two syncs of one could end with the log's own as a success."""
+    synced: list[FaultyFile] = []
+
+    async def noting(file: FaultyFile) -> None:
+        synced.append(file)
+
+    monkeypatch.setattr(FaultyFile, "sync", noting)
+    async with running(tmp_path, 10_000, **WARM, **SYNC) as bench:
+        put(bench)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(synced) == 3
+        assert bench.log.prepared is not None
+        assert bench.log.prepared.file not in synced
+    assert all(file.inner._fd < 0 for file in synced)
+
+
+@pytest.mark.trio
+async def test_a_file_that_cannot_be_removed_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: FaultyDisk, path: str) -> None:
+        raise OSError(5, "Input/output error", path)
+
+    monkeypatch.setattr(FaultyDisk, "remove", failing)
+    async with running(tmp_path, 10_000, **WARM) as bench:
+        assert put(bench) is PutStatus.PUT_OK
+        bench.disk.space_bytes = 5000
+        await trio.testing.wait_all_tasks_blocked()
+        bench.disk.space_bytes = None
+        assert put(bench, 9500) is PutStatus.PUT_OK
+        await trio.testing.wait_all_tasks_blocked()
+        prepared = bench.log.prepared
+    # It stays at the end, too, and is closed with the log.
+    assert names(bench) == [file_name(0), file_name(10_000), file_name(20_000)]
+    assert prepared is not None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        prepared.file.map()

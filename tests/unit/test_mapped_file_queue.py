@@ -372,7 +372,7 @@ async def test_of_two_syncs_of_a_directory_the_later_end_hides_no_change(
     with monkeypatch.context() as patched:
         patched.setattr(FaultyDisk, "sync_directory", sync_directory)
         async with trio.open_nursery() as nursery:
-            for end in ends:
+            for _ in ends:
                 nursery.start_soon(sync_directories, disk, log.dirty_directories)
                 await trio.testing.wait_all_tasks_blocked()
             ends[0].set()

@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
@@ -29,15 +28,12 @@ from tests.property.golden_capture import (
 )
 from tests.property.recording import new_tracer
 from tests.property.running_store import NoEntropy, StillClock
-from tests.property.store_copies import CONFIG, copy_store, findings_of, flip, make_store, put
+from tests.property.store_copies import copy_store, findings_of, flip, make_store, put
 
 LOG = "commitlog/00000000000000000000"
 LOG_2 = "commitlog/00000000000000262144"
-INDEX = "index/20261121012540073"
 QUEUE = "consumequeue/TopicPlain/2/00000000000000000000"
 ENTRY = struct.Struct(">qiq")
-#: Where the entries of the golden index begin: 500 slots.
-ENTRIES_AT = 40 + 500 * 4
 
 GOLDEN_CONFIG = MessageStoreConfig(
     mapped_file_size_commit_log_bytes=FILE_SIZE_BYTES,
@@ -333,112 +329,6 @@ def test_a_unit_of_an_extension_file(tmp_path: Path) -> None:
     assert finding.text.startswith("no unit here for the record at ")
 
 
-# --- the index --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("slots", "index_num"), [(1, 3), (1, 100), (7, 4), (10, 4000), (64, 20), (100, 2), (1000, 2), (1000, 4000)]
-)
-@pytest.mark.parametrize("count", [1, 2, None])
-def test_the_number_of_hash_slots_is_found_out(tmp_path: Path, slots: int, index_num: int, count: int | None) -> None:
-    """No file names it: files of the same length may have any."""
-    make_store(tmp_path, attrs.evolve(CONFIG, max_hash_slot_num=slots, max_index_num=index_num), count)
-    assert {finding.path for finding in findings_of(tmp_path)} == {"checkpoint"}
-
-
-@pytest.mark.parametrize("name", ["20231114221320000", "20231114221320001"])
-@pytest.mark.parametrize("longer_bytes", [1, 20])
-def test_an_index_file_of_another_length(tmp_path: Path, name: str, longer_bytes: int) -> None:
-    make_store(tmp_path)
-    with (tmp_path / "index" / name).open("ab") as file:
-        file.write(bytes(longer_bytes))
-    found = [finding for finding in findings_of(tmp_path) if finding.path != "checkpoint"]
-    assert found
-    assert all(finding.path.startswith("index/") for finding in found)
-    assert {(finding.severity, "bytes long" in finding.text) for finding in found} == {("error", True)}
-
-
-def test_an_index_entry_to_nowhere(store: Path) -> None:
-    put(store / INDEX, ENTRIES_AT + 20 * 5 + 4, (1 << 40).to_bytes(8, "big"))
-    (finding,) = findings_of(store)
-    assert finding[:3] == (INDEX, ENTRIES_AT + 100, "error")
-    assert finding.text.startswith(f"entry 5 is of offset {1 << 40}, out of order between ")
-
-
-def test_an_index_entry_into_a_record(store: Path) -> None:
-    offset = int.from_bytes((store / INDEX).read_bytes()[ENTRIES_AT + 104 : ENTRIES_AT + 112], "big")
-    put(store / INDEX, ENTRIES_AT + 104, (offset + 1).to_bytes(8, "big"))
-    text = f"entry 5 is of offset {offset + 1}; its record stands at {offset}"
-    assert findings_of(store) == [Finding(INDEX, ENTRIES_AT + 100, "error", text)]
-
-
-def test_a_chain_that_goes_round(store: Path) -> None:
-    put(store / INDEX, ENTRIES_AT + 20 * 9 + 16, (9).to_bytes(4, "big"))
-    (finding,) = findings_of(store)
-    assert finding[:3] == (INDEX, ENTRIES_AT + 180, "error")
-    assert finding.text.startswith("entry 9 leads on to entry 9; the one before it in its slot, ")
-
-
-def test_a_slot_that_leads_elsewhere(store: Path) -> None:
-    data = (store / INDEX).read_bytes()
-    slot = next(slot for slot in range(500) if data[40 + 4 * slot : 44 + 4 * slot] != bytes(4))
-    put(store / INDEX, 40 + 4 * slot, bytes(4))
-    (finding,) = findings_of(store)
-    assert finding[:3] == (INDEX, 40 + 4 * slot, "error")
-    assert finding.text.startswith(f"hash slot {slot} leads to entry 0; the last entry in it is ")
-
-
-def test_a_hash_of_another_key(store: Path) -> None:
-    flip(store / INDEX, ENTRIES_AT + 20 * 7 + 3)
-    found = findings_of(store)
-    assert any("entry 7 has hash" in finding.text and "of no key of its record" in finding.text for finding in found)
-    assert {finding.path for finding in found} == {INDEX}
-
-
-@pytest.mark.parametrize(
-    ("position", "words"),
-    [
-        (7, "beginTimestamp "),
-        (15, "endTimestamp "),
-        (23, "beginPhyOffset 1 in the header; by the entries it is 0"),
-        (31, "endPhyOffset "),
-        (35, "hashSlotCount 243 in the header; by the entries it is 242"),
-    ],
-)
-def test_a_header_that_its_entries_belie(store: Path, position: int, words: str) -> None:
-    flip(store / INDEX, position)
-    found = findings_of(store)
-    assert any(
-        finding.text.startswith(words) and finding.offset == position - position % 4 - 4 * (position < 32)
-        for finding in found
-    )
-    assert {(finding.path, finding.severity) for finding in found} == {(INDEX, "error")}
-
-
-def test_an_index_count_that_is_too_small(store: Path) -> None:
-    put(store / INDEX, 36, (370).to_bytes(4, "big"))
-    texts = [finding.text for finding in findings_of(store)]
-    assert "120 bytes behind the last entry, 369, are not zero" in texts
-    assert any(text.startswith("6 keys of records at ") and "are not in the index" in text for text in texts)
-
-
-def test_no_index_is_a_note(store: Path) -> None:
-    (store / INDEX).unlink()
-    (finding,) = findings_of(store)
-    assert finding[:3] == ("index", 0, "note")
-    assert finding.text.endswith("from offset 0 on cannot be found: there is no index")
-
-
-def test_the_first_index_file_is_gone(tmp_path: Path) -> None:
-    make_store(tmp_path)
-    first, *rest = sorted((tmp_path / "index").iterdir())
-    assert rest
-    first.unlink()
-    finding, _ = findings_of(tmp_path)
-    assert (finding.path, finding.severity) == ("index", "note")
-    assert "records from offset 0 on cannot be found: the index begins at" in finding.text
-
-
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
@@ -488,6 +378,32 @@ def test_the_recovery_point(store: Path, changes: dict[str, int], words: str | N
         (finding,) = found
         assert finding[:3] == ("checkpoint", 512, "error")
         assert finding.text.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "record_size", "abort", "words"),
+    [
+        (0, 100, False, "files are missing before it"),
+        (0, 100, True, "files are missing before it"),
+        (0, 0, True, "the next start gives the log up"),
+        (1, 100, False, None),
+        (1, 100, True, None),
+    ],
+)
+def test_a_recovery_point_before_the_log(
+    store: Path, later_ms: int, record_size: int, abort: bool, words: str | None
+) -> None:
+    """RocketMQ moves its own stamps, and cleans a log that was ours beyond our point."""
+    (store / LOG).unlink()
+    if abort:
+        (store / "abort").touch()
+    stored_ms = golden_messages()[0]["store"]
+    stamp = stored_ms + later_ms
+    before = point(offset=1000, record_offset=900, record_size=record_size, record_store_timestamp_ms=stored_ms)
+    put(store / "checkpoint", 0, Checkpoint(stamp, stamp, stamp, before).encode())
+    found = [finding for finding in findings_of(store) if finding.path == "checkpoint"]
+    assert [words in finding.text for finding in found if words] == ([] if words is None else [True])
+    assert len(found) == (words is not None)
 
 
 def test_a_recovery_point_with_a_flipped_bit(store: Path) -> None:

@@ -17,7 +17,7 @@ from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.finding import Finding
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.mapped_file_queue import StoreLayoutError
-from rmq_actors.store.store_checkpoint import read_checkpoint
+from rmq_actors.store.store_checkpoint import Checkpoint, read_checkpoint
 from rmq_actors.store.store_files import StoreFiles
 from rmq_actors.wire.record import Message, encode_message
 from tests.property.faulty_disk import FaultyDisk
@@ -178,6 +178,70 @@ async def test_a_slaves_log_that_begins_late_survives_a_kill(tmp_path: Path) -> 
             assert files.commit_log.min_offset == 2048
             assert files.commit_log.max_offset == master.commit_log.max_offset
     assert wrong(tmp_path / "slave") == []
+
+
+@pytest.mark.trio
+async def test_a_checkpoint_under_way_as_a_slaves_log_begins_does_not_take_it_back(tmp_path: Path) -> None:
+    """The recovery point before the log's first byte would say, after a kill, that a first file is lost."""
+    await fill(tmp_path / "master", 20)
+    slave = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE)
+    async with opened(tmp_path / "master") as master:
+        data = bytes(master.commit_log.select(2048, 1500))
+    async with opened(tmp_path / "slave", slave, orderly=False) as files:
+
+        async def until_flushed(_: int) -> bool:
+            files.commit_log.append_data(2048, data)
+            await files.commit_log.flush()
+            return True
+
+        await files.checkpointing.advance(until_flushed, force=True)
+    async with opened(tmp_path / "slave", slave) as files:
+        assert files.commit_log.min_offset == 2048
+        assert files.commit_log.max_offset > 3000
+
+
+@pytest.mark.trio
+async def test_a_slave_stops_in_order_inside_of_a_files_blank_end(tmp_path: Path) -> None:
+    await fill(tmp_path / "master", 20)
+    slave = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE)
+    async with opened(tmp_path / "master") as master:
+        data = bytes(master.commit_log.select(0, 2048))
+    blank_end = len(data.rstrip(b"\0"))
+    async with opened(tmp_path / "slave", slave) as files:
+        files.commit_log.append_data(0, data[: blank_end + 4])
+    assert not (tmp_path / "slave" / "abort").exists()
+    assert wrong(tmp_path / "slave") == []
+    async with opened(tmp_path / "slave", slave) as files:
+        assert files.commit_log.max_offset == 2048
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["stopped", "killed"])
+@pytest.mark.trio
+async def test_a_log_that_rocketmq_has_used_and_cleaned_since_is_kept(tmp_path: Path, orderly: bool) -> None:
+    """It moves the stamps, removes old files of the log, and leaves our recovery point as it was."""
+    await fill(tmp_path, 2)
+    old = read_checkpoint(OsDisk(tmp_path)).recovery_point
+    placed = await fill(tmp_path, 30)
+    now = read_checkpoint(OsDisk(tmp_path))
+    (tmp_path / "checkpoint").write_bytes(attrs.evolve(now, recovery_point=old).encode().ljust(4096, b"\0"))
+    for path in sorted((tmp_path / "commitlog").iterdir())[:2]:
+        path.unlink()
+    if not orderly:
+        (tmp_path / "abort").touch()
+    assert await offsets(tmp_path) == [offset for offset in placed if offset >= 4096]
+
+
+@pytest.mark.trio
+async def test_an_orderly_stop_of_rocketmq_loses_no_file_behind_an_old_recovery_point(tmp_path: Path) -> None:
+    await fill(tmp_path, 2)
+    old = read_checkpoint(OsDisk(tmp_path)).recovery_point
+    await fill(tmp_path, 30)
+    (tmp_path / "checkpoint").write_bytes(Checkpoint(1, 1, 1, old).encode().ljust(4096, b"\0"))
+    names = sorted((tmp_path / "commitlog").iterdir())
+    names[2].unlink()
+    with pytest.raises(StoreLayoutError, match=f"{names[3].name} follows a gap"):
+        await StoreFiles.open(CONFIG, Environment(OsDisk(tmp_path), StillClock(), NoEntropy()), new_tracer())
+    assert all(path.exists() for path in names if path != names[2])
 
 
 @pytest.mark.trio

@@ -84,7 +84,12 @@ class CheckpointCheck:
         elif point.offset > log_end_offset:
             text = f"{point.offset} is behind the log's end, {log_end_offset}: durable records are missing"
         elif log.files and point.offset < log.min_offset:
-            text = f"{point.offset} is before the log's first byte, {log.min_offset}: the next start gives the log up"
+            if self.checkpoint.is_overtaken:  # by RocketMQ, which has cleaned the log since
+                return
+            why = "files are missing before it"
+            if self.checkpoint.is_before_first_sync and context.recover_from is not None:
+                why = "the next start gives the log up"
+            text = f"{point.offset} is before the log's first byte, {log.min_offset}: {why}"
         elif point.offset == log.min_offset or self.record_offset in context.damaged:
             return
         elif record is None:

@@ -406,7 +406,10 @@ def _score(view: memoryview, slots: int, header: tuple[int, ...]) -> int:
         )
 
     last_number = min(count, room) - 1
-    numbers = {*range(1, min(last_number, _SCORED_ENTRIES) + 1), *range(max(1, last_number - _SCORED_ENTRIES), last_number + 1)}
+    numbers = {
+        *range(1, min(last_number, _SCORED_ENTRIES) + 1),
+        *range(max(1, last_number - _SCORED_ENTRIES), last_number + 1),
+    }
     first, last = entry(1), entry(last_number)
     rules = (
         not any(view[at : at + _ENTRY.size]),

@@ -82,7 +82,7 @@ def _next_start(queue: MappedFileQueue, plan: RecoveryPlan, delay_levels_ms: Seq
         text = f"entries of records from offset {redo_from} on are dropped and dispatched again, to {end.end_offset}"
         if redo_from == end.end_offset:
             text = f"entries of records behind offset {redo_from} are dropped"
-        yield RepairStep("start", directory, f"{text}; from an earlier one where files are missing")
+        yield RepairStep("start", directory, f"{text}; from an earlier one, if files are missing")
 
 
 def _walk(queue: MappedFileQueue, plan: RecoveryPlan, delay_levels_ms: Sequence[int]) -> LogEnd:
