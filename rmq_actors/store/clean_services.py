@@ -170,12 +170,15 @@ class CleanCommitLogService:
         """
         manual = self.manual_delete_file_several_times > 0
         self.manual_delete_file_several_times -= manual
-        removed = 0
-        used_at_first = self._used_bytes()
+        removed = used_at_first = 0
         while True:
             await trio.lowlevel.checkpoint()
             decision = self.check_space(manual=manual)
-            if not decision.reason or not self._may_remove(decision) or not await self._remove_oldest(decision.reason):
+            if not decision.reason or not self._may_remove(decision):
+                return removed
+            if not removed:
+                used_at_first = self._used_bytes()
+            if not await self._remove_oldest(decision.reason):
                 return removed
             removed += 1
             is_short = decision.delete_any or decision.disk_full
