@@ -43,6 +43,8 @@ class FaultyFile:
         await trio.lowlevel.checkpoint()
         if self.disk.sync_gate is not None:
             await self.disk.sync_gate.wait()
+        if self.path == self.disk.path_that_cannot_be_synced:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
         if self.disk.failing_syncs:
             self.disk.failing_syncs -= 1
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
@@ -62,6 +64,7 @@ class FaultyDisk:
     root: Path
     failing_syncs: int = 0
     space_bytes: int | None = None
+    path_that_cannot_be_synced: str = ""
     sync_gate: trio.Event | None = None
     syncs: list[str] = attrs.field(factory=list)
     written_bytes: dict[str, int] = attrs.field(factory=dict)
