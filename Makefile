@@ -36,7 +36,7 @@ $(FILLED): pyproject.toml
 	echo "making $(VENV) with $$("$$python" --version); PySpark is large: this takes some minutes the first time"
 	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[cli,spark,testing]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[cli,server,spark,testing]' --group dev
 	touch $(FILLED)
 
 demo: $(FILLED)

@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from rmq_actors.wire.address import IllegalAddress, parse_address
 from rmq_actors.wire.ha_frames import MAX_BODY_BYTES, SLAVE_BUFFER_BYTES, TRANSFER_HEADER_BYTES
-
-
-class IllegalAddress(ValueError):
-    """Text that should be "host:port" and is not."""
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Split "host:port". Raises `IllegalAddress`."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise IllegalAddress(f"{text!r} is not an address of the form host:port")
-    try:
-        host.encode("idna")  # name lookup would fail on it later, with an error that names nothing
-    except UnicodeError as error:
-        raise IllegalAddress(f"{text!r}: {host!r} can be no host's name: {error}") from error
-    return host.strip("[]"), int(port)
 
 
 def _address(_: object, attribute: attrs.Attribute[str | None], value: str | None) -> None:

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.restart import first_leaf
-from rmq_actors.ha.config import HaConfig, parse_address
+from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_connection import close_reason
 from rmq_actors.ha.read_socket_service import PeerClosed
 from rmq_actors.ports.entropy import Entropy
@@ -19,6 +19,7 @@ from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.ha_frames import REPORT
 
 _log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from rmq_actors.ha.group_transfer_service import SlaveEvent
 from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import address_text
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class HAService:
                 for listener in listeners:
                     await stack.enter_async_context(listener)
                     nursery.start_soon(AcceptSocketService(listener, send).run)
-                self.address = _text(listeners[0].socket.getsockname())
+                self.address = address_text(listeners[0].socket.getsockname())
                 task_status.started()
                 async for stream in receive:
                     await self._admit(stream, nursery)
@@ -54,7 +55,7 @@ class HAService:
 
     async def _admit(self, stream: trio.SocketStream, nursery: trio.Nursery) -> None:
         try:
-            peer = _text(stream.socket.getpeername())
+            peer = address_text(stream.socket.getpeername())
         except OSError as error:
             _log.info("a connection ended before it was served: %s", error)
             await stream.aclose()
@@ -75,7 +76,3 @@ class HAService:
         finally:
             del self.connections[connection.conn_id]
         await self._events.send(SlaveEvent(connection.conn_id, "disconnected"))
-
-
-def _text(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    return f"{address[0]}:{address[1]}"

@@ -264,6 +264,27 @@ _KINDS: tuple[Kind, ...] = (
     Kind("ha.client.connect", "ha.ha_client", "connected to the master", (), ("network.peer.address",)),
     Kind("ha.client.close", "ha.ha_client", "the connection to the master ended; status says why", ("status",)),
     Kind("ha.client.report", "ha.ha_client", "the slave reported its offset", ("offset",)),
+    # Remoting.
+    Kind("remoting.open", "remoting.server", "a peer connected", ("conn_id",), ("network.peer.address",)),
+    Kind("remoting.close", "remoting.server", "a peer's connection ended; status says why", ("conn_id", "status")),
+    Kind("remoting.refused", "remoting.server", "a connection too many was closed", (), ("network.peer.address",)),
+    Kind("remoting.busy", "remoting.processor", "a request was answered SYSTEM_BUSY", ("conn_id", "status"), ("code",)),
+    Kind(
+        "remoting.failed",
+        "remoting.processor",
+        "a request was answered SYSTEM_ERROR; status: bad_request, or what its processor raised",
+        ("conn_id", "status"),
+        ("code", "detail"),
+    ),
+    Kind("remoting.client.connect", "remoting.client", "connected to a peer", ("conn_id",), ("network.peer.address",)),
+    Kind(
+        "remoting.client.connect_failed",
+        "remoting.client",
+        "an attempt to connect failed",
+        (),
+        ("network.peer.address", "detail"),
+    ),
+    Kind("remoting.client.close", "remoting.client", "the connection ended; status says why", ("conn_id", "status")),
 )
 
 #: Every kind by name.

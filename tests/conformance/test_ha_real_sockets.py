@@ -17,11 +17,12 @@ import trio
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.embedding.cluster import log_sha256
-from rmq_actors.ha.config import HaConfig, parse_address
+from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.tracing.event import Event
+from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
 from tests.property.faulty_disk import FaultyDisk

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from rmq_actors.ha.config import HaConfig, IllegalAddress, parse_address
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.wire.address import IllegalAddress, parse_address
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The name server: which brokers live, and where topics are (RocketMQ's namesrv)."""

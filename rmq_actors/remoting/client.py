@@ -1,0 +1,187 @@
+"""Opens remoting connections on demand, one a peer, and makes requests on them (NettyRemotingClient)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from rmq_actors.ports.entropy import Entropy
+from rmq_actors.protocols.backoff import Backoff
+from rmq_actors.remoting.config import RemotingClientConfig
+from rmq_actors.remoting.connection import RemotingConnectError, RemotingConnection
+from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.idle import close_idle_connections
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.transport import SocketTransport, Transport
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import parse_address
+from rmq_actors.wire.remoting_command import RemotingCommand
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class _Peer:
+    """What is known of one address."""
+
+    address: str
+    host: str
+    port: int
+    backoff: Backoff
+    connection: RemotingConnection | None = None
+    #: Set when the attempt that is under way has ended, in whatever way.
+    attempt: trio.Event | None = None
+    #: Why the last attempt failed.
+    failure: str = ""
+    retry_at_s: float = 0.0
+
+
+@attrs.define(eq=False)
+class RemotingClient:
+    """A Service. Requests that peers make on its connections go to `processors`.
+
+    After a failed attempt, or a connection that brought nothing, the next one waits: a pause that doubles, with jitter.
+    """
+
+    config: RemotingClientConfig
+    _entropy: Entropy
+    _tracer: Tracer
+    _processors: ProcessorTable
+    hooks: Sequence[RpcHook] = ()
+    name: str = "RemotingClient"
+    connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
+    _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
+    _next_conn_id: int = attrs.field(default=1, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the connections until asked to stop."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                with self._scope:
+                    await close_idle_connections(self.connections, self.config.limits.idle_s)
+                self._nursery = None
+                for connection in list(self.connections.values()):
+                    connection.stop()
+        finally:
+            self._nursery = None
+
+    def request_stop(self) -> None:
+        """Open nothing more; each connection sends what was asked for, and ends."""
+        self._scope.cancel()
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Send a request to "host:port" and wait for its answer, whatever its code; connect first if need be.
+
+        Raises `RemotingConnectError`, `RemotingSendRequestError`, `RemotingTimeoutError`,
+        `RemotingTooMuchRequestError`, `IllegalAddress`, and what a hook raises.
+        """
+        deadline_s = trio.current_time() + timeout_ms / 1000
+        connection = await self._connection(address, deadline_s)
+        return await connection.invoke(command, timeout_ms, deadline_s=deadline_s)
+
+    async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        """Send a request that nobody answers; `timeout_ms` is for connecting. Raises as `invoke`."""
+        connection = await self._connection(address, trio.current_time() + timeout_ms / 1000)
+        connection.invoke_oneway(command)
+
+    async def _connection(self, address: str, deadline_s: float) -> RemotingConnection:
+        """An open connection. An attempt that others began is shared; that it failed is told to all at once."""
+        peer = self._peer(address)
+        while peer.connection is None or peer.connection.close_reason is not None:
+            if self._nursery is None:
+                raise RemotingConnectError(f"{address}: the client is not running")
+            if peer.attempt is None and trio.current_time() < peer.retry_at_s:
+                if peer.retry_at_s >= deadline_s:
+                    raise RemotingConnectError(f"{address}: {peer.failure}; the next attempt would come too late")
+                await trio.sleep_until(peer.retry_at_s)
+            else:
+                await self._await_attempt(peer, deadline_s)
+        return peer.connection
+
+    async def _await_attempt(self, peer: _Peer, deadline_s: float) -> None:
+        if peer.attempt is None:
+            assert self._nursery is not None
+            peer.attempt = trio.Event()
+            self._nursery.start_soon(self._attempt, peer)
+        with trio.move_on_at(deadline_s) as waiting:
+            await peer.attempt.wait()
+        if waiting.cancelled_caught:
+            raise RemotingConnectError(f"{peer.address}: not connected in time")
+        if peer.connection is None:
+            raise RemotingConnectError(f"{peer.address}: {peer.failure}")
+
+    def _peer(self, address: str) -> _Peer:
+        peer = self._peers.get(address)
+        if peer is None:
+            host, port = parse_address(address)
+            pauses = self.config.reconnect_pause_min_ms / 1000, self.config.reconnect_pause_max_ms / 1000
+            peer = self._peers[address] = _Peer(address, host, port, Backoff(*pauses))
+        return peer
+
+    async def _attempt(self, peer: _Peer) -> None:
+        """Connect, and serve the connection until it ends."""
+        try:
+            with trio.fail_after(self.config.connect_timeout_ms / 1000):
+                stream = await trio.open_tcp_stream(peer.host, peer.port)
+        except trio.TooSlowError:
+            self._attempt_failed(peer, f"not connected within {self.config.connect_timeout_ms} ms")
+            return
+        except OSError as error:
+            self._attempt_failed(peer, f"{type(error).__name__}: {error}")
+            return
+        transport: Transport = SocketTransport(stream)
+        conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
+        connection = RemotingConnection(
+            conn_id, peer.address, transport, self.config.limits, self._processors.process, self.name, self.hooks
+        )
+        await connection.run(self)
+
+    def on_connected(self, connection: RemotingConnection) -> None:
+        """A `ConnectionListener`: who waits for the connection goes on."""
+        peer = self._peers[connection.remote_address]
+        self.connections[connection.conn_id] = connection
+        peer.connection = connection
+        self._end_attempt(peer)
+        self._tracer.emit(
+            "remoting.client.connect",
+            self.name,
+            conn_id=connection.conn_id,
+            attributes={"network.peer.address": peer.address},
+        )
+
+    def on_closed(self, connection: RemotingConnection, reason: str) -> None:
+        """A `ConnectionListener`: the next request connects anew; not at once if this connection brought nothing."""
+        del self.connections[connection.conn_id]
+        peer = self._peers[connection.remote_address]
+        peer.connection = None
+        if connection.frames_received:
+            peer.backoff.succeeded()
+        else:
+            self._pause(peer, f"the last connection ended ({reason}) without an answer")
+        self._tracer.emit("remoting.client.close", self.name, conn_id=connection.conn_id, status=reason)
+
+    def _attempt_failed(self, peer: _Peer, failure: str) -> None:
+        _log.info("%s: %s: %s", self.name, peer.address, failure)
+        self._tracer.emit(
+            "remoting.client.connect_failed",
+            self.name,
+            attributes={"network.peer.address": peer.address, "detail": failure[:200]},
+        )
+        self._pause(peer, failure)
+        self._end_attempt(peer)
+
+    def _pause(self, peer: _Peer, failure: str) -> None:
+        peer.failure = failure
+        peer.retry_at_s = trio.current_time() + peer.backoff.next_pause_s(self._entropy.random())
+
+    def _end_attempt(self, peer: _Peer) -> None:
+        if peer.attempt is not None:
+            peer.attempt.set()
+            peer.attempt = None

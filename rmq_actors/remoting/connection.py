@@ -1,0 +1,359 @@
+"""One remoting connection, the same on both sides: frames in, frames out, and who waits for which answer.
+
+One receive buffer is one unit of work: every request in it is processed, then all answers go out in one send. Answers
+that come later, and requests of this side, are sent by whoever finds nobody sending, in a task of their own. So an idle
+connection is one task, and a request costs no task, no event and no time-out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+import trio
+
+from rmq_actors.protocols.pending_requests import PendingRequests
+from rmq_actors.remoting.config import ConnectionLimits
+from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.transport import Transport
+from rmq_actors.wire.frame_reader import FrameReader
+from rmq_actors.wire.remoting_command import (
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    RemotingCommand,
+    RemotingCommandError,
+    encode_command,
+)
+
+_log = logging.getLogger(__name__)
+
+#: Bytes that are handed to the socket at a time, unless one frame is longer.
+_SEND_BYTES = 256 * 1024
+#: How long an orderly end waits for a peer to take what was promised to it.
+_LAST_SENDS_S = 1.0
+
+
+class RemotingError(Exception):
+    """A request could not be made, or was not answered (RemotingException)."""
+
+
+class RemotingConnectError(RemotingError):
+    """No connection to the peer; says to whom and why."""
+
+
+class RemotingSendRequestError(RemotingError):
+    """The connection ended before the answer came."""
+
+
+class RemotingTimeoutError(RemotingError):
+    """No answer in time."""
+
+
+class RemotingTooMuchRequestError(RemotingError):
+    """Too many requests wait for their answers on this connection."""
+
+
+class ConnectionListener(Protocol):
+    """Told of connections that begin and end (ChannelEventListener), at once and in order."""
+
+    def on_connected(self, connection: RemotingConnection) -> None:
+        """A peer is connected; nothing was read from it yet."""
+        ...
+
+    def on_closed(self, connection: RemotingConnection, reason: str) -> None:
+        """It is over: closed_by_peer, closed_within_a_frame, idle, bad_frame, slow_reader, stopped, an error's name."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Waiter:
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    response: RemotingCommand | None = None
+
+
+@attrs.define(eq=False)
+class RemotingConnection:
+    """Made by a server or a client, which runs it."""
+
+    conn_id: int
+    remote_address: str
+    _transport: Transport
+    _limits: ConnectionLimits
+    #: Has a request processed. Raises nothing.
+    _process: Callable[[RemotingRequest], None]
+    #: Who made it: "RemotingServer", "RemotingClient".
+    _owner: str
+    hooks: Sequence[RpcHook] = ()
+    close_reason: str | None = attrs.field(default=None, init=False)
+    frames_received: int = attrs.field(default=0, init=False)
+    _last_active_s: float = attrs.field(factory=trio.current_time, init=False)
+    _reader: FrameReader = attrs.field(init=False)
+    _pending: PendingRequests[_Waiter] = attrs.field(init=False)
+    _outgoing: list[bytes] = attrs.field(factory=list, init=False)
+    _outgoing_bytes: int = attrs.field(default=0, init=False)
+    #: The reader is within a batch, and sends at its end.
+    _in_batch: bool = attrs.field(default=False, init=False)
+    #: Somebody sends, and goes on until nothing is left.
+    _sending: bool = attrs.field(default=False, init=False)
+    _drained: trio.Event | None = attrs.field(default=None, init=False)
+    _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reader = FrameReader(self._limits.frame_max_length_bytes)
+        self._pending = PendingRequests(self._limits.in_flight_requests_max)
+
+    @property
+    def outgoing_bytes(self) -> int:
+        """Bytes of frames that wait to be sent."""
+        return self._outgoing_bytes
+
+    @property
+    def idle_at_s(self) -> float:
+        """When the connection will have been idle for too long, if no byte moves until then."""
+        return self._last_active_s + self._limits.idle_s
+
+    async def run(self, listener: ConnectionListener) -> None:
+        """Serve the connection until it ends, in whatever way. Everybody who waits for an answer is told."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                listener.on_connected(self)
+                await self._read_until_end()
+                if self.close_reason == "stopped":
+                    await self._send_last()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.close_reason = self.close_reason or "cancelled"
+            self._nursery = None
+            self._transport.close()
+            for waiter in self._pending.end_all():
+                waiter.answered.set()
+            listener.on_closed(self, self.close_reason)
+
+    def close(self, reason: str) -> None:
+        """End the connection; what was not sent yet is lost. The first reason counts."""
+        self._note_end(reason)
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """End the connection in order: nothing more is read, what is to be sent is sent, but not for long."""
+        self._note_end("stopped")
+        self._reading.cancel()
+
+    def send(self, command: RemotingCommand) -> None:
+        """Have a frame sent, in order; nothing happens once the connection ended.
+
+        A peer for which more than `write_buffer_max_bytes` wait is cut off. Raises `ValueError` for a frame that is
+        too long.
+        """
+        if self._nursery is None:
+            return
+        frame = encode_command(command)
+        waiting_bytes = self._outgoing_bytes
+        self._outgoing.append(frame)
+        self._outgoing_bytes += len(frame)
+        if self._sending or self._in_batch:
+            if waiting_bytes > self._limits.write_buffer_max_bytes:
+                _log.warning("%s: %s reads too slowly: cut off", self._owner, self.remote_address)
+                self.close("slow_reader")
+            return
+        self._sending = True
+        self._nursery.start_soon(self._send_in_background)
+
+    async def invoke(
+        self, command: RemotingCommand, timeout_ms: int, *, deadline_s: float | None = None
+    ) -> RemotingCommand:
+        """Send a request and wait for its answer, whatever its code. Sets the request's opaque.
+
+        `deadline_s` is when the time-out ends, where a part of it has passed already.
+
+        Raises `RemotingTimeoutError`, `RemotingSendRequestError`, `RemotingTooMuchRequestError`; and what hooks raise.
+        """
+        waiter = _Waiter()
+        opaque = self._pending.begin(waiter)
+        if opaque is None:
+            raise RemotingTooMuchRequestError(
+                f"{self.remote_address}: {len(self._pending)} requests wait for their answers already"
+            )
+        try:
+            command.opaque = opaque
+            command.flag &= ~(RESPONSE_FLAG | ONEWAY_FLAG)
+            self._send_request(command)
+            with trio.move_on_at(trio.current_time() + timeout_ms / 1000 if deadline_s is None else deadline_s):
+                await waiter.answered.wait()
+        finally:
+            self._pending.end(opaque)
+        if waiter.response is None:
+            if waiter.answered.is_set():
+                self._check_open(command)
+            raise RemotingTimeoutError(
+                f"{self.remote_address}: no answer to request {command.code} within {timeout_ms} ms"
+            )
+        for hook in self.hooks:
+            hook.after_response(self.remote_address, command, waiter.response)
+        return waiter.response
+
+    def invoke_oneway(self, command: RemotingCommand) -> None:
+        """Have a request sent that nobody answers.
+
+        Raises `RemotingSendRequestError` on a connection that ended, and what a hook raises.
+        """
+        command.opaque = self._pending.next_opaque()
+        command.flag = command.flag & ~RESPONSE_FLAG | ONEWAY_FLAG
+        self._send_request(command)
+
+    def _send_request(self, command: RemotingCommand) -> None:
+        for hook in self.hooks:
+            hook.before_request(self.remote_address, command)
+        self._check_open(command)
+        self.send(command)
+
+    def _check_open(self, command: RemotingCommand) -> None:
+        if self._nursery is None or self.close_reason is not None:
+            raise RemotingSendRequestError(
+                f"{self.remote_address}: request {command.code} has no answer, the connection ended: "
+                f"{self.close_reason or 'it is not open yet'}"
+            )
+
+    def _note_end(self, reason: str) -> None:
+        if self.close_reason is None:
+            self.close_reason = reason
+
+    async def _read_until_end(self) -> None:
+        try:
+            with self._reading:
+                self._note_end(await self._read())
+        except OSError as error:
+            _log.info("%s: %s: %s", self._owner, self.remote_address, error)
+            self._note_end(type(error).__name__)
+        except RemotingCommandError as error:
+            _log.warning("%s: %s sent what is no frame: %s", self._owner, self.remote_address, error)
+            self._note_end("bad_frame")
+
+    async def _read(self) -> str:
+        reader, transport = self._reader, self._transport
+        while True:
+            with reader.free_space() as space:
+                count = await transport.receive_into(space)
+            if not count:
+                return "closed_within_a_frame" if reader.pending_bytes else "closed_by_peer"
+            reader.received(count)
+            self._last_active_s = trio.current_time()
+            while commands := reader.commands():
+                self.frames_received += len(commands)
+                await self._take_batch(commands)
+
+    async def _take_batch(self, commands: list[RemotingCommand]) -> None:
+        """Handle what has arrived; answers wait for the end of the batch, unless they become too many."""
+        self._in_batch = True
+        try:
+            for command in commands:
+                self._take(command)
+                if self._outgoing_bytes > self._limits.write_buffer_high_water_mark_bytes:
+                    await self._relieve()
+        finally:
+            self._in_batch = False
+        if self._outgoing and not self._sending:
+            await self._send_outgoing()
+
+    def _take(self, command: RemotingCommand) -> None:
+        if command.unknown_fields:
+            _log.info("%s: %s sends unknown header fields %s", self._owner, self.remote_address, command.unknown_fields)
+        if not command.is_response:
+            self._process(RemotingRequest(self, command, self._last_active_s))
+            return
+        waiter = self._pending.end(command.opaque)
+        if waiter is None:
+            _log.info("%s: %s answers no request that waits: %d", self._owner, self.remote_address, command.opaque)
+            return
+        waiter.response = command
+        waiter.answered.set()
+
+    async def _relieve(self) -> None:
+        """Read nothing more from a peer that does not read, until everything is sent."""
+        if not self._sending:
+            await self._send_outgoing()
+            return
+        self._drained = self._drained or trio.Event()
+        await self._drained.wait()
+
+    async def _send_in_background(self) -> None:
+        try:
+            await self._send_outgoing()
+        except OSError as error:
+            _log.info("%s: %s: %s", self._owner, self.remote_address, error)
+            self.close(type(error).__name__)
+
+    async def _send_outgoing(self) -> None:
+        """Send until nothing is left. One task at a time."""
+        self._sending = True
+        try:
+            while self._outgoing:
+                data = self._next_piece()
+                with memoryview(data) as view:
+                    sent = 0
+                    while sent < len(data):
+                        with view[sent:] as rest:
+                            count = await self._transport.send_some(rest)
+                        sent += count
+                        self._outgoing_bytes -= count
+                        self._last_active_s = trio.current_time()
+        finally:
+            self._sending = False
+            if self._drained is not None:
+                self._drained.set()
+                self._drained = None
+
+    def _next_piece(self) -> bytes:
+        """Frames to send together: all there are, as long as they are not too many bytes."""
+        if self._outgoing_bytes <= _SEND_BYTES or len(self._outgoing) == 1:
+            data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
+            self._outgoing.clear()
+            return data
+        size = count = 0
+        for frame in self._outgoing:
+            if count and size + len(frame) > _SEND_BYTES:
+                break
+            size += len(frame)
+            count += 1
+        data = b"".join(self._outgoing[:count])
+        del self._outgoing[:count]
+        return data
+
+    async def _send_last(self) -> None:
+        with trio.move_on_after(_LAST_SENDS_S):
+            if self._sending:
+                self._drained = self._drained or trio.Event()
+                await self._drained.wait()
+            elif self._outgoing:
+                await self._send_outgoing()
+
+
+@attrs.define(eq=False)
+class RemotingRequest:
+    """A request that arrived, at `arrived_s` of Trio's clock."""
+
+    connection: RemotingConnection
+    command: RemotingCommand
+    arrived_s: float
+    is_answered: bool = attrs.field(default=False, init=False)
+
+    def respond(self, response: RemotingCommand) -> None:
+        """Answer, now or later, once. Nothing is sent for a one-way request, or on a connection that ended."""
+        assert not self.is_answered, f"request {self.command.code} was answered already"
+        command = self.command
+        response.opaque = command.opaque
+        response.flag |= RESPONSE_FLAG
+        for hook in self.connection.hooks:
+            hook.after_response(self.connection.remote_address, command, response)
+        if not command.is_oneway:
+            self.connection.send(response)
+        self.is_answered = True
+
+    def refuse(self, code: int, remark: str) -> None:
+        """Answer with a code and a text, and nothing else."""
+        self.respond(self.command.response(code, remark))

@@ -1,0 +1,25 @@
+"""Closes connections on which no byte moved for too long (IdleStateHandler)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from rmq_actors.remoting.connection import RemotingConnection
+
+
+async def close_idle_connections(connections: Mapping[int, RemotingConnection], idle_s: float) -> None:
+    """Watch `connections`, which others change, and close each when it is due. Never returns.
+
+    Sleeps until the earliest is due: whatever connects or moves meanwhile is due later.
+    """
+    while True:
+        now_s = trio.current_time()
+        wake_s = now_s + idle_s
+        for connection in list(connections.values()):
+            if connection.idle_at_s <= now_s:
+                connection.close("idle")
+            else:
+                wake_s = min(wake_s, connection.idle_at_s)
+        await trio.sleep_until(wake_s)

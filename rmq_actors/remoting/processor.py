@@ -1,0 +1,201 @@
+"""Who processes which request: at once, or from a bounded queue by workers (NettyRequestProcessor, its executors)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+import attrs
+import trio
+
+from rmq_actors.protocols.request_queue import RequestQueue
+from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.hooks import RpcRefused
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
+from rmq_actors.wire.response_code import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+
+#: Runs at once, in the task that reads the connection. None: `respond` is called later.
+ProcessRequest = Callable[[RemotingRequest], RemotingCommand | None]
+#: Runs in a worker of a `RequestPool`.
+ProcessRequestAsync = Callable[[RemotingRequest], Awaitable[RemotingCommand | None]]
+
+
+@attrs.define(eq=False)
+class RequestPool:
+    """The executor of some processors: `workers` tasks and a queue of `queue_capacity` requests; a Service.
+
+    A request that finds the queue full, or waits `wait_time_max_ms`, is answered SYSTEM_BUSY, as RocketMQ's thread
+    pools and BrokerFastFailure answer.
+    """
+
+    name: str
+    workers: int = attrs.field(validator=attrs.validators.ge(1))
+    queue_capacity: int
+    wait_time_max_ms: int | None
+    _tracer: Tracer
+    _queue: RequestQueue[tuple[RemotingRequest, ProcessRequestAsync]] = attrs.field(init=False)
+    _idle_workers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+    _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._queue = RequestQueue(self.queue_capacity, self.wait_time_max_ms)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Work until asked to stop."""
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                for _ in range(self.workers):
+                    nursery.start_soon(self._work)
+                if self.wait_time_max_ms is not None:
+                    nursery.start_soon(self._fail_fast)
+                task_status.started()
+
+    def request_stop(self) -> None:
+        """Cancel the workers; what waits is not answered, its connections end with the server."""
+        self._scope.cancel()
+
+    def submit(self, request: RemotingRequest, process: ProcessRequestAsync) -> None:
+        """Queue a request, or answer that there are too many."""
+        if not self._queue.offer((request, process), request.arrived_s):
+            self._refuse(request, "[OVERLOAD]system busy, start flow control for a while")
+            return
+        self._idle_workers.unpark()
+        if not self._waiting.is_set():
+            self._waiting.set()
+
+    async def _work(self) -> None:
+        while True:
+            self._expire()
+            taken = self._queue.take()
+            if taken is None:
+                await self._idle_workers.park()
+                continue
+            request, process = taken
+            try:
+                response = await process(request)
+            except Exception as error:  # noqa: BLE001 - answered, logged, traced
+                answer_failure(request, error, self._tracer)
+            else:
+                if response is not None:
+                    request.respond(response)
+
+    async def _fail_fast(self) -> None:
+        while True:
+            await self._waiting.wait()
+            self._waiting = trio.Event()
+            while len(self._queue):
+                await trio.sleep_until(self._queue.next_expiry_s())
+                self._expire()
+
+    def _expire(self) -> None:
+        for (request, _), waited_ms, queue_size in self._queue.expire(trio.current_time()):
+            self._refuse(
+                request,
+                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+                f"period in queue: {waited_ms}ms, size of queue: {queue_size}",
+            )
+
+    def _refuse(self, request: RemotingRequest, remark: str) -> None:
+        self._tracer.emit(
+            "remoting.busy",
+            self.name,
+            conn_id=request.connection.conn_id,
+            status=remark[1 : remark.index("]")].lower(),
+            attributes={"code": str(request.command.code)},
+        )
+        request.refuse(ResponseCode.SYSTEM_BUSY, remark)
+
+
+@attrs.frozen
+class _Registered:
+    process: ProcessRequest | None
+    process_async: ProcessRequestAsync | None
+    pool: RequestPool | None
+    reject_request: Callable[[], bool] | None
+
+
+@attrs.define(eq=False)
+class ProcessorTable:
+    """Processors by request code, for any number of servers; a code that has none is answered by the default, or 3."""
+
+    _tracer: Tracer
+    _by_code: dict[int, _Registered] = attrs.field(factory=dict, init=False)
+    _default: _Registered | None = attrs.field(default=None, init=False)
+
+    def register(
+        self, codes: Iterable[int], process: ProcessRequest, *, reject_request: Callable[[], bool] | None = None
+    ) -> None:
+        """Process these codes at once. While `reject_request` says so they are answered SYSTEM_BUSY instead."""
+        for code in codes:
+            self._add(code, _Registered(process, None, None, reject_request))
+
+    def register_pooled(
+        self,
+        codes: Iterable[int],
+        process: ProcessRequestAsync,
+        pool: RequestPool,
+        *,
+        reject_request: Callable[[], bool] | None = None,
+    ) -> None:
+        """Process these codes by the workers of a pool."""
+        for code in codes:
+            self._add(code, _Registered(None, process, pool, reject_request))
+
+    def register_default(self, process: ProcessRequest) -> None:
+        """Process every other code at once."""
+        self._default = _Registered(process, None, None, None)
+
+    def process(self, request: RemotingRequest) -> None:
+        """Have a request processed; whatever goes wrong is answered, and nothing is raised."""
+        command = request.command
+        registered = self._by_code.get(command.code, self._default)
+        if registered is None:
+            _log.warning("%s: request type %d is not supported", request.connection.remote_address, command.code)
+            request.refuse(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported")
+            return
+        try:
+            if registered.reject_request is not None and registered.reject_request():
+                request.refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
+                return
+            for hook in request.connection.hooks:
+                hook.before_request(request.connection.remote_address, command)
+            if registered.pool is not None and registered.process_async is not None:
+                registered.pool.submit(request, registered.process_async)
+            elif registered.process is not None:
+                response = registered.process(request)
+                if response is not None:
+                    request.respond(response)
+        except Exception as error:  # noqa: BLE001 - answered, logged, traced
+            answer_failure(request, error, self._tracer)
+
+    def _add(self, code: int, registered: _Registered) -> None:
+        if code in self._by_code:
+            raise ValueError(f"request code {code} has a processor already")
+        self._by_code[code] = registered
+
+
+def answer_failure(request: RemotingRequest, error: Exception, tracer: Tracer) -> None:
+    """Answer a request whose processor, or a hook before it, raised: the connection goes on."""
+    if isinstance(error, RpcRefused):
+        request.refuse(error.code, error.remark)
+        return
+    peers_mistake = isinstance(error, RemotingCommandError)
+    where = f"{request.connection.remote_address}: request {request.command.code}"
+    if peers_mistake:
+        _log.warning("%s: %s", where, error)
+    else:
+        _log.error("%s: the processor failed", where, exc_info=error)
+    tracer.emit(
+        "remoting.failed",
+        "ProcessorTable",
+        conn_id=request.connection.conn_id,
+        status="bad_request" if peers_mistake else type(error).__name__,
+        attributes={"code": str(request.command.code), "detail": str(error)[:200]},
+    )
+    if not request.is_answered:
+        request.refuse(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}, {error}"[:1024])

@@ -1,0 +1,115 @@
+"""Listens and serves remoting connections (NettyRemotingServer)."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.remoting.connection import ConnectionListener, RemotingConnection
+from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.idle import close_idle_connections
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.transport import SocketTransport, Transport
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import address_text
+
+_log = logging.getLogger(__name__)
+
+#: A shortage that passes: wait and accept again, as trio.serve_listeners does.
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_SHORTAGE_PAUSE_S = 0.1
+
+
+@attrs.define(eq=False)
+class RemotingServer:
+    """A Service: one address, and a task for each connection. A connection's end concerns nobody else."""
+
+    config: RemotingServerConfig
+    _processors: ProcessorTable
+    _tracer: Tracer
+    hooks: Sequence[RpcHook] = ()
+    _listener: ConnectionListener | None = None
+    name: str = "RemotingServer"
+    connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
+    #: "host:port" once listening; the first one if the host's name has several addresses.
+    address: str = attrs.field(default="", init=False)
+    port: int = attrs.field(default=0, init=False)
+    _next_conn_id: int = attrs.field(default=1, init=False)
+    _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen and serve until asked to stop. Raises `OSError` if the address cannot be bound."""
+        listeners = await trio.open_tcp_listeners(
+            self.config.listen_port, host=self.config.listen_host, backlog=self.config.backlog
+        )
+        async with trio.open_nursery() as connections:
+            with self._accepting:
+                async with trio.open_nursery() as nursery:
+                    self.address = address_text(listeners[0].socket.getsockname())
+                    self.port = listeners[0].socket.getsockname()[1]
+                    for listener in listeners:
+                        nursery.start_soon(self._accept, listener, connections)
+                    nursery.start_soon(close_idle_connections, self.connections, self.config.limits.idle_s)
+                    task_status.started()
+            for connection in list(self.connections.values()):
+                connection.stop()
+
+    def request_stop(self) -> None:
+        """Accept nothing more; each connection sends what it owes, and ends."""
+        self._accepting.cancel()
+
+    async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _SHORTAGES:
+                        raise
+                    _log.warning("%s: cannot accept a connection now: %s", self.name, error)
+                    await trio.sleep(_SHORTAGE_PAUSE_S)
+                else:
+                    connections.start_soon(self._serve, stream)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        try:
+            peer = address_text(stream.socket.getpeername())
+        except OSError as error:
+            _log.info("%s: a connection ended before it was served: %s", self.name, error)
+            stream.socket.close()
+            return
+        if len(self.connections) >= self.config.connections_max:
+            _log.warning("%s: %s refused: %d connections are open", self.name, peer, len(self.connections))
+            self._tracer.emit("remoting.refused", self.name, attributes={"network.peer.address": peer})
+            stream.socket.close()
+            return
+        conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
+        transport: Transport = SocketTransport(stream)
+        connection = RemotingConnection(
+            conn_id, peer, transport, self.config.limits, self._processors.process, self.name, self.hooks
+        )
+        self.connections[conn_id] = connection
+        await connection.run(self)
+
+    def on_connected(self, connection: RemotingConnection) -> None:
+        """A `ConnectionListener`: trace, and tell the server's own listener."""
+        self._tracer.emit(
+            "remoting.open",
+            self.name,
+            conn_id=connection.conn_id,
+            attributes={"network.peer.address": connection.remote_address},
+        )
+        if self._listener is not None:
+            self._listener.on_connected(connection)
+
+    def on_closed(self, connection: RemotingConnection, reason: str) -> None:
+        """A `ConnectionListener`: trace, and tell the server's own listener."""
+        del self.connections[connection.conn_id]
+        self._tracer.emit("remoting.close", self.name, conn_id=connection.conn_id, status=reason)
+        if self._listener is not None:
+            self._listener.on_closed(connection, reason)
