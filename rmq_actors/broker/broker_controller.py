@@ -71,7 +71,9 @@ async def open_broker(
         async with open_actor_system(config.broker_name, tracer, entropy=environment.entropy) as system:
             await store.start(system)
             group_transfer = GroupTransferService(
-                machines.make_group_transfer(config.ha.acks_required), store.replication_states, tracer
+                machines.make_group_transfer(config.ha.acks_required, config.ha.acks_min),
+                store.replication_states,
+                tracer,
             )
             await system.start(group_transfer)
             ha_service = HAService(config.ha, store, group_transfer.events, tracer)

@@ -22,6 +22,10 @@ class HaConfig:
 
     `ha_listen_host` is loopback unless told; port 0 lets the system choose. `read_buffer_bytes` bounds a frame that a
     slave takes.
+
+    `in_sync_replicas` copies make a put of a SYNC_MASTER replicated, the master's own among them: 2 is one slave, which
+    is all that 4.9 knows. With `enable_auto_in_sync_replicas` as many as there are will do, but at least
+    `min_in_sync_replicas`. The names are RocketMQ 5's.
     """
 
     ha_listen_host: str = "127.0.0.1"
@@ -32,7 +36,10 @@ class HaConfig:
     ha_transfer_batch_size_bytes: int = attrs.field(
         default=32 * 1024, validator=[attrs.validators.ge(1), attrs.validators.le(MAX_BODY_BYTES)]
     )
-    acks_required: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    total_replicas: int = attrs.field(default=2, validator=attrs.validators.ge(1))
+    in_sync_replicas: int = attrs.field(default=2, validator=attrs.validators.ge(1))
+    min_in_sync_replicas: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    enable_auto_in_sync_replicas: bool = False
     connections_max: int = attrs.field(default=64, validator=attrs.validators.ge(1))
     connect_timeout_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
     reconnect_pause_min_ms: int = attrs.field(default=100, validator=attrs.validators.ge(1))
@@ -40,6 +47,23 @@ class HaConfig:
     read_buffer_bytes: int = attrs.field(
         default=SLAVE_BUFFER_BYTES, validator=attrs.validators.ge(TRANSFER_HEADER_BYTES + 1)
     )
+
+    def __attrs_post_init__(self) -> None:
+        if not self.min_in_sync_replicas <= self.in_sync_replicas <= self.total_replicas:
+            raise ValueError(
+                f"min_in_sync_replicas {self.min_in_sync_replicas}, in_sync_replicas {self.in_sync_replicas} and "
+                f"total_replicas {self.total_replicas} are not in this order"
+            )
+
+    @property
+    def acks_required(self) -> int:
+        """How many slaves must have a put."""
+        return self.in_sync_replicas - 1
+
+    @property
+    def acks_min(self) -> int | None:
+        """How few slaves will do when there are no more; None: `acks_required` always."""
+        return self.min_in_sync_replicas - 1 if self.enable_auto_in_sync_replicas else None
 
     @property
     def heartbeat_interval_s(self) -> float:

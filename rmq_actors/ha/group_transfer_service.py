@@ -47,7 +47,9 @@ class GroupTransferService:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until asked to stop."""
-        known = ReplicationState()
+        known = self.machine.state()
+        if known != ReplicationState():  # what the store assumes until it is told
+            self._states.put(known)
         task_status.started()
         with self._scope:
             async for event in self._events:

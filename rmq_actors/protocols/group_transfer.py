@@ -17,6 +17,11 @@ class ReplicationState:
     replicated_to: int = 0
     acks_required: int = 1
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether a put has to wait for any slave: not while a master may go on alone."""
+        return self.acks_required > 0
+
     def is_slave_ok(self, master_put_where: int, fallbehind_max_bytes: int) -> bool:
         """Whether a put that ends at `master_put_where` may wait for slaves (HAService.isSlaveOK): enough, and near."""
         return self.live_slaves >= self.acks_required and master_put_where - self.replicated_to < fallbehind_max_bytes
@@ -24,9 +29,13 @@ class ReplicationState:
 
 @attrs.define(eq=False)
 class GroupTransfer:
-    """The reports of the live connections, by connection number. `acks_required` slaves make an offset replicated."""
+    """The reports of the live connections, by connection number. `acks_required` slaves make an offset replicated.
+
+    With `acks_min` below it, as many as live are enough, but never fewer than that (enableAutoInSyncReplicas).
+    """
 
     acks_required: int = 1
+    acks_min: int | None = None
     _reports: dict[int, int] = attrs.field(factory=dict, init=False)
 
     def connected(self, conn_id: int) -> ReplicationState:
@@ -46,8 +55,10 @@ class GroupTransfer:
         return self.state()
 
     def state(self) -> ReplicationState:
-        """The highest offset that `acks_required` live slaves have reached; 0 when there are too few slaves."""
+        """The highest offset that enough live slaves have reached; 0 when there are too few slaves."""
         offsets = sorted(self._reports.values(), reverse=True)
-        enough = len(offsets) >= self.acks_required
-        replicated_to = offsets[self.acks_required - 1] if enough else 0
-        return ReplicationState(len(offsets), replicated_to, self.acks_required)
+        acks = self.acks_required
+        if self.acks_min is not None:
+            acks = min(acks, max(self.acks_min, len(offsets)))
+        replicated_to = offsets[acks - 1] if 0 < acks <= len(offsets) else 0
+        return ReplicationState(len(offsets), replicated_to, acks)

@@ -347,11 +347,11 @@ class MessagePuts:
     def _await_confirmation(self, pending: PendingPut, end_offset: int, arrived: float) -> None:
         config = self.config
         sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        sync_master = config.broker_role is BrokerRole.SYNC_MASTER
+        replication = self._completion_service.replication
+        sync_master = config.broker_role is BrokerRole.SYNC_MASTER and replication.is_needed
         if not sync_flush and not sync_master:
             pending.answered(PutStatus.PUT_OK)
             return
-        replication = self._completion_service.replication
         self._completion_service.add(
             pending,
             end_offset,

@@ -30,6 +30,22 @@ def test_the_kth_highest_counts() -> None:
     assert machine.disconnected(3).replicated_to == 0
 
 
+def test_as_many_as_live_are_enough_but_not_fewer_than_the_least() -> None:
+    machine = GroupTransfer(acks_required=2, acks_min=1)
+    assert machine.state() == ReplicationState(0, 0, 1)
+    machine.connected(1)
+    assert machine.reported(1, 30) == ReplicationState(1, 30, 1)
+    machine.connected(2)
+    assert machine.reported(2, 10) == ReplicationState(2, 10, 2)
+    assert machine.disconnected(2) == ReplicationState(1, 30, 1)
+
+
+def test_a_master_that_may_go_on_alone_needs_no_slave_until_there_is_one() -> None:
+    machine = GroupTransfer(acks_required=1, acks_min=0)
+    assert not machine.state().is_needed
+    assert machine.connected(1).is_needed
+
+
 def test_a_report_of_a_dead_connection_does_not_count() -> None:
     machine = GroupTransfer()
     machine.connected(1)

@@ -28,3 +28,12 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(IllegalAddress, match=f"ha_master_address: {re.escape(repr(text))}"):
         HaConfig(ha_master_address=text)
+
+
+def test_the_numbers_of_replicas_must_be_in_order() -> None:
+    assert HaConfig().acks_required == 1
+    assert HaConfig(total_replicas=3, in_sync_replicas=3).acks_required == 2
+    assert HaConfig().acks_min is None
+    assert HaConfig(enable_auto_in_sync_replicas=True).acks_min == 0
+    with pytest.raises(ValueError, match="in_sync_replicas 3 and total_replicas 2 are not in this order"):
+        HaConfig(in_sync_replicas=3)
