@@ -10,14 +10,16 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
+
+from rmq_actors.wire.java_numbers import INT32
 
 MAX_DEPTH = 64
 MAX_SIZE_BYTES = 64 * 1024 * 1024
 
 JsonScalar = str | int | float | bool | None
-#: An object that stands for a key (MessageQueue in ConsumeStats): its members, in their order.
-ObjectKey = tuple[tuple[str, JsonScalar], ...]
+#: An object that stands for a key (MessageQueue in ConsumeStats): its members, in their order. Integers have 32 bits.
+ObjectKey = tuple[tuple[str, str | int | None], ...]
 JsonKey = str | int | ObjectKey
 JsonValue = JsonScalar | list["JsonValue"] | dict[JsonKey, "JsonValue"]
 #: What can be written: any mapping, any sequence.
@@ -29,8 +31,13 @@ JsonInput = (
     | Mapping[int, "JsonInput"]
 )
 
+_BLANK = frozenset(" \t\n\r")
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _INTEGER_KEY = re.compile(r"-?(?:0|[1-9]\d{0,18})(?=[ \t\n\r]*:)", re.ASCII)
+
+
+#: Members of an object that is a key; MessageQueue has three.
+_KEY_MEMBERS_MAX = 4
 
 
 class FastJsonError(ValueError):
@@ -41,8 +48,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-#: For strings, numbers, true, false and null: what nests is read here, where the depth is bounded.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+#: For strings, control characters in them or not, numbers, true, false and null: what nests is read here, where the
+#: depth is bounded.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)
 
 
 def parse_fastjson(
@@ -79,6 +87,11 @@ def integer_keys(value: JsonValue, where: str) -> dict[int, JsonValue]:
     return result
 
 
+def _may_be_in_key(value: JsonValue) -> TypeGuard[str | int | None]:
+    """Whether few values have the hash of this one: of floats and large integers a peer could choose thousands."""
+    return value is None or isinstance(value, str) or (isinstance(value, int) and value in INT32)
+
+
 class _Parser:
     """One text, read from `at` on."""
 
@@ -99,8 +112,11 @@ class _Parser:
 
     def _peek(self) -> str:
         """The next character that is not blank; empty at the end."""
-        self.skip_blanks()
-        return self._text[self.at : self.at + 1]
+        char = self._text[self.at : self.at + 1]
+        if char in _BLANK:
+            self.skip_blanks()
+            char = self._text[self.at : self.at + 1]
+        return char
 
     def _take(self, char: str) -> bool:
         if self._peek() != char:
@@ -164,11 +180,11 @@ class _Parser:
             begin = self.at
             members = self.value(depth)
             assert isinstance(members, dict)
-            pairs: list[tuple[str, JsonScalar]] = []
+            pairs: list[tuple[str, str | int | None]] = []
             for name, value in members.items():
-                if not isinstance(name, str) or isinstance(value, dict | list):
+                if not isinstance(name, str) or not _may_be_in_key(value) or len(members) > _KEY_MEMBERS_MAX:
                     self.at = begin
-                    self.fail("an object that is a key may only hold names and plain values")
+                    self.fail(f"an object that is a key may only hold {_KEY_MEMBERS_MAX} texts or numbers of 32 bits")
                 pairs.append((name, value))
             return tuple(pairs)
         number = _INTEGER_KEY.match(self._text, self.at)

@@ -10,12 +10,20 @@ from rmq_actors.wire.remoting_command import (
     FRAME_MAX_LENGTH_BYTES,
     RemotingCommand,
     RemotingCommandError,
-    decode_command,
+    decode_command_within,
 )
 
 _LENGTH = struct.Struct(">i")
-#: What a connection holds while nothing big arrives.
-BUFFER_MIN_BYTES = 64 * 1024
+#: What a connection holds on which little arrives at a time.
+BUFFER_MIN_BYTES = 4 * 1024
+#: What it holds when more does, but for a frame that is larger.
+BUFFER_BYTES = 64 * 1024
+#: The most that is received at a time: what arrives together is handled together, and other connections wait.
+RECEIVE_MAX_BYTES = 256 * 1024
+#: With less room behind what is pending, that is moved, or the buffer grows.
+_ROOM_MIN_BYTES = 1024
+#: So many receives in a row that would have fitted into the smallest buffer make it the smallest.
+_SMALL_RECEIVES = 16
 
 
 @attrs.define(eq=False)
@@ -23,7 +31,7 @@ class FrameReader:
     """The receive buffer of one connection.
 
     Fill `free_space()`, tell `received(n)`, then take `commands()`. The buffer grows with what has really arrived,
-    never with what a length field promises, and shrinks again behind a big frame.
+    never with what a length field promises: it is at most `BUFFER_BYTES`, or about twice what is pending.
     """
 
     frame_max_length_bytes: int = FRAME_MAX_LENGTH_BYTES
@@ -31,30 +39,45 @@ class FrameReader:
     #: What has arrived and is not consumed stands from `_begin` to `_end`.
     _begin: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
+    #: What the buffer is to be when no large frame is pending.
+    _usual_bytes: int = attrs.field(default=BUFFER_MIN_BYTES, init=False)
+    _small_receives: int = attrs.field(default=0, init=False)
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of a frame that is not complete."""
         return self._end - self._begin
 
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory held."""
+        return len(self._buffer)
+
     def free_space(self) -> memoryview:
         """Where to receive the next bytes; never empty. Release it before the next call."""
-        if self._end == len(self._buffer):
+        if len(self._buffer) - self._end < _ROOM_MIN_BYTES:
             self._make_room()
-        return memoryview(self._buffer)[self._end :]
+        return memoryview(self._buffer)[self._end : self._end + RECEIVE_MAX_BYTES]
 
     def received(self, count: int) -> None:
         """Take `count` bytes of `free_space()` as arrived."""
         self._end += count
+        if count > BUFFER_MIN_BYTES - _ROOM_MIN_BYTES:
+            self._usual_bytes, self._small_receives = BUFFER_BYTES, 0
+        elif self._usual_bytes != BUFFER_MIN_BYTES:
+            self._small_receives += 1
+            if self._small_receives == _SMALL_RECEIVES:
+                self._usual_bytes = BUFFER_MIN_BYTES
 
     def feed(self, data: bytes) -> None:
         """Take bytes that were received elsewhere."""
-        while data:
+        rest = memoryview(data)
+        while rest:
             with self.free_space() as space:
-                count = min(len(space), len(data))
-                space[:count] = data[:count]
+                count = min(len(space), len(rest))
+                space[:count] = rest[:count]
             self.received(count)
-            data = data[count:]
+            rest = rest[count:]
 
     def commands(self) -> list[RemotingCommand]:
         """Every frame that is complete; call again until there is none.
@@ -63,24 +86,23 @@ class FrameReader:
         """
         found: list[RemotingCommand] = []
         begin, end = self._begin, self._end
-        with memoryview(self._buffer) as view:
-            while end - begin >= 4:
-                try:
-                    frame_end = begin + 4 + self._length_at(begin)
-                    if frame_end > end:
-                        break
-                    with view[begin + 4 : frame_end] as frame:
-                        found.append(decode_command(frame))
-                except RemotingCommandError:
-                    if not found:
-                        raise
+        view = memoryview(self._buffer)
+        while end - begin >= 4:
+            try:
+                frame_end = begin + 4 + self._length_at(begin)
+                if frame_end > end:
                     break
-                begin = frame_end
-        self._begin = begin
+                found.append(decode_command_within(view, begin + 4, frame_end))
+            except RemotingCommandError:
+                if not found:
+                    raise
+                break
+            begin = frame_end
         if begin == end:
-            self._begin = self._end = 0
-            if len(self._buffer) > BUFFER_MIN_BYTES:
-                self._buffer = bytearray(BUFFER_MIN_BYTES)
+            begin = self._end = 0
+        self._begin = begin
+        if len(self._buffer) != self._usual_bytes:
+            self._fit()
         return found
 
     def _length_at(self, begin: int) -> int:
@@ -92,13 +114,22 @@ class FrameReader:
         return int(length)
 
     def _make_room(self) -> None:
-        """Move what is pending to the front; twice the room when that is not enough."""
         pending = self._end - self._begin
-        size = len(self._buffer)
-        if pending > size // 2:
+        if pending + _ROOM_MIN_BYTES > len(self._buffer):
+            self._fit()
+            return
+        view = memoryview(self._buffer)
+        view[:pending] = view[self._begin : self._end]
+        self._begin, self._end = 0, pending
+
+    def _fit(self) -> None:
+        """A buffer of the size that what is pending needs, when this one is not."""
+        pending = self._end - self._begin
+        size = self._usual_bytes
+        while size < pending + _ROOM_MIN_BYTES:
             size *= 2
-        elif pending <= BUFFER_MIN_BYTES // 2:
-            size = BUFFER_MIN_BYTES
+        if size == len(self._buffer):
+            return
         buffer = bytearray(size)
         buffer[:pending] = memoryview(self._buffer)[self._begin : self._end]
         self._buffer, self._begin, self._end = buffer, 0, pending
