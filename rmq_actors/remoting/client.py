@@ -11,16 +11,20 @@ import trio
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.remoting.config import RemotingClientConfig
-from rmq_actors.remoting.connection import RemotingConnectError, RemotingConnection
+from rmq_actors.remoting.connection import ConnectionListener, RemotingConnectError, RemotingConnection
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.idle import close_idle_connections
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.tls import TlsClient
 from rmq_actors.remoting.transport import SocketTransport, Transport
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
+
+#: With more addresses than these, those that nothing is known of any more are forgotten.
+_PEERS_KEPT = 1000
 
 
 @attrs.define(eq=False)
@@ -34,6 +38,8 @@ class _Peer:
     connection: RemotingConnection | None = None
     #: Set when the attempt that is under way has ended, in whatever way.
     attempt: trio.Event | None = None
+    #: Of the last attempt, whether it has begun to run or not.
+    connecting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     #: Why the last attempt failed.
     failure: str = ""
     retry_at_s: float = 0.0
@@ -43,7 +49,8 @@ class _Peer:
 class RemotingClient:
     """A Service. Requests that peers make on its connections go to `processors`.
 
-    After a failed attempt, or a connection that brought nothing, the next one waits: a pause that doubles, with jitter.
+    After a failed attempt, or a connection that soon ended and brought nothing, the next one waits: a pause that
+    doubles, with jitter.
     """
 
     config: RemotingClientConfig
@@ -52,6 +59,9 @@ class RemotingClient:
     _processors: ProcessorTable
     hooks: Sequence[RpcHook] = ()
     name: str = "RemotingClient"
+    _tls: TlsClient | None = attrs.field(default=None, kw_only=True)
+    #: Told of connections too.
+    listener: ConnectionListener | None = attrs.field(default=None, init=False)
     connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
@@ -64,13 +74,21 @@ class RemotingClient:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 task_status.started()
-                with self._scope:
-                    await close_idle_connections(self.connections, self.config.limits.idle_s)
-                self._nursery = None
+                try:
+                    with self._scope:
+                        await close_idle_connections(self.connections, self.config.limits.idle_s)
+                finally:
+                    # Before the nursery ends: others still ask, and it takes no task any more.
+                    self._nursery = None
+                for peer in self._peers.values():
+                    peer.connecting.cancel()
                 for connection in list(self.connections.values()):
                     connection.stop()
         finally:
-            self._nursery = None
+            for peer in self._peers.values():
+                if peer.attempt is not None:
+                    peer.failure = "not connected before the client was cancelled"
+                    self._end_attempt(peer)
 
     def request_stop(self) -> None:
         """Open nothing more; each connection sends what was asked for, and ends."""
@@ -93,8 +111,10 @@ class RemotingClient:
 
     async def _connection(self, address: str, deadline_s: float) -> RemotingConnection:
         """An open connection. An attempt that others began is shared; that it failed is told to all at once."""
-        peer = self._peer(address)
-        while peer.connection is None or peer.connection.close_reason is not None:
+        while True:
+            peer = self._peer(address)
+            if peer.connection is not None and peer.connection.close_reason is None:
+                return peer.connection
             if self._nursery is None:
                 raise RemotingConnectError(f"{address}: the client is not running")
             if peer.attempt is None and trio.current_time() < peer.retry_at_s:
@@ -103,12 +123,11 @@ class RemotingClient:
                 await trio.sleep_until(peer.retry_at_s)
             else:
                 await self._await_attempt(peer, deadline_s)
-        return peer.connection
 
     async def _await_attempt(self, peer: _Peer, deadline_s: float) -> None:
         if peer.attempt is None:
             assert self._nursery is not None
-            peer.attempt = trio.Event()
+            peer.attempt, peer.connecting = trio.Event(), trio.CancelScope()
             self._nursery.start_soon(self._attempt, peer)
         with trio.move_on_at(deadline_s) as waiting:
             await peer.attempt.wait()
@@ -121,25 +140,46 @@ class RemotingClient:
         peer = self._peers.get(address)
         if peer is None:
             host, port = parse_address(address)
+            if len(self._peers) >= _PEERS_KEPT:
+                self._forget_peers()
             pauses = self.config.reconnect_pause_min_ms / 1000, self.config.reconnect_pause_max_ms / 1000
             peer = self._peers[address] = _Peer(address, host, port, Backoff(*pauses))
         return peer
 
+    def _forget_peers(self) -> None:
+        now_s = trio.current_time()
+        for peer in list(self._peers.values()):
+            if peer.connection is None and peer.attempt is None and peer.retry_at_s <= now_s:
+                del self._peers[peer.address]
+
     async def _attempt(self, peer: _Peer) -> None:
         """Connect, and serve the connection until it ends."""
+        transport: Transport | None = None
+        peer.connecting.deadline = trio.current_time() + self.config.connect_timeout_ms / 1000
         try:
-            with trio.fail_after(self.config.connect_timeout_ms / 1000):
+            with peer.connecting:
                 stream = await trio.open_tcp_stream(peer.host, peer.port)
-        except trio.TooSlowError:
-            self._attempt_failed(peer, f"not connected within {self.config.connect_timeout_ms} ms")
-            return
+                transport = SocketTransport(stream) if self._tls is None else await self._tls.connect(stream, peer.host)
         except OSError as error:
             self._attempt_failed(peer, f"{type(error).__name__}: {error}")
             return
-        transport: Transport = SocketTransport(stream)
+        if transport is None:
+            within = f"within {self.config.connect_timeout_ms} ms" if self._nursery else "before the client stopped"
+            self._attempt_failed(peer, f"not connected {within}")
+            return
+        if self._nursery is None:
+            transport.close()
+            self._attempt_failed(peer, "connected when the client stopped")
+            return
         conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
         connection = RemotingConnection(
-            conn_id, peer.address, transport, self.config.limits, self._processors.process, self.name, self.hooks
+            conn_id,
+            peer.address,
+            transport,
+            self.config.limits,
+            self._processors.process,
+            self.name,
+            request_hooks=self.hooks,
         )
         await connection.run(self)
 
@@ -155,17 +195,23 @@ class RemotingClient:
             conn_id=connection.conn_id,
             attributes={"network.peer.address": peer.address},
         )
+        if self.listener is not None:
+            self.listener.on_connected(connection)
 
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
-        """A `ConnectionListener`: the next request connects anew; not at once if this connection brought nothing."""
+        """A `ConnectionListener`: the next request connects anew, at once only if this lasted or brought something."""
         del self.connections[connection.conn_id]
         peer = self._peers[connection.remote_address]
-        peer.connection = None
-        if connection.frames_received:
+        if peer.connection is connection:
+            peer.connection = None
+        lasted_s = trio.current_time() - connection.opened_s
+        if connection.frames_received or lasted_s >= self.config.reconnect_pause_max_ms / 1000:
             peer.backoff.succeeded()
         else:
             self._pause(peer, f"the last connection ended ({reason}) without an answer")
         self._tracer.emit("remoting.client.close", self.name, conn_id=connection.conn_id, status=reason)
+        if self.listener is not None:
+            self.listener.on_closed(connection, reason)
 
     def _attempt_failed(self, peer: _Peer, failure: str) -> None:
         _log.info("%s: %s: %s", self.name, peer.address, failure)

@@ -15,9 +15,10 @@ class ConnectionLimits:
     """What one connection may hold, on either side. Raises `ValueError` naming the field that is out of range.
 
     `frame_max_length_bytes` is com.rocketmq.remoting.frameMaxLength. A peer that does not read is not read from either
-    above `write_buffer_high_water_mark_bytes`, and is cut off when answers that were promised before reach
-    `write_buffer_max_bytes`. `in_flight_requests_max` bounds requests of this side that wait for their answer
-    (clientAsyncSemaphoreValue, serverAsyncSemaphoreValue).
+    above `write_buffer_high_water_mark_bytes`, unless requests of this side wait for their answers; it is cut off when
+    answers that were promised before reach `write_buffer_max_bytes`, above which no request of this side is taken.
+    `in_flight_requests_max` bounds requests of this side that wait for their answer (clientAsyncSemaphoreValue,
+    serverAsyncSemaphoreValue).
     """
 
     frame_max_length_bytes: int = attrs.field(
@@ -27,6 +28,13 @@ class ConnectionLimits:
     write_buffer_high_water_mark_bytes: int = attrs.field(default=1024 * 1024, validator=_AT_LEAST_1)
     write_buffer_max_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=_AT_LEAST_1)
     in_flight_requests_max: int = attrs.field(default=65_535, validator=_AT_LEAST_1)
+
+    def __attrs_post_init__(self) -> None:
+        if self.write_buffer_max_bytes < self.write_buffer_high_water_mark_bytes:
+            raise ValueError(
+                f"write_buffer_max_bytes ({self.write_buffer_max_bytes}) is below "
+                f"write_buffer_high_water_mark_bytes ({self.write_buffer_high_water_mark_bytes})"
+            )
 
     @property
     def idle_s(self) -> float:

@@ -52,7 +52,7 @@ class RemotingTimeoutError(RemotingError):
 
 
 class RemotingTooMuchRequestError(RemotingError):
-    """Too many requests wait for their answers on this connection."""
+    """Too many requests wait for their answers on this connection, or too many bytes to be sent."""
 
 
 class ConnectionListener(Protocol):
@@ -85,18 +85,26 @@ class RemotingConnection:
     _process: Callable[[RemotingRequest], None]
     #: Who made it: "RemotingServer", "RemotingClient".
     _owner: str
+    #: Around requests that arrive.
     hooks: Sequence[RpcHook] = ()
+    #: Around requests of this side.
+    request_hooks: Sequence[RpcHook] = ()
     close_reason: str | None = attrs.field(default=None, init=False)
+    opened_s: float = attrs.field(factory=trio.current_time, init=False)
     frames_received: int = attrs.field(default=0, init=False)
     _last_active_s: float = attrs.field(factory=trio.current_time, init=False)
     _reader: FrameReader = attrs.field(init=False)
     _pending: PendingRequests[_Waiter] = attrs.field(init=False)
     _outgoing: list[bytes] = attrs.field(factory=list, init=False)
     _outgoing_bytes: int = attrs.field(default=0, init=False)
+    #: Since nothing was left to send: bytes of answers, and whether requests of this side are among the frames.
+    _owed_bytes: int = attrs.field(default=0, init=False)
+    _carries_requests: bool = attrs.field(default=False, init=False)
     #: The reader is within a batch, and sends at its end.
     _in_batch: bool = attrs.field(default=False, init=False)
     #: Somebody sends, and goes on until nothing is left.
     _sending: bool = attrs.field(default=False, init=False)
+    #: Set when nobody sends any more, and when a reader that waits for that has to go on.
     _drained: trio.Event | None = attrs.field(default=None, init=False)
     _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -120,17 +128,21 @@ class RemotingConnection:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                listener.on_connected(self)
-                await self._read_until_end()
-                if self.close_reason == "stopped":
-                    await self._send_last()
+                try:
+                    listener.on_connected(self)
+                    await self._read_until_end()
+                    if self.close_reason == "stopped":
+                        await self._send_last()
+                finally:
+                    # Before the nursery ends: answers still come, and it takes no task any more.
+                    self._nursery = None
+                    self._note_end("cancelled")
                 nursery.cancel_scope.cancel()
         finally:
-            self.close_reason = self.close_reason or "cancelled"
-            self._nursery = None
             self._transport.close()
             for waiter in self._pending.end_all():
                 waiter.answered.set()
+            assert self.close_reason is not None
             listener.on_closed(self, self.close_reason)
 
     def close(self, reason: str) -> None:
@@ -152,17 +164,21 @@ class RemotingConnection:
         """
         if self._nursery is None:
             return
+        if self._outgoing_bytes > self._limits.write_buffer_max_bytes:
+            if self.close_reason is None:
+                _log.warning("%s: %s reads too slowly: cut off", self._owner, self.remote_address)
+            self.close("slow_reader")
+            return
         frame = encode_command(command)
-        waiting_bytes = self._outgoing_bytes
         self._outgoing.append(frame)
         self._outgoing_bytes += len(frame)
-        if self._sending or self._in_batch:
-            if waiting_bytes > self._limits.write_buffer_max_bytes:
-                _log.warning("%s: %s reads too slowly: cut off", self._owner, self.remote_address)
-                self.close("slow_reader")
-            return
-        self._sending = True
-        self._nursery.start_soon(self._send_in_background)
+        if command.flag & RESPONSE_FLAG:
+            self._owed_bytes += len(frame)
+        else:
+            self._carries_requests = True
+            self._wake_drained()
+        if not self._sending and not self._in_batch:
+            self._start_sending(self._nursery)
 
     async def invoke(
         self, command: RemotingCommand, timeout_ms: int, *, deadline_s: float | None = None
@@ -171,7 +187,8 @@ class RemotingConnection:
 
         `deadline_s` is when the time-out ends, where a part of it has passed already.
 
-        Raises `RemotingTimeoutError`, `RemotingSendRequestError`, `RemotingTooMuchRequestError`; and what hooks raise.
+        Raises `RemotingTimeoutError`, `RemotingSendRequestError`, `RemotingTooMuchRequestError`, `ValueError` for a
+        frame that is too long, and what hooks raise.
         """
         waiter = _Waiter()
         opaque = self._pending.begin(waiter)
@@ -193,23 +210,28 @@ class RemotingConnection:
             raise RemotingTimeoutError(
                 f"{self.remote_address}: no answer to request {command.code} within {timeout_ms} ms"
             )
-        for hook in self.hooks:
+        for hook in self.request_hooks:
             hook.after_response(self.remote_address, command, waiter.response)
         return waiter.response
 
     def invoke_oneway(self, command: RemotingCommand) -> None:
         """Have a request sent that nobody answers.
 
-        Raises `RemotingSendRequestError` on a connection that ended, and what a hook raises.
+        Raises `RemotingSendRequestError` on a connection that ended, `RemotingTooMuchRequestError`, `ValueError` for a
+        frame that is too long, and what a hook raises.
         """
         command.opaque = self._pending.next_opaque()
         command.flag = command.flag & ~RESPONSE_FLAG | ONEWAY_FLAG
         self._send_request(command)
 
     def _send_request(self, command: RemotingCommand) -> None:
-        for hook in self.hooks:
+        for hook in self.request_hooks:
             hook.before_request(self.remote_address, command)
         self._check_open(command)
+        if self._outgoing_bytes > self._limits.write_buffer_max_bytes:
+            raise RemotingTooMuchRequestError(
+                f"{self.remote_address}: {self._outgoing_bytes} bytes wait to be sent already"
+            )
         self.send(command)
 
     def _check_open(self, command: RemotingCommand) -> None:
@@ -246,26 +268,33 @@ class RemotingConnection:
             while commands := reader.commands():
                 self.frames_received += len(commands)
                 await self._take_batch(commands)
+                if not reader.pending_bytes:
+                    break
 
     async def _take_batch(self, commands: list[RemotingCommand]) -> None:
         """Handle what has arrived; answers wait for the end of the batch, unless they become too many."""
         self._in_batch = True
+        process, arrived_s = self._process, self._last_active_s
+        owed_max_bytes = self._limits.write_buffer_high_water_mark_bytes
         try:
             for command in commands:
-                self._take(command)
-                if self._outgoing_bytes > self._limits.write_buffer_high_water_mark_bytes:
+                if command.unknown_fields:
+                    self._name_unknown_fields(command)
+                if command.flag & RESPONSE_FLAG:
+                    self._take_response(command)
+                else:
+                    process(RemotingRequest(self, command, arrived_s))
+                if self._owed_bytes > owed_max_bytes:
                     await self._relieve()
         finally:
             self._in_batch = False
         if self._outgoing and not self._sending:
-            await self._send_outgoing()
+            await self._send_as_reader()
 
-    def _take(self, command: RemotingCommand) -> None:
-        if command.unknown_fields:
-            _log.info("%s: %s sends unknown header fields %s", self._owner, self.remote_address, command.unknown_fields)
-        if not command.is_response:
-            self._process(RemotingRequest(self, command, self._last_active_s))
-            return
+    def _name_unknown_fields(self, command: RemotingCommand) -> None:
+        _log.info("%s: %s sends unknown header fields %s", self._owner, self.remote_address, command.unknown_fields)
+
+    def _take_response(self, command: RemotingCommand) -> None:
         waiter = self._pending.end(command.opaque)
         if waiter is None:
             _log.info("%s: %s answers no request that waits: %d", self._owner, self.remote_address, command.opaque)
@@ -274,12 +303,33 @@ class RemotingConnection:
         waiter.answered.set()
 
     async def _relieve(self) -> None:
-        """Read nothing more from a peer that does not read, until everything is sent."""
+        """Read nothing more from a peer that does not take the answers it is owed, until everything is sent."""
         if not self._sending:
-            await self._send_outgoing()
-            return
-        self._drained = self._drained or trio.Event()
-        await self._drained.wait()
+            await self._send_as_reader()
+        elif not self._must_read:
+            self._drained = self._drained or trio.Event()
+            await self._drained.wait()
+
+    @property
+    def _must_read(self) -> bool:
+        """The peer may take nothing until its answers are read here: two that wait for each other would for ever."""
+        return self._carries_requests or len(self._pending) > 0
+
+    async def _send_as_reader(self) -> None:
+        """Send until nothing is left, or until there is something to read for: then in a task of its own."""
+        if not self._must_read:
+            await self._send_outgoing(only_answers=True)
+        if self._outgoing and self._nursery is not None:
+            self._start_sending(self._nursery)
+
+    def _wake_drained(self) -> None:
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
+
+    def _start_sending(self, nursery: trio.Nursery) -> None:
+        self._sending = True
+        nursery.start_soon(self._send_in_background)
 
     async def _send_in_background(self) -> None:
         try:
@@ -288,25 +338,30 @@ class RemotingConnection:
             _log.info("%s: %s: %s", self._owner, self.remote_address, error)
             self.close(type(error).__name__)
 
-    async def _send_outgoing(self) -> None:
-        """Send until nothing is left. One task at a time."""
+    async def _send_outgoing(self, *, only_answers: bool = False) -> None:
+        """Send until nothing is left, or if `only_answers` until requests are among it. One task at a time."""
         self._sending = True
         try:
-            while self._outgoing:
-                data = self._next_piece()
-                with memoryview(data) as view:
-                    sent = 0
-                    while sent < len(data):
-                        with view[sent:] as rest:
-                            count = await self._transport.send_some(rest)
-                        sent += count
-                        self._outgoing_bytes -= count
-                        self._last_active_s = trio.current_time()
+            while self._outgoing and not (only_answers and self._carries_requests):
+                await self._send_piece(self._next_piece())
+            if not self._outgoing:
+                self._owed_bytes, self._carries_requests = 0, False
         finally:
             self._sending = False
-            if self._drained is not None:
-                self._drained.set()
-                self._drained = None
+            self._wake_drained()
+
+    async def _send_piece(self, data: bytes) -> None:
+        sent = 0
+        try:
+            while sent < len(data):
+                count = await self._transport.send_some(memoryview(data)[sent:] if sent else data)
+                sent += count
+                self._outgoing_bytes -= count
+                self._last_active_s = trio.current_time()
+        finally:
+            if sent < len(data):
+                # A stop ends what the reader does: whoever sends the rest begins within a frame.
+                self._outgoing.insert(0, data[sent:])
 
     def _next_piece(self) -> bytes:
         """Frames to send together: all there are, as long as they are not too many bytes."""
@@ -325,12 +380,15 @@ class RemotingConnection:
         return data
 
     async def _send_last(self) -> None:
-        with trio.move_on_after(_LAST_SENDS_S):
-            if self._sending:
-                self._drained = self._drained or trio.Event()
-                await self._drained.wait()
-            elif self._outgoing:
-                await self._send_outgoing()
+        try:
+            with trio.move_on_after(_LAST_SENDS_S):
+                while self._sending:
+                    self._drained = self._drained or trio.Event()
+                    await self._drained.wait()
+                if self._outgoing:
+                    await self._send_outgoing()
+        except OSError as error:
+            _log.info("%s: %s: while it was stopped: %s", self._owner, self.remote_address, error)
 
 
 @attrs.define(eq=False)
@@ -343,17 +401,23 @@ class RemotingRequest:
     is_answered: bool = attrs.field(default=False, init=False)
 
     def respond(self, response: RemotingCommand) -> None:
-        """Answer, now or later, once. Nothing is sent for a one-way request, or on a connection that ended."""
-        assert not self.is_answered, f"request {self.command.code} was answered already"
+        """Answer, now or later, once. Nothing is sent for a one-way request, or on a connection that ended.
+
+        Raises what a hook raises, and `ValueError` for an answer that is too long: the request can still be refused.
+        """
+        for hook in self.connection.hooks:
+            hook.after_response(self.connection.remote_address, self.command, response)
+        self._answer(response)
+
+    def refuse(self, code: int, remark: str) -> None:
+        """Answer with a code and a text, and nothing else. As in RocketMQ no hook sees it."""
+        self._answer(self.command.response(code, remark))
+
+    def _answer(self, response: RemotingCommand) -> None:
         command = self.command
+        assert not self.is_answered, f"request {command.code} was answered already"
         response.opaque = command.opaque
         response.flag |= RESPONSE_FLAG
-        for hook in self.connection.hooks:
-            hook.after_response(self.connection.remote_address, command, response)
         if not command.is_oneway:
             self.connection.send(response)
         self.is_answered = True
-
-    def refuse(self, code: int, remark: str) -> None:
-        """Answer with a code and a text, and nothing else."""
-        self.respond(self.command.response(code, remark))

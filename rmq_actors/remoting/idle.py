@@ -8,6 +8,11 @@ import trio
 
 from rmq_actors.remoting.connection import RemotingConnection
 
+#: Woken later than this the whole process stood still: for a second what arrived meanwhile is read, before anything
+#: counts as idle.
+_STOOD_STILL_S = 0.1
+_CATCH_UP_S = 1.0
+
 
 async def close_idle_connections(connections: Mapping[int, RemotingConnection], idle_s: float) -> None:
     """Watch `connections`, which others change, and close each when it is due. Never returns.
@@ -23,3 +28,5 @@ async def close_idle_connections(connections: Mapping[int, RemotingConnection], 
             else:
                 wake_s = min(wake_s, connection.idle_at_s)
         await trio.sleep_until(wake_s)
+        stood_still = trio.current_time() - wake_s > _STOOD_STILL_S
+        await trio.sleep(_CATCH_UP_S if stood_still else 0)

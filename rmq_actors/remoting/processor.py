@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 
 import attrs
 import trio
@@ -24,12 +25,23 @@ ProcessRequest = Callable[[RemotingRequest], RemotingCommand | None]
 ProcessRequestAsync = Callable[[RemotingRequest], Awaitable[RemotingCommand | None]]
 
 
+class _Queued(NamedTuple):
+    request: RemotingRequest
+    process: ProcessRequestAsync
+    size_bytes: int
+
+
+def _size_bytes(command: RemotingCommand) -> int:
+    fields = command.ext_fields or {}
+    return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
+
+
 @attrs.define(eq=False)
 class RequestPool:
     """The executor of some processors: `workers` tasks and a queue of `queue_capacity` requests; a Service.
 
     A request that finds the queue full, or waits `wait_time_max_ms`, is answered SYSTEM_BUSY, as RocketMQ's thread
-    pools and BrokerFastFailure answer.
+    pools and BrokerFastFailure answer. Full is a queue also when bodies and fields of `queue_max_bytes` wait in it.
     """
 
     name: str
@@ -37,7 +49,9 @@ class RequestPool:
     queue_capacity: int
     wait_time_max_ms: int | None
     _tracer: Tracer
-    _queue: RequestQueue[tuple[RemotingRequest, ProcessRequestAsync]] = attrs.field(init=False)
+    queue_max_bytes: int = attrs.field(default=256 * 1024 * 1024, validator=attrs.validators.ge(1), kw_only=True)
+    _queue: RequestQueue[_Queued] = attrs.field(init=False)
+    _queued_bytes: int = attrs.field(default=0, init=False)
     _idle_workers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
@@ -61,9 +75,12 @@ class RequestPool:
 
     def submit(self, request: RemotingRequest, process: ProcessRequestAsync) -> None:
         """Queue a request, or answer that there are too many."""
-        if not self._queue.offer((request, process), request.arrived_s):
+        size_bytes = _size_bytes(request.command)
+        is_full = self._queued_bytes + size_bytes > self.queue_max_bytes
+        if is_full or not self._queue.offer(_Queued(request, process, size_bytes), request.arrived_s):
             self._refuse(request, "[OVERLOAD]system busy, start flow control for a while")
             return
+        self._queued_bytes += size_bytes
         self._idle_workers.unpark()
         if not self._waiting.is_set():
             self._waiting.set()
@@ -75,14 +92,14 @@ class RequestPool:
             if taken is None:
                 await self._idle_workers.park()
                 continue
-            request, process = taken
+            request = taken.request
+            self._queued_bytes -= taken.size_bytes
             try:
-                response = await process(request)
-            except Exception as error:  # noqa: BLE001 - answered, logged, traced
-                answer_failure(request, error, self._tracer)
-            else:
+                response = await taken.process(request)
                 if response is not None:
                     request.respond(response)
+            except Exception as error:  # noqa: BLE001 - answered, logged, traced
+                answer_failure(request, error, self._tracer)
 
     async def _fail_fast(self) -> None:
         while True:
@@ -93,9 +110,10 @@ class RequestPool:
                 self._expire()
 
     def _expire(self) -> None:
-        for (request, _), waited_ms, queue_size in self._queue.expire(trio.current_time()):
+        for queued, waited_ms, queue_size in self._queue.expire(trio.current_time()):
+            self._queued_bytes -= queued.size_bytes
             self._refuse(
-                request,
+                queued.request,
                 "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
                 f"period in queue: {waited_ms}ms, size of queue: {queue_size}",
             )
@@ -182,12 +200,13 @@ class ProcessorTable:
 def answer_failure(request: RemotingRequest, error: Exception, tracer: Tracer) -> None:
     """Answer a request whose processor, or a hook before it, raised: the connection goes on."""
     if isinstance(error, RpcRefused):
-        request.refuse(error.code, error.remark)
+        request.refuse(error.code, _sendable(error.remark))
         return
     peers_mistake = isinstance(error, RemotingCommandError)
+    text = _sendable(str(error))
     where = f"{request.connection.remote_address}: request {request.command.code}"
     if peers_mistake:
-        _log.warning("%s: %s", where, error)
+        _log.warning("%s: %s", where, text)
     else:
         _log.error("%s: the processor failed", where, exc_info=error)
     tracer.emit(
@@ -195,7 +214,12 @@ def answer_failure(request: RemotingRequest, error: Exception, tracer: Tracer) -
         "ProcessorTable",
         conn_id=request.connection.conn_id,
         status="bad_request" if peers_mistake else type(error).__name__,
-        attributes={"code": str(request.command.code), "detail": str(error)[:200]},
+        attributes={"code": str(request.command.code), "detail": text[:200]},
     )
     if not request.is_answered:
-        request.refuse(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}, {error}"[:1024])
+        request.refuse(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}, {text}")
+
+
+def _sendable(text: str) -> str:
+    """An error's text may repeat what the peer sent: at length, or half of a surrogate pair."""
+    return text[:1000].encode(errors="replace").decode()

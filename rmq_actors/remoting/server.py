@@ -14,6 +14,7 @@ from rmq_actors.remoting.connection import ConnectionListener, RemotingConnectio
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.idle import close_idle_connections
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.tls import TlsServer
 from rmq_actors.remoting.transport import SocketTransport, Transport
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
@@ -35,6 +36,7 @@ class RemotingServer:
     hooks: Sequence[RpcHook] = ()
     _listener: ConnectionListener | None = None
     name: str = "RemotingServer"
+    _tls: TlsServer | None = attrs.field(default=None, kw_only=True)
     connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
     #: "host:port" once listening; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
@@ -89,7 +91,7 @@ class RemotingServer:
             stream.socket.close()
             return
         conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
-        transport: Transport = SocketTransport(stream)
+        transport: Transport = SocketTransport(stream) if self._tls is None else self._tls.transport(stream)
         connection = RemotingConnection(
             conn_id, peer, transport, self.config.limits, self._processors.process, self.name, self.hooks
         )

@@ -15,7 +15,7 @@ class Transport(Protocol):
         """Wait for bytes, put them into `buffer`; how many, 0 at the stream's end."""
         ...
 
-    async def send_some(self, data: memoryview) -> int:
+    async def send_some(self, data: bytes | memoryview) -> int:
         """Wait for room, hand over bytes from the beginning of `data`; how many."""
         ...
 
@@ -34,7 +34,7 @@ class SocketTransport:
         """See `Transport`."""
         return await self._stream.socket.recv_into(buffer)
 
-    async def send_some(self, data: memoryview) -> int:
+    async def send_some(self, data: bytes | memoryview) -> int:
         """See `Transport`."""
         return await self._stream.socket.send(data)
 

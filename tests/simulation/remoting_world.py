@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import attrs
 import trio
@@ -11,12 +11,14 @@ import trio
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import ConnectionLimits, RemotingClientConfig, RemotingServerConfig
+from rmq_actors.remoting.connection import ConnectionListener
+from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
-from sim_net import Node, World
+from sim_net import Node, World, WorldConfig
 
 PORT = 10911
 
@@ -26,13 +28,14 @@ class RemotingWorld:
     """Two nodes, "server" and "client"; more where a test makes them."""
 
     seed: int = 1
+    config: WorldConfig = attrs.field(factory=WorldConfig)
     world: World = attrs.field(init=False)
     recorder: Recorder = attrs.field(init=False)
     server_node: Node = attrs.field(init=False)
     client_node: Node = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.world = World(self.seed, guard_packages=("rmq_actors",))
+        self.world = World(self.seed, self.config, guard_packages=("rmq_actors",))
         self.recorder = open_sim_recorder(self.world, RunInfo("test", "remoting", self.seed))
         self.server_node, self.client_node = self.world.node("server"), self.world.node("client")
 
@@ -51,6 +54,8 @@ class RemotingWorld:
         *,
         limits: ConnectionLimits | None = None,
         connections_max: int = 4096,
+        listener: ConnectionListener | None = None,
+        hooks: Sequence[RpcHook] = (),
     ) -> AsyncIterator[RemotingServer]:
         """A server on `node`; `register` fills its table."""
         tracer = self.recorder.tracer(node.name)
@@ -60,7 +65,7 @@ class RemotingWorld:
             node.address, PORT, connections_max=connections_max, limits=limits or ConnectionLimits()
         )
         async with open_actor_system(node.name, tracer, entropy=node.entropy) as system:
-            server = RemotingServer(config, processors, tracer)
+            server = RemotingServer(config, processors, tracer, hooks, listener=listener)
             await system.start(server)
             yield server
 
@@ -83,12 +88,13 @@ class RemotingWorld:
         use: Callable[[RemotingClient], Awaitable[None]],
         *,
         limits: ConnectionLimits | None = None,
+        hooks: Sequence[RpcHook] = (),
     ) -> None:
         """Serve on one node, and call `use` on the other with a client; the run ends with it."""
         done = trio.Event()
 
         async def serve(node: Node) -> None:
-            async with self.server(node, register, limits=limits):
+            async with self.server(node, register, limits=limits, hooks=hooks):
                 await trio.sleep_forever()
 
         async def call(node: Node) -> None:

@@ -1,0 +1,60 @@
+"""Access control as hooks (AclClientRPCHook, and what a broker makes of its AccessValidator)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import attrs
+
+from rmq_actors.protocols.plain_access import AclException, PlainAccessRules
+from rmq_actors.remoting.hooks import RpcRefused
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.acl_signature import SessionCredentials, sign_command
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.response_code import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+#: What the answer to a refused request begins with: RocketMQ's clients and their users know it by that.
+_JAVA_NAME = "org.apache.rocketmq.acl.common.AclException"
+
+
+@attrs.define(eq=False)
+class AclClientRpcHook:
+    """Signs what a client sends (AclClientRPCHook)."""
+
+    _credentials: SessionCredentials
+
+    def before_request(self, remote_address: str, command: RemotingCommand) -> None:
+        """See `RpcHook`."""
+        sign_command(command, self._credentials)
+
+    def after_response(self, remote_address: str, request: RemotingCommand, response: RemotingCommand) -> None:
+        """See `RpcHook`."""
+
+
+@attrs.define(eq=False)
+class AclServerRpcHook:
+    """Refuses, with SYSTEM_ERROR as RocketMQ does, what the rules of the moment do not allow."""
+
+    name = "PlainAccessValidator"
+    _rules: Callable[[], PlainAccessRules]
+    _tracer: Tracer
+
+    def before_request(self, remote_address: str, command: RemotingCommand) -> None:
+        """See `RpcHook`."""
+        try:
+            self._rules().validate(remote_address, command)
+        except AclException as error:
+            reason = str(error)
+            _log.warning("%s: %s: request %d refused: %r", self.name, remote_address, command.code, reason)
+            self._tracer.emit(
+                "remoting.denied",
+                self.name,
+                attributes={"network.peer.address": remote_address, "code": str(command.code), "detail": reason[:200]},
+            )
+            raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"{_JAVA_NAME}: {reason}") from error
+
+    def after_response(self, remote_address: str, request: RemotingCommand, response: RemotingCommand) -> None:
+        """See `RpcHook`."""

@@ -1,0 +1,117 @@
+"""The remoting client's table of peers: attempts that a stop meets, pauses between connections, what is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from rmq_actors.remoting.client import RemotingClient
+from rmq_actors.remoting.config import RemotingClientConfig
+from rmq_actors.remoting.connection import RemotingConnectError
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.wire.remoting_command import RemotingCommand
+from sim_net import Node, World
+from sim_net.network_faults import Partition
+from tests.simulation.remoting_world import RemotingWorld
+
+HELD = 901
+
+
+def _run_client(remoting: RemotingWorld, call: Callable[[Node], Awaitable[None]], *, partitioned: bool = False) -> None:
+    """A server that answers nothing, and `call` on the other node."""
+    done = trio.Event()
+
+    async def serve(node: Node) -> None:
+        async with remoting.server(node, lambda table: table.register([HELD], lambda request: None)):
+            await trio.sleep_forever()
+
+    async def call_until_done(node: Node) -> None:
+        await call(node)
+        done.set()
+
+    async def main(world: World) -> None:
+        remoting.server_node.boot(serve)
+        await trio.sleep(0.01)
+        if partitioned:
+            world.apply(Partition(0.0, 60.0, "client", "server"), 1)
+        remoting.client_node.boot(call_until_done)
+        await done.wait()
+
+    remoting.world.run(main)
+
+
+async def _expect_connect_error(client: RemotingClient, address: str, timeout_ms: int = 10_000) -> None:
+    with pytest.raises(RemotingConnectError):
+        await client.invoke(address, RemotingCommand(HELD), timeout_ms)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_attempt_that_begins_in_the_instant_of_a_stop_is_given_up(seed: int) -> None:
+    """Whichever of the two runs first: nobody waits for a connect that hangs."""
+    remoting = RemotingWorld(seed)
+
+    async def call(node: Node) -> None:
+        async with trio.open_nursery() as nursery, remoting.client(node) as client:
+            began_s = trio.current_time()
+            nursery.start_soon(_expect_connect_error, client, remoting.address)
+            client.request_stop()
+        assert trio.current_time() - began_s < 0.1
+
+    _run_client(remoting, call, partitioned=True)
+
+
+def test_who_waits_for_an_attempt_is_told_when_the_client_is_cancelled() -> None:
+    remoting = RemotingWorld()
+
+    async def call(node: Node) -> None:
+        tracer = remoting.recorder.tracer(node.name)
+        client = RemotingClient(RemotingClientConfig(), node.entropy, tracer, ProcessorTable(tracer))
+        async with trio.open_nursery() as callers, trio.open_nursery() as services:
+            await services.start(client.run)
+            callers.start_soon(_expect_connect_error, client, remoting.address)
+            await trio.sleep(1)
+            services.cancel_scope.cancel()
+            cancelled_s = trio.current_time()
+        assert trio.current_time() == cancelled_s
+
+    _run_client(remoting, call, partitioned=True)
+
+
+def test_a_connection_for_oneway_requests_alone_is_no_failure() -> None:
+    """Nothing ever comes back on it: that it ends when it is idle says nothing against the peer."""
+    remoting = RemotingWorld()
+
+    async def call(node: Node) -> None:
+        async with remoting.client(node) as client:
+            for _ in range(8):
+                await client.invoke_oneway(remoting.address, RemotingCommand(HELD), 1000)
+                with trio.fail_after(130):
+                    while client.connections:
+                        await trio.sleep(0.01)
+
+    _run_client(remoting, call)
+    opened = [(event.sim_time_ns or 0) / 1e9 for event in remoting.events("remoting.client.connect")]
+    closed = [(event.sim_time_ns or 0) / 1e9 for event in remoting.events("remoting.client.close")]
+    assert len(opened) == len(closed) == 8
+    assert all(after - before < 0.05 for before, after in zip(closed, opened[1:], strict=False))
+
+
+def test_addresses_that_are_used_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name servers name addresses without end; what is in use, or waits for its next attempt, is kept."""
+    monkeypatch.setattr("rmq_actors.remoting.client._PEERS_KEPT", 20)
+    remoting = RemotingWorld()
+
+    async def call(node: Node) -> None:
+        async with remoting.client(node) as client:
+            await client.invoke_oneway(remoting.address, RemotingCommand(HELD), 1000)
+            (connection,) = client.connections.values()
+            for port in range(1, 101):
+                await _expect_connect_error(client, f"{remoting.server_node.address}:{port}", 1000)
+                await trio.sleep(0.02)
+            assert len(client._peers) <= 20
+            await client.invoke_oneway(remoting.address, RemotingCommand(HELD), 1000)
+            assert list(client.connections.values()) == [connection]
+
+    _run_client(remoting, call)

@@ -1,0 +1,226 @@
+"""Verdicts on requests: RocketMQ's own for its own accounts, and what must hold for any."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_actors.protocols.plain_access import (
+    ADMIN_CODES,
+    AclException,
+    Permission,
+    PlainAccessResource,
+    PlainAccessRules,
+    needed_permissions,
+    retry_topic,
+)
+from rmq_actors.protocols.remote_address import remote_address_strategy
+from rmq_actors.wire.acl_signature import SessionCredentials, sign_command
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from tests.unit.acl_test_data import command_of, rules, vectors
+
+PEER = "172.16.0.1:45678"
+ALICE = PlainAccessResource("alice-key", "alice-secret")
+DENY, PUB, SUB = Permission.DENY, Permission.PUB, Permission.SUB
+
+#: What RocketMQ 4.9 lets around its rules and 5.3 does not, and replies.
+STRICTER = {
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+    RequestCode.DELETE_ACL_CONFIG,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+}
+#: Of several resources that are denied, the first of a hash map is named.
+SEVERAL = {RequestCode.PULL_MESSAGE, RequestCode.HEART_BEAT, RequestCode.UPDATE_CONSUMER_OFFSET}
+
+
+def verdict(rules: PlainAccessRules, command: RemotingCommand, peer: str = PEER) -> str:
+    try:
+        rules.validate(peer, command)
+    except AclException as error:
+        return str(error)
+    return ""
+
+
+def signed(account: PlainAccessResource, code: int, fields: dict[str, str], body: bytes = b"") -> RemotingCommand:
+    command = RemotingCommand(code, dict(fields), body=body)
+    sign_command(command, SessionCredentials(account.access_key, account.secret_key))
+    return command
+
+
+def verdict_for(account: PlainAccessResource, code: int, fields: dict[str, str], body: bytes = b"") -> str:
+    return verdict(PlainAccessRules({account.access_key: account}), signed(account, code, fields, body))
+
+
+def is_ours_alone(vector: dict[str, Any]) -> bool:
+    fields = vector["ext_fields"]
+    to_retry_topic = fields.get("b", fields.get("topic", "")).startswith("%RETRY%")
+    return vector["code"] in STRICTER or to_retry_topic or "_UNIQUE_KEY_QUERY" in fields
+
+
+def test_the_verdicts_are_rocketmqs() -> None:
+    compared = different = 0
+    for vector in vectors("verdicts"):
+        if is_ours_alone(vector):
+            continue
+        compared += 1
+        ours, theirs = verdict(rules(), command_of(vector), vector["address"]), vector["verdict"]
+        if vector["code"] in SEVERAL and theirs.startswith("No default permission"):
+            ours, theirs = ours.partition(" for ")[0], theirs.partition(" for ")[0]
+        assert ours == theirs, vector
+        different += bool(ours)
+    assert compared > 800
+    assert different > 300
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+def test_a_batch_needs_what_a_send_needs(code: int) -> None:
+    account = attrs.evolve(ALICE, resource_perms={"topicA": PUB, "topicB": SUB})
+    assert verdict_for(account, code, {"b": "topicA", "a": "PID"}) == ""
+    assert verdict_for(account, code, {"b": "topicB", "a": "PID"}) == "No default permission for topic:topicB"
+
+
+@pytest.mark.parametrize(("code", "group_field", "topic_field"), [(10, "producerGroup", "topic"), (310, "a", "b")])
+def test_a_retry_topic_is_its_own_groups_whatever_group_is_named(code: int, group_field: str, topic_field: str) -> None:
+    """RocketMQ 4.9 looks at the group alone: whoever has one may write to the retry topics of all."""
+    account = attrs.evolve(ALICE, default_topic_perm=PUB | SUB, resource_perms={retry_topic("mine"): SUB})
+    for group in ("mine", "CLIENT_INNER_PRODUCER"):
+        assert verdict_for(account, code, {topic_field: "%RETRY%mine", group_field: group}) == ""
+        assert (
+            verdict_for(account, code, {topic_field: "%RETRY%theirs", group_field: group})
+            == "No default permission for group:theirs"
+        )
+
+
+@pytest.mark.parametrize(("code", "field"), [(324, "topic"), (325, "b")])
+def test_a_reply_is_no_way_around_the_rules_of_sends(code: int, field: str) -> None:
+    assert verdict_for(ALICE, code, {field: "DefaultCluster_REPLY_TOPIC"}) == ""
+    assert verdict_for(ALICE, code, {field: "topicA"}) == "No default permission for topic:topicA"
+    assert verdict_for(attrs.evolve(ALICE, default_topic_perm=PUB), code, {field: "topicA"}) == ""
+
+
+@pytest.mark.parametrize("code", sorted(ADMIN_CODES))
+def test_accounts_and_topics_are_changed_by_administrators(code: int) -> None:
+    needed = f"Need admin permission for request code={code}, but accessKey=alice-key is not"
+    assert verdict_for(ALICE, code, {"topic": "topicA"}) == needed
+    assert verdict_for(attrs.evolve(ALICE, admin=True), code, {"topic": "topicA"}) == ""
+
+
+def test_traces_may_be_left_by_every_account_but_read_by_none() -> None:
+    fields = {"b": "RMQ_SYS_TRACE_TOPIC", "topic": "RMQ_SYS_TRACE_TOPIC"}
+    assert verdict_for(ALICE, RequestCode.SEND_MESSAGE_V2, fields) == ""
+    assert (
+        verdict_for(ALICE, RequestCode.QUERY_MESSAGE, fields) == "No default permission for topic:RMQ_SYS_TRACE_TOPIC"
+    )
+
+
+@given(
+    code=st.sampled_from([*RequestCode, 9999]),
+    fields=st.dictionaries(st.sampled_from(["topic", "b", "group", "consumerGroup", "a"]), st.text(max_size=8)),
+)
+def test_a_request_without_an_account_is_refused(code: int, fields: dict[str, str]) -> None:
+    """Whatever it asks for: also what needs no permission."""
+    everybody_elses = PlainAccessRules({ALICE.access_key: attrs.evolve(ALICE, admin=True)})
+    assert verdict(everybody_elses, RemotingCommand(code, fields)) == "No accessKey is configured"
+    assert verdict(everybody_elses, RemotingCommand(code, None)) == "No accessKey is configured"
+    mallory = PlainAccessResource("mallory", "mallory-secret")
+    assert verdict(everybody_elses, signed(mallory, code, fields)) == "No acl config for mallory"
+    impostor = attrs.evolve(ALICE, secret_key="guessed")
+    assert verdict(everybody_elses, signed(impostor, code, fields)) == "Check signature failed for accessKey=alice-key"
+
+
+@given(
+    needed=st.sampled_from([PUB, SUB]),
+    owned=st.builds(Permission, st.integers(0, 15).map(lambda bits: bits & (DENY | PUB | SUB))),
+)
+def test_deny_outweighs(needed: Permission, owned: Permission) -> None:
+    assert owned.allows(needed) == (needed in owned and DENY not in owned)
+
+
+@given(
+    owned=st.sampled_from([DENY, PUB, SUB, PUB | SUB]),
+    default=st.sampled_from([DENY, PUB, SUB, PUB | SUB]),
+    topic=st.sampled_from(["topicA", "topicB"]),
+)
+def test_what_is_said_of_a_topic_counts_before_the_default(owned: Permission, default: Permission, topic: str) -> None:
+    account = attrs.evolve(ALICE, default_topic_perm=default, resource_perms={"topicA": owned})
+    allowed = (owned if topic == "topicA" else default).allows(PUB)
+    assert (verdict_for(account, RequestCode.SEND_MESSAGE_V2, {"b": topic}) == "") == allowed
+
+
+def test_a_topic_and_a_group_of_one_name_are_two_things() -> None:
+    account = attrs.evolve(ALICE, resource_perms={"same": PUB | SUB, retry_topic("same"): DENY})
+    fields = {"topic": "same", "consumerGroup": "same"}
+    assert verdict_for(account, RequestCode.PULL_MESSAGE, fields) == "No default permission for group:same"
+
+
+def test_white_lists_stand_before_accounts_and_for_signatures() -> None:
+    here, elsewhere = remote_address_strategy("172.16.0.*"), remote_address_strategy("10.0.0.1")
+    assert here is not None
+    assert elsewhere is not None
+    unsigned = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"AccessKey": ALICE.access_key})
+    nobody = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER)
+    assert verdict(PlainAccessRules({}, [elsewhere, here]), nobody) == ""
+    assert verdict(PlainAccessRules({}, [elsewhere]), nobody) == "No accessKey is configured"
+    at_home = PlainAccessRules({ALICE.access_key: attrs.evolve(ALICE, white_remote_address=here)})
+    assert verdict(at_home, unsigned) == ""
+    assert verdict(at_home, unsigned, "172.17.0.1:1") == "Check signature failed for accessKey=alice-key"
+    assert verdict(at_home, nobody) == "No accessKey is configured"
+
+
+def test_a_neighbour_of_who_is_on_the_white_list_is_not_on_it() -> None:
+    strategy = remote_address_strategy("172.16.0.1")
+    assert strategy is not None
+    rules = PlainAccessRules({ALICE.access_key: attrs.evolve(ALICE, white_remote_address=strategy)}, [strategy])
+    unsigned = RemotingCommand(RequestCode.PULL_MESSAGE, {"AccessKey": ALICE.access_key})
+    assert verdict(rules, unsigned, "172.16.0.1:10") == ""
+    assert verdict(rules, unsigned, "172.16.0.10:1") == "Check signature failed for accessKey=alice-key"
+
+
+@pytest.mark.parametrize("peer", ["[2001:db8::1]:80", "2001:db8::1:80", "2001:db8:0:0:0:0:0:1:80"])
+def test_the_port_is_no_part_of_an_ipv6_address(peer: str) -> None:
+    strategy = remote_address_strategy("2001:db8::1")
+    assert strategy is not None
+    assert verdict(PlainAccessRules({}, [strategy]), RemotingCommand(11), peer) == ""
+    assert verdict(PlainAccessRules({}, [strategy]), RemotingCommand(11), peer.replace("db8", "db9")) != ""
+
+
+def test_a_heartbeat_needs_every_group_and_topic_in_it() -> None:
+    def heartbeat(group: str, *topics: str) -> bytes:
+        subscriptions = [{"topic": topic, "subString": "*"} for topic in topics]
+        consumer = {"groupName": group, "subscriptionDataSet": subscriptions}
+        return json.dumps({"clientID": "c", "consumerDataSet": [consumer], "producerDataSet": []}).encode()
+
+    account = attrs.evolve(ALICE, resource_perms={"topicA": SUB, "topicB": PUB, retry_topic("groupA"): SUB})
+    code = RequestCode.HEART_BEAT
+    assert verdict_for(account, code, {}, heartbeat("groupA", "topicA")) == ""
+    assert verdict_for(account, code, {}, heartbeat("groupA", "topicA", "topicB")) == (
+        "No default permission for topic:topicB"
+    )
+    assert verdict_for(account, code, {}, heartbeat("groupB", "topicA")) == "No default permission for group:groupB"
+    assert verdict_for(account, code, {}, b"{").startswith("HeartbeatData")
+
+
+def test_texts_of_a_peer_are_cut() -> None:
+    """They go into answers and logs."""
+    long = "x" * 1_000_000
+    assert len(verdict_for(PlainAccessResource("alice-key", "alice-secret"), 310, {"b": long})) < 200
+    assert len(verdict(PlainAccessRules(), RemotingCommand(310, {"AccessKey": long}))) < 200
+
+
+def test_an_unknown_code_needs_an_account_and_nothing_else() -> None:
+    assert needed_permissions(RemotingCommand(9999, {"topic": "topicA"})) == {}
+    assert verdict_for(ALICE, 9999, {"topic": "topicA"}) == ""
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "alice-secret" not in repr(PlainAccessRules({ALICE.access_key: ALICE}))
