@@ -13,6 +13,7 @@ except ModuleNotFoundError:
 import rmq_actors
 from rmq_actors.cli.chaos import chaos_app
 from rmq_actors.cli.demo import demo
+from rmq_actors.cli.namesrv import namesrv
 from rmq_actors.cli.store import store_app
 from rmq_actors.cli.trace import trace_app
 
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(namesrv)
 app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")
 app.add_typer(trace_app, name="trace")

@@ -38,8 +38,8 @@ class Loaded(Generic[T]):
 
 
 @attrs.define(eq=False)
-class JsonFile:
-    """One file by its path, which stands in a directory. `max_bytes` bounds what is read and what is written."""
+class ConfigFile:
+    """One file of text, by its path, which stands in a directory. `max_bytes` bounds what is read and written."""
 
     _disk: Disk
     path: str
@@ -50,7 +50,7 @@ class JsonFile:
     _has_durable_directory: bool = attrs.field(default=False, init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
-    def load(self, decode: Callable[[JsonValue], T]) -> Loaded[T]:
+    def load_text(self, decode: Callable[[memoryview], T]) -> Loaded[T]:
         """Read the file, or its `.bak` where it is missing, empty or not readable. Raises `ConfigFileDamaged`.
 
         `decode` raises `ValueError` for what it cannot take: such a file is not readable.
@@ -69,7 +69,7 @@ class JsonFile:
             return Loaded(None, "none", reasons)
         raise ConfigFileDamaged(reasons)
 
-    def _read(self, path: str, decode: Callable[[JsonValue], T]) -> tuple[T | None, str]:
+    def _read(self, path: str, decode: Callable[[memoryview], T]) -> tuple[T | None, str]:
         """The content of `path`, and why there is none."""
         try:
             file = self._disk.open(path, read_only=True)
@@ -80,17 +80,18 @@ class JsonFile:
         with contextlib.closing(file):
             if not file.size_bytes:
                 return None, _EMPTY
+            if file.size_bytes > self.max_bytes:
+                return None, f"cannot be read ({file.size_bytes} bytes, at most {self.max_bytes} are read)"
             try:
-                return decode(parse_fastjson(file.map(), max_bytes=self.max_bytes)), ""
+                return decode(file.map()), ""
             except (ValueError, OSError) as error:
                 return None, f"cannot be read ({error})"
 
-    async def persist(self, value: JsonInput) -> None:
+    async def persist_text(self, data: bytes) -> None:
         """Replace the content; return when the new one is durable. One after the other, if several ask. A checkpoint.
 
-        Raises `OSError`: a later load gives the old or the new content. `ValueError` for what is no JSON or too long.
+        Raises `OSError`: a later load gives the old or the new content. `ValueError` for what is too long.
         """
-        data = write_fastjson(value, pretty=True)
         if len(data) > self.max_bytes:
             raise ValueError(f"{self.path}: {len(data)} bytes, at most {self.max_bytes} could be read again")
         async with self._lock:
@@ -130,6 +131,19 @@ class JsonFile:
             self._content = "unknown"
         else:
             self._content = "synced"
+
+
+@attrs.define(eq=False)
+class JsonFile(ConfigFile):
+    """A file of JSON."""
+
+    def load(self, decode: Callable[[JsonValue], T]) -> Loaded[T]:
+        """Read the file or its `.bak`, as `load_text` does. Raises `ConfigFileDamaged`."""
+        return self.load_text(lambda data: decode(parse_fastjson(data, max_bytes=self.max_bytes)))
+
+    async def persist(self, value: JsonInput) -> None:
+        """Replace the content, as `persist_text` does. A checkpoint. `ValueError` for what is no JSON, too."""
+        await self.persist_text(write_fastjson(value, pretty=True))
 
 
 _MISSING = "is missing"

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.store.json_file import ConfigFileDamaged, JsonFile
+from rmq_actors.store.json_file import ConfigFile, ConfigFileDamaged, JsonFile
 from rmq_actors.wire.fastjson import JsonValue
 from tests.property.faulty_disk import FaultyDisk
 from tests.property.golden_capture import STORE_MASTER_CLEAN
@@ -83,6 +83,14 @@ def test_a_file_that_is_too_long_is_not_read(tmp_path: Path) -> None:
     assert file.load(same).source == "backup"
     with pytest.raises(ValueError, match=r"config/topics\.json: 11 bytes, at most 6"):
         trio.run(file.persist, [1, 22])
+
+
+def test_a_text_that_is_too_long_is_not_read(tmp_path: Path) -> None:
+    config(tmp_path, file=b"1234567", bak=b"2")
+    file = ConfigFile(FaultyDisk(tmp_path), PATH, max_bytes=6)
+    loaded = file.load_text(bytes)
+    assert (loaded.source, loaded.value) == ("backup", b"2")
+    assert "7 bytes, at most 6 are read" in loaded.reason
 
 
 def test_the_content_before_becomes_the_backup(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""RocketMQ's properties files to settings: a broker.conf or namesrv.conf works as it is, an unknown key is named.
+
+RocketMQ passes over keys that it does not know and values that it cannot read. Here a bad value is an error, and each
+other key is reported: whether RocketMQ 4.9 has it, and it stands for nothing here, or nobody knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import attrs
+
+from rmq_actors.protocols.configuration import ConfigurationError, Keys, Properties, configure, known_keys
+from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS, parse_properties
+from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_KEYS
+
+ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
+
+#: A character in ISO 8859-1 is a byte.
+FILE_MAX_BYTES = TEXT_MAX_CHARS
+
+
+@attrs.frozen
+class LoadedFile(Generic[ConfigT]):
+    """A file's settings, all that it says, and the keys in it that are no settings."""
+
+    config: ConfigT
+    properties: Properties
+    unknown: tuple[str, ...]
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each key that had no effect: where it stands, and whether RocketMQ knows it."""
+        return [
+            f"{self.properties.where(key)}: {key} {_WITHOUT_EFFECT if key in ROCKETMQ_KEYS else _UNKNOWN}"
+            for key in self.unknown
+        ]
+
+
+def read_properties_file(path: Path) -> Properties:
+    """The properties of a file, in ISO 8859-1 as Java reads it. Raises `ConfigurationError` naming the file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > FILE_MAX_BYTES:
+        raise ConfigurationError(f"{path} has more than {FILE_MAX_BYTES} bytes")
+    return parse_properties(data.decode("latin-1"), str(path))
+
+
+def load_config_file(
+    path: Path, base: ConfigT, keys: Keys | None = None, *, also_known: Collection[str] = ()
+) -> LoadedFile[ConfigT]:
+    """`base` changed by a file. `also_known`: keys that somebody else reads. Raises `ConfigurationError`."""
+    properties = read_properties_file(path)
+    config = configure(base, properties, keys)
+    known = {*known_keys(type(base), keys), *also_known}
+    return LoadedFile(config, properties, tuple(key for key in properties.values if key not in known))
+
+
+_WITHOUT_EFFECT = "has no effect here"
+_UNKNOWN = "is unknown, here and to RocketMQ 4.9"

@@ -1,0 +1,72 @@
+"""Takes brokers out of the routes that are not heard of, or whose connection ends (BrokerHousekeepingService)."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import trio
+
+from rmq_actors.namesrv.route_table import Broker, RouteInfoManager
+from rmq_actors.remoting.connection import RemotingConnection
+from rmq_actors.tracing.recorder import Tracer
+
+_log = logging.getLogger(__name__)
+
+#: Woken later than this the whole process stood still: for a second what arrived meanwhile is read, before anybody
+#: counts as silent.
+_STOOD_STILL_S = 0.1
+_CATCH_UP_S = 1.0
+
+
+@attrs.define(eq=False)
+class BrokerHousekeepingService:
+    """A Service, and the listener of the name server's connections.
+
+    RocketMQ looks every 10 s who has expired; here it is known when the next one will.
+    """
+
+    name = "BrokerHousekeepingService"
+    _routes: RouteInfoManager
+    _tracer: Tracer
+    _connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until asked to stop."""
+        task_status.started()
+        with self._scope:
+            while True:
+                # Who registers from now on expires no sooner than `expired_s` from now.
+                latest_s = trio.current_time() + self._routes.expired_s
+                wake_s = min(self._routes.next_expiry_s(), latest_s)
+                await trio.sleep_until(wake_s)
+                stood_still = trio.current_time() - wake_s > _STOOD_STILL_S
+                await trio.sleep(_CATCH_UP_S if stood_still else 0)
+                self._expire()
+
+    def request_stop(self) -> None:
+        """End now."""
+        self._scope.cancel()
+
+    def on_connected(self, connection: RemotingConnection) -> None:
+        """See `ConnectionListener`."""
+        self._connections[connection.conn_id] = connection
+
+    def on_closed(self, connection: RemotingConnection, reason: str) -> None:
+        """See `ConnectionListener`: the brokers that were heard by it are gone."""
+        del self._connections[connection.conn_id]
+        for broker in self._routes.connection_closed(connection.conn_id):
+            self._note_removal(broker, connection.conn_id, f"connection {reason}")
+
+    def _expire(self) -> None:
+        for info in self._routes.expire(trio.current_time()):
+            self._note_removal(info.broker, info.conn_id, "expired")
+            connection = self._connections.get(info.conn_id)
+            if connection is not None and not self._routes.is_used(info.conn_id):
+                connection.close("broker_expired")
+
+    def _note_removal(self, broker: Broker, conn_id: int, why: str) -> None:
+        _log.warning("%s is out of the routes: %s", broker, why)
+        status = "expired" if why == "expired" else "closed"
+        self._tracer.emit("namesrv.remove", self.name, conn_id=conn_id, status=status, attributes=broker.attributes)

@@ -1,0 +1,213 @@
+"""RocketMQ's properties to settings, and back (Configuration, MixAll.properties2Object and object2Properties).
+
+A setting is a field of an attrs class; its property is RocketMQ's key: the field's name in camelCase without the unit
+at its end, `flush_interval_commit_log_ms` is `flushIntervalCommitLog`. What does not follow that rule is a `Key`.
+Settings that are attrs classes themselves share the one flat name space of a file.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import types
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar, Union, get_args, get_origin, get_type_hints
+
+import attrs
+
+ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
+
+_UNITS = ("_bytes", "_hours", "_ms")
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+#: Of a value that is refused: a peer may have sent it.
+_SHOWN_CHARS = 200
+
+
+class ConfigurationError(ValueError):
+    """Properties that cannot be taken: names where they stand, each key, its value, and what is wrong with it."""
+
+
+@attrs.frozen
+class Properties:
+    """Text by key, and where it was found. `lines`: of a file's keys, from 1."""
+
+    source: str
+    values: Mapping[str, str]
+    lines: Mapping[str, int] = attrs.field(factory=dict[str, int])
+
+    def where(self, key: str) -> str:
+        """A key's place, for messages."""
+        return f"{self.source}, line {self.lines[key]}" if key in self.lines else self.source
+
+
+@attrs.frozen
+class Key:
+    """A property that is not spelt by the rule; 1 of its value is `factor` of the field's."""
+
+    name: str
+    factor: int = 1
+
+
+#: Keys by the path of their field, its parts joined by dots: "limits.channel_max_idle_time_ms".
+Keys = Mapping[str, Key]
+
+#: What RocketMQ spells differently, by the name of the field in whatever class.
+_IRREGULAR: Keys = {
+    "broker_ip1": Key("brokerIP1"),
+    "broker_ip2": Key("brokerIP2"),
+    "check_crc_on_recover": Key("checkCRCOnRecover"),
+    "os_page_cache_busy_time_out_ms": Key("osPageCacheBusyTimeOutMills"),
+    "register_broker_timeout_ms": Key("registerBrokerTimeoutMills"),
+}
+
+
+@attrs.frozen
+class _Setting:
+    """One field, at any depth."""
+
+    path: str
+    key: Key
+    hint: object
+    attribute: attrs.Attribute[object]
+
+
+def key_of(field_name: str) -> str:
+    """The property of a field that follows the rule."""
+    for unit in _UNITS:
+        field_name = field_name.removesuffix(unit)
+    first, *words = field_name.split("_")
+    return first + "".join(word.capitalize() for word in words)
+
+
+def known_keys(config_type: type[attrs.AttrsInstance], keys: Keys | None = None) -> tuple[str, ...]:
+    """The properties of all settings of a class, in the order of its fields."""
+    return tuple(_settings(config_type, keys or {}))
+
+
+def configure(base: ConfigT, properties: Properties, keys: Keys | None = None) -> ConfigT:
+    """`base` with the settings that `properties` has; other keys are passed over. Raises `ConfigurationError`."""
+    problems: list[str] = []
+    changes: dict[str, object] = {}
+    for name, setting in _settings(type(base), keys or {}).items():
+        text = properties.values.get(name)
+        if text is None:
+            continue
+        try:
+            value = changes[setting.path] = _parse(text, setting.hint, setting.key.factor)
+            if setting.attribute.validator is not None:
+                setting.attribute.validator(base, setting.attribute, value)
+        except (ValueError, TypeError) as error:
+            problems.append(f"{properties.where(name)}: {name}={text[:_SHOWN_CHARS]}: {error}")
+    if not problems:
+        try:
+            return _changed(base, "", changes)
+        except (ValueError, TypeError) as error:  # settings that do not go together
+            problems.append(f"{properties.source}: {error}")
+    raise ConfigurationError("; ".join(problems))
+
+
+def to_properties(config: attrs.AttrsInstance, keys: Keys | None = None) -> dict[str, str]:
+    """Every setting as text by key, in the order of the fields; those that are None are left out."""
+    values = {}
+    for name, setting in _settings(type(config), keys or {}).items():
+        value: object = config
+        for part in setting.path.split("."):
+            value = getattr(value, part, None)
+        if value is not None:
+            values[name] = _text(value, setting.key.factor)
+    return values
+
+
+def unknown_keys(properties: Properties, known: Collection[str]) -> list[str]:
+    """Each key that is not among `known`, with its place."""
+    return [f"{properties.where(key)}: {key}" for key in properties.values if key not in known]
+
+
+def _settings(config_type: type[attrs.AttrsInstance], keys: Keys, prefix: str = "") -> dict[str, _Setting]:
+    """By key. Raises `ValueError` when two fields have the same."""
+    settings: dict[str, _Setting] = {}
+    hints = get_type_hints(config_type)
+    for attribute in attrs.fields(config_type):
+        if not attribute.init:
+            continue
+        path, hint = prefix + attribute.name, hints[attribute.name]
+        nested = _nested(hint)
+        if nested is not None:
+            found = _settings(nested, keys, f"{path}.")
+        else:
+            key = keys.get(path) or _IRREGULAR.get(attribute.name) or Key(key_of(attribute.name))
+            found = {key.name: _Setting(path, key, hint, attribute)}
+        if both := settings.keys() & found.keys():
+            raise ValueError(f"{config_type.__name__}: two fields have the key {min(both)}")
+        settings.update(found)
+    return settings
+
+
+def _nested(hint: object) -> type[attrs.AttrsInstance] | None:
+    """The settings that a field holds, or may hold."""
+    for part in get_args(hint) or (hint,):
+        if isinstance(part, type) and attrs.has(part):
+            return part
+    return None
+
+
+def _changed(config: ConfigT, prefix: str, changes: Mapping[str, object]) -> ConfigT:
+    """`config` with the fields below `prefix` that `changes` has, by path."""
+    new: dict[str, object] = {}
+    hints = get_type_hints(type(config))
+    for attribute in attrs.fields(type(config)):
+        path = prefix + attribute.name
+        if path in changes:
+            new[attribute.name] = changes[path]
+        elif any(other.startswith(f"{path}.") for other in changes):
+            nested = getattr(config, attribute.name)
+            if nested is None:
+                kind = _nested(hints[attribute.name])
+                assert kind is not None, path
+                nested = kind()
+            new[attribute.name] = _changed(nested, f"{path}.", changes)
+    evolve: Callable[..., ConfigT] = attrs.evolve
+    return evolve(config, **new)
+
+
+def _parse(text: str, hint: object, factor: int) -> object:
+    if get_origin(hint) in {Union, types.UnionType}:
+        (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
+        if not text.strip():
+            return None
+    if get_origin(hint) is tuple:
+        return tuple(part.strip() for part in text.split(";") if part.strip())
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        if text.strip() not in hint.__members__:
+            raise ValueError(f"it is one of {', '.join(hint.__members__)}")
+        return hint[text.strip()]
+    if not isinstance(hint, type) or hint not in _PARSERS:
+        raise TypeError(f"no property stands for a {hint}")
+    value = _PARSERS[hint](text)
+    return value * factor if isinstance(value, int) and factor != 1 else value
+
+
+def _parse_bool(text: str) -> bool:
+    truth = {"true": True, "false": False}.get(text.strip().lower())
+    if truth is None:
+        raise ValueError("it is true or false")
+    return truth
+
+
+def _parse_int(text: str) -> int:
+    if _INTEGER.fullmatch(text.strip()) is None:
+        raise ValueError("it is an integer")
+    return int(text)
+
+
+_PARSERS: Mapping[type, Callable[[str], object]] = {bool: _parse_bool, int: _parse_int, str: str}
+
+
+def _text(value: object, factor: int) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, tuple):
+        return ";".join(str(part) for part in value)
+    return str(value // factor if isinstance(value, int) else value)
