@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
+from typing import NoReturn
 
 import attrs
 import trio
 
+from rmq_actors.actors.channels import LatestChannel, LatestSender
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_connection import close_reason
+from rmq_actors.ha.log_comparison import LogComparison
+from rmq_actors.ha.master_record_lookup import LookupFailed, MasterRecordLookup
 from rmq_actors.ha.read_socket_service import PeerClosed
+from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
+from rmq_actors.protocols.divergence import Divergence
 from rmq_actors.protocols.ha_slave import HaSlave, MasterRefused
-from rmq_actors.store.commit_log import AppendRefused
+from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.config import FlushDiskType
+from rmq_actors.store.log_records import LogRecords
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
@@ -24,8 +32,53 @@ from rmq_actors.wire.ha_frames import REPORT
 
 _log = logging.getLogger(__name__)
 
+#: A master that serves its log, but answers no question: for so long it is tried again, then followed unasked.
+LOOKUP_PATIENCE_S = 10.0
+
 #: Makes the machine of one connection from the log's end and the time.
 MakeSlave = Callable[[int, float, HaConfig], HaSlave]
+
+
+HA_MASTERS = LatestChannel[str].declare(
+    "ha.masters",
+    carries="where the master serves its log: the slave follows that one from now on",
+    sender="BrokerRegistrationService",
+    receiver="HAClient",
+)
+
+
+@attrs.frozen
+class Halt:
+    """Why a slave has stopped to follow `master`: another attempt would end in the same way.
+
+    `reason` is short and stable. This log ends at `end_offset`; up to `common_end` the master has the same, if that is
+    known.
+    """
+
+    reason: str
+    detail: str
+    master: str
+    end_offset: int
+    common_end: int | None = None
+
+
+HA_HALTS = LatestChannel[Halt].declare(
+    "ha.halts",
+    carries="why the slave has stopped to follow, and where its log may be cut",
+    sender="HAClient",
+    receiver="LogTruncationService",
+)
+
+
+class Diverged(MasterRefused):
+    """The master has something else than this log, which it agrees with up to `common_end`, if anywhere."""
+
+    reason = "diverged"
+
+    def __init__(self, found: Divergence, end_offset: int, common_end: int | None) -> None:
+        common = "nothing of it" if common_end is None else f"the log up to {common_end}"
+        super().__init__(f"{found}; this slave's log ends at {end_offset}, the master is known to have {common}")
+        self.common_end = common_end
 
 
 class ConnectTimeout(ConnectionError):
@@ -42,50 +95,165 @@ def make_ha_slave(max_offset: int, now: float, config: HaConfig) -> HaSlave:
 
 
 @attrs.define(eq=False)
+class FollowedMaster:
+    """Where a slave's master serves its log ("host:port"): as configured, or as `told` last. Outlives each HAClient."""
+
+    address: str | None
+    told: trio.MemoryReceiveChannel[str] | None = None
+    #: Where each halt is told.
+    halts: LatestSender[Halt] | None = None
+    #: Why it is not followed now, until it changes or somebody calls `follow_again`.
+    halted: Halt | None = attrs.field(default=None, init=False)
+    _again: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def follow_again(self) -> None:
+        """By command: ask the master again, and follow it if that ends well. Does nothing while it is followed."""
+        self._again.set()
+
+    async def wait_halted(self, halt: Halt) -> None:
+        """Return when it is to be followed again."""
+        self.halted, self._again = halt, trio.Event()
+        if self.halts is not None:
+            self.halts.put(halt)
+        try:
+            await self._again.wait()
+        finally:
+            self.halted = None
+
+    async def changed(self) -> None:
+        """Wait until it is told another address."""
+        if self.told is None:
+            await trio.sleep_forever()
+        else:
+            self.address = await self.told.receive()
+
+
+@attrs.define(eq=False)
 class HAClient:
-    """Connects, follows, and on any end of the connection waits a little and connects again."""
+    """Connects, follows, and on any end of the connection waits a little and connects again.
+
+    Without an address it waits for one; told another one, it leaves the master that it follows. With a `lookup` it
+    compares the end of its log with the master's first, and halts where that has something else.
+    """
 
     name = "HAClient"
     config: HaConfig
-    master_address: str
+    master: FollowedMaster
     _store: MessageStore
     _entropy: Entropy
     _tracer: Tracer
     _make_slave: MakeSlave = make_ha_slave
+    _lookup: MasterRecordLookup | None = None
+    #: Since when the master has not answered.
+    _unanswered_since: float | None = attrs.field(default=None, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the master until asked to stop."""
-        config = self.config
-        backoff = Backoff(config.reconnect_pause_min_ms / 1000, config.reconnect_pause_max_ms / 1000)
         task_status.started()
         with self._scope:
+            if self.master.told is None and self.master.address is not None:
+                await self._follow_forever(self.master.address)
             while True:
-                await self._follow(backoff)
-                await trio.sleep(backoff.next_pause_s(self._entropy.random()))
+                async with trio.open_nursery() as nursery:
+                    if self.master.address is not None:
+                        nursery.start_soon(self._follow_forever, self.master.address)
+                    await self.master.changed()
+                    nursery.cancel_scope.cancel()
+                self._tracer.emit(
+                    "ha.client.redirect", self.name, attributes={"network.peer.address": self.master.address or ""}
+                )
 
     def request_stop(self) -> None:
         """Close the connection and end."""
         self._scope.cancel()
 
-    async def _follow(self, backoff: Backoff) -> None:
+    async def _follow_forever(self, address: str) -> NoReturn:
+        config = self.config
+        backoff = Backoff(config.reconnect_pause_min_ms / 1000, config.reconnect_pause_max_ms / 1000)
+        self._unanswered_since = None
+        while True:
+            halt = await self._follow(address, backoff)
+            if halt is None:
+                await trio.sleep(backoff.next_pause_s(self._entropy.random()))
+                continue
+            _log.error("master %s is not followed any more: %s: %s", address, halt.reason, halt.detail)
+            self._tracer.emit(
+                "ha.client.halt",
+                self.name,
+                status=halt.reason,
+                offset=halt.end_offset,
+                attributes={"network.peer.address": address, "detail": halt.detail},
+            )
+            await self.master.wait_halted(halt)
+
+    async def _follow(self, address: str, backoff: Backoff) -> Halt | None:
+        """One connection, to its end; a `Halt` if there shall be no other."""
+        halts: list[Halt] = []
         try:
-            await self._one_connection(backoff)
+            await self._one_connection(address, backoff)
+        except* (Diverged, FileSizeMismatch) as group:
+            cause = first_leaf(group)
+            self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
+            end = self._store.commit_log.max_offset
+            common_end = cause.common_end if isinstance(cause, Diverged) else None
+            halts.append(Halt(close_reason(cause), str(cause), address, end, common_end))
         except* (MasterRefused, AppendRefused, OSError) as group:
             cause = first_leaf(group)
             self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
-            _log.warning("master %s: %s: %s", self.master_address, close_reason(cause), cause)
+            _log.warning("master %s: %s: %s", address, close_reason(cause), cause)
+        return halts[0] if halts else None
 
-    async def _one_connection(self, backoff: Backoff) -> None:
-        host, port = parse_address(self.master_address)
+    async def _one_connection(self, address: str, backoff: Backoff) -> None:
+        host, port = parse_address(address)
         await self._until_flushed()
         with trio.move_on_after(self.config.connect_timeout_ms / 1000) as connecting:
             stream = await trio.open_tcp_stream(host, port)
         if connecting.cancelled_caught:
             raise ConnectTimeout(f"no answer within {self.config.connect_timeout_ms} ms")
-        self._tracer.emit("ha.client.connect", self.name, attributes={"network.peer.address": self.master_address})
+        self._tracer.emit("ha.client.connect", self.name, attributes={"network.peer.address": address})
         with stream.socket:
+            set_buffer_sizes(stream.socket, self.config)
+            # A master that dies after its answer takes this connection along.
+            if self._lookup is not None:
+                await self._compare(self._lookup, address)
             await self._follow_master(stream.socket, backoff)
+
+    async def _compare(self, lookup: MasterRecordLookup, address: str) -> None:
+        """Return if the master has what this log ends with, or cannot be asked. Raises `Diverged`, `LookupFailed`."""
+        comparison = LogComparison(lookup, LogRecords(self._store.commit_log))
+        try:
+            found = await comparison.divergence(self._near_end())
+        except LookupFailed as error:
+            if self._unanswered_since is None:
+                self._unanswered_since = trio.current_time()
+            self._note_comparison(comparison, error.reason)
+            if trio.current_time() - self._unanswered_since < LOOKUP_PATIENCE_S:
+                raise
+            _log.warning("master %s is followed, and not asked whether it has the same log: %s", address, error)
+            return
+        self._unanswered_since = None
+        self._note_comparison(comparison, "same" if found is None else Diverged.reason)
+        if found is not None:
+            common_end = None
+            with contextlib.suppress(LookupFailed):
+                common_end = await comparison.common_end()
+            raise Diverged(found, self._store.commit_log.max_offset, common_end)
+
+    def _note_comparison(self, comparison: LogComparison, status: str) -> None:
+        self._tracer.emit(
+            "ha.client.compare",
+            self.name,
+            status=status,
+            offset=self._store.commit_log.max_offset,
+            attributes={"questions": str(comparison.questions)},
+        )
+
+    def _near_end(self) -> int | None:
+        """Where one of the last records begins, if that is known."""
+        files = self._store.files
+        last = files.reput.last
+        return files.checkpointing.record_offset if last is None else last.commit_log_offset
 
     async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
         slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)
@@ -105,6 +273,7 @@ class HAClient:
                 raise PeerClosed("the master closed the connection")
             for append in slave.received(size, trio.current_time()):
                 self._store.append_to_commit_log(append.offset, append.data)
+            if slave.frames:
                 backoff.succeeded()
             await reporter.report()
 
@@ -176,3 +345,4 @@ class Reporter:
             self._tracer.emit("ha.client.report", HAClient.name, conn_dir=0, offset=reported)
             while report:
                 report = report[await self._socket.send(report) :]
+            self._slave.sent()

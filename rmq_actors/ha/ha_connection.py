@@ -11,6 +11,7 @@ from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.group_transfer_service import SlaveEvent
 from rmq_actors.ha.read_socket_service import PeerClosed, ReadSocketService
+from rmq_actors.ha.slave_status import SlaveStatus
 from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
 from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferCursor, first_offset
 from rmq_actors.store.config import FlushDiskType
@@ -27,7 +28,7 @@ def close_reason(cause: BaseException) -> str:
     return str(getattr(cause, "reason", "connection_lost"))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HAConnection:
     """Serves one slave until its connection ends; the end is traced and logged with its reason."""
 
@@ -38,9 +39,33 @@ class HAConnection:
     _store: MessageStore
     _events: trio.MemorySendChannel[SlaveEvent]
     _tracer: Tracer
+    _reader: ReadSocketService = attrs.field(init=False)
+    _writer: WriteSocketService = attrs.field(init=False)
+    _connected_s: float = attrs.field(factory=trio.current_time, init=False)
 
-    async def run(self) -> None:
-        """Return when the connection is over. A failure that is not the network's or the peer's is raised."""
+    def __attrs_post_init__(self) -> None:
+        self._reader, self._writer = self._services()
+
+    def status(self) -> SlaveStatus:
+        """How the slave is doing."""
+        now, ack = trio.current_time(), self._reader.reported
+        return SlaveStatus(
+            self.conn_id,
+            self.peer,
+            now - self._connected_s,
+            self._writer.sent_bytes,
+            ack,
+            None if ack is None else self._store.commit_log.max_offset - ack,
+            None if ack is None else now - self._reader.last_read_s,
+        )
+
+    @property
+    def sent_bytes(self) -> int:
+        """Log bytes sent to the slave."""
+        return self._writer.sent_bytes
+
+    async def run(self) -> str:
+        """Return when the connection is over, and why. A failure that is not the network's or the peer's is raised."""
         reason = "stopped"
         self._tracer.emit(
             "ha.connection.open", "HAConnection", conn_id=self.conn_id, attributes={"network.peer.address": self.peer}
@@ -48,9 +73,8 @@ class HAConnection:
         try:
             with self._stream.socket:
                 async with trio.open_nursery() as nursery:
-                    reader, writer = self._services()
-                    nursery.start_soon(reader.run)
-                    await writer.run()
+                    nursery.start_soon(self._reader.run)
+                    await self._writer.run()
         except* (SlaveRefused, OSError) as group:
             cause = first_leaf(group)
             reason = close_reason(cause)
@@ -62,23 +86,25 @@ class HAConnection:
             raise
         finally:
             self._tracer.emit("ha.connection.close", "HAConnection", conn_id=self.conn_id, status=reason)
+        return reason
 
     def _services(self) -> tuple[ReadSocketService, WriteSocketService]:
         config, store, log = self._config, self._store, self._store.commit_log
         synced_only = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
         def make_cursor(requested: int, now: float) -> TransferCursor:
+            last_file = log.max_offset - log.max_offset % log.file_size_bytes if config.sync_from_last_file else None
             return TransferCursor(
-                first_offset(requested, log.min_offset),
+                first_offset(requested, log.min_offset, last_file),
                 now,
                 log.file_size_bytes,
                 config.heartbeat_interval_s,
                 config.ha_transfer_batch_size_bytes,
+                housekeeping_interval_s=config.housekeeping_interval_s,
             )
 
         send, receive = FIRST_REPORT.open()
         reports = SlaveReports(trio.current_time(), config.housekeeping_interval_s)
-        reader = ReadSocketService(self.conn_id, self._stream.socket, reports, log, self._events, send, self._tracer)
         writer = WriteSocketService(
             self.conn_id,
             self._stream.socket,
@@ -88,6 +114,16 @@ class HAConnection:
             (lambda: log.flushed_where) if synced_only else (lambda: log.max_offset),
             store.flush_outcomes if synced_only else store.log_end,
             receive,
+            self._tracer,
+        )
+        reader = ReadSocketService(
+            self.conn_id,
+            self._stream.socket,
+            reports,
+            log,
+            self._events,
+            send,
+            writer.check_taken,
             self._tracer,
         )
         return reader, writer

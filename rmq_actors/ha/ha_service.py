@@ -12,14 +12,18 @@ from rmq_actors.ha.accept_socket_service import ACCEPTED, AcceptSocketService
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.group_transfer_service import SlaveEvent
 from rmq_actors.ha.ha_connection import HAConnection
+from rmq_actors.ha.slave_status import HaCounters, SlaveStatus
+from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
 
 _log = logging.getLogger(__name__)
 
+_PRINT_INTERVAL_S = 60.0
 
-@attrs.define(eq=False)
+
+@attrs.define(eq=False, repr=False)
 class HAService:
     """Supervises the acceptor and the connections. A connection's end concerns nobody else."""
 
@@ -32,12 +36,16 @@ class HAService:
     #: "host:port" once listening; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
+    _refused_connections: int = attrs.field(default=0, init=False)
+    #: Of connections that are over.
+    _sent_bytes: int = attrs.field(default=0, init=False)
+    _ends: dict[str, int] = attrs.field(factory=dict, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and serve until asked to stop. Raises `OSError` if the address cannot be bound."""
         # A name such as localhost may stand for several addresses.
-        listeners = await trio.open_tcp_listeners(self.config.ha_listen_port, host=self.config.ha_listen_host)
+        listeners = await trio.open_tcp_listeners(self.config.listen_port, host=self.config.ha_listen_host)
         send, receive = ACCEPTED.open()
         with self._scope:
             async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
@@ -45,6 +53,7 @@ class HAService:
                     await stack.enter_async_context(listener)
                     nursery.start_soon(AcceptSocketService(listener, send).run)
                 self.address = address_text(listeners[0].socket.getsockname())
+                nursery.start_soon(self._print_master_and_slave_diff)
                 task_status.started()
                 async for stream in receive:
                     await self._admit(stream, nursery)
@@ -53,14 +62,32 @@ class HAService:
         """Close every connection and the listener."""
         self._scope.cancel()
 
+    def slave_statuses(self) -> list[SlaveStatus]:
+        """How every connected slave is doing."""
+        return [connection.status() for connection in self.connections.values()]
+
+    def counters(self) -> HaCounters:
+        """What has happened since the start."""
+        sent_bytes = self._sent_bytes + sum(connection.sent_bytes for connection in self.connections.values())
+        return HaCounters(self._next_conn_id - 1, self._refused_connections, sent_bytes, dict(self._ends))
+
+    async def _print_master_and_slave_diff(self) -> None:
+        """RocketMQ's BrokerController prints it each minute, too."""
+        while True:
+            await trio.sleep(_PRINT_INTERVAL_S)
+            for status in self.slave_statuses():
+                _log.info("%s", status)
+
     async def _admit(self, stream: trio.SocketStream, nursery: trio.Nursery) -> None:
         try:
             peer = address_text(stream.socket.getpeername())
+            set_buffer_sizes(stream.socket, self.config)
         except OSError as error:
             _log.info("a connection ended before it was served: %s", error)
             await stream.aclose()
             return
         if len(self.connections) >= self.config.connections_max:
+            self._refused_connections += 1
             _log.warning("slave %s refused: %d connections are open already", peer, self.config.connections_max)
             await stream.aclose()
             return
@@ -70,9 +97,12 @@ class HAService:
         nursery.start_soon(self._serve, connection)
 
     async def _serve(self, connection: HAConnection) -> None:
+        reason = "stopped"
         try:
             await self._events.send(SlaveEvent(connection.conn_id, "connected"))
-            await connection.run()
+            reason = await connection.run()
         finally:
             del self.connections[connection.conn_id]
+            self._sent_bytes += connection.sent_bytes
+            self._ends[reason] = self._ends.get(reason, 0) + 1
         await self._events.send(SlaveEvent(connection.conn_id, "disconnected"))

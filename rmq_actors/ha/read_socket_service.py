@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import trio
 
@@ -19,7 +21,10 @@ class PeerClosed(ConnectionError):
 
 @attrs.define(eq=False)
 class ReadSocketService:
-    """Drives `protocols.ha_master.SlaveReports` on one socket."""
+    """Drives `protocols.ha_master.SlaveReports` on one socket.
+
+    `check_taken` raises when the slave, which may be heard all the time, takes nothing of what it is sent.
+    """
 
     name = "ReadSocketService"
     conn_id: int
@@ -28,8 +33,15 @@ class ReadSocketService:
     _commit_log: CommitLog
     _events: trio.MemorySendChannel[SlaveEvent]
     _first_report: trio.MemorySendChannel[int]
+    _check_taken: Callable[[float], None]
     _tracer: Tracer
-    _reported: int | None = attrs.field(default=None, init=False)
+    #: The newest report.
+    reported: int | None = attrs.field(default=None, init=False)
+
+    @property
+    def last_read_s(self) -> float:
+        """When something was heard from the slave last."""
+        return self._reports.last_read
 
     async def run(self) -> None:
         """Read until the connection ends. Raises `SlaveRefused`, `PeerClosed`, `OSError`: never returns."""
@@ -48,20 +60,22 @@ class ReadSocketService:
             data = await self._socket.recv(_RECEIVE_BYTES)
             if not data:
                 raise PeerClosed("the slave closed the connection")
+            now = trio.current_time()
+            self._check_taken(now)
             offset = self._reports.receive(
                 data,
-                trio.current_time(),
+                now,
                 min_offset=self._commit_log.min_offset,
                 max_offset=self._commit_log.max_offset,
             )
             if offset is None:
                 continue
             self._tracer.emit("ha.report", self.name, conn_id=self.conn_id, conn_dir=0, offset=offset)
-            if self._reported is None:
+            if self.reported is None:
                 self._first_report.send_nowait(offset)  # there is room for this one, and no other comes
-            if offset == self._reported:  # most are heartbeats, and say nothing new
+            if offset == self.reported:  # most are heartbeats, and say nothing new
                 continue
-            self._reported = offset
+            self.reported = offset
             event = SlaveEvent(self.conn_id, "reported", offset)
             try:
                 self._events.send_nowait(event)

@@ -39,13 +39,21 @@ class WriteSocketService:
     _growth: Broadcast[int] | Broadcast[FlushOutcome]
     _first_report: trio.MemoryReceiveChannel[int]
     _tracer: Tracer
+    #: Log bytes that the socket took, and will take.
+    sent_bytes: int = attrs.field(default=0, init=False)
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _cursor: TransferCursor | None = attrs.field(default=None, init=False)
+
+    def check_taken(self, now: float) -> None:
+        """Raise `SlaveStuck` when the slave takes nothing of what it is sent."""
+        if self._cursor is not None:
+            self._cursor.check_taken(now)
 
     async def run(self) -> None:
         """Send until the connection ends. Raises `OSError`: never returns."""
         with self._growth.subscribe() as growth:
             requested = await self._first_report.receive()
-            cursor = self._make_cursor(requested, trio.current_time())
+            cursor = self._cursor = self._make_cursor(requested, trio.current_time())
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_alive, cursor)
                 await self._transfer(cursor)
@@ -73,10 +81,10 @@ class WriteSocketService:
 
     async def _send_due(self, cursor: TransferCursor) -> None:
         while frames := cursor.plan(self._limit(), trio.current_time(), min_offset=self._commit_log.min_offset):
-            await self._send(frames)
+            await self._send(frames, cursor)
             cursor.sent(trio.current_time())
 
-    async def _send(self, frames: list[Transfer]) -> None:
+    async def _send(self, frames: list[Transfer], cursor: TransferCursor) -> None:
         buffers: list[bytes | memoryview] = []
         for frame in frames:
             buffers.append(encode_transfer_header(frame.offset, frame.size))
@@ -87,9 +95,12 @@ class WriteSocketService:
             self._tracer.emit("ha.transfer", self.name, conn_id=self.conn_id, conn_dir=1, offset=first, size=size)
         else:
             self._tracer.emit("ha.heartbeat", self.name, conn_id=self.conn_id, conn_dir=1, offset=first)
+        self.sent_bytes += size
         while buffers:
             sent = await self._socket.sendmsg(buffers)
             buffers = _after(buffers, sent)
+            if buffers:
+                cursor.taken(trio.current_time())
 
 
 def _after(buffers: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

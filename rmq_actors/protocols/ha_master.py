@@ -42,6 +42,12 @@ class SlaveSilent(SlaveRefused):
     reason = "housekeeping"
 
 
+class SlaveStuck(SlaveRefused):
+    """The slave reports, but has taken nothing of what it was sent for haHousekeepingInterval."""
+
+    reason = "transfer_stuck"
+
+
 @attrs.define(eq=False)
 class SlaveReports:
     """Bytes from the slave to reports. Times are seconds of one monotonic clock."""
@@ -107,6 +113,9 @@ class TransferCursor:
     batch_size_bytes: int = 32 * 1024
     group_size_bytes: int = 1024 * 1024
     group_frames_max: int = 256
+    housekeeping_interval_s: float = 20.0
+    #: While something is under way: when the socket took some of it last, or was given it.
+    _taken_at: float = attrs.field(default=float("inf"), init=False)
 
     def plan(self, limit_offset: int, now: float, *, min_offset: int = 0) -> list[Transfer]:
         """The frames to send now: log bytes before `limit_offset`, else a heartbeat when one is due, else nothing.
@@ -127,11 +136,23 @@ class TransferCursor:
         self.next_offset = offset
         if not frames and now >= self.wake_at:
             frames.append(Transfer(offset, 0))
+        if frames:
+            self._taken_at = now
         return frames
+
+    def taken(self, now: float) -> None:
+        """Some of what `plan` returned has been handed to the socket."""
+        self._taken_at = now
 
     def sent(self, now: float) -> None:
         """All that `plan` returned has been handed to the socket."""
         self.last_write = now
+        self._taken_at = float("inf")
+
+    def check_taken(self, now: float) -> None:
+        """Raise `SlaveStuck` once the socket has taken nothing for too long: what waits holds files that are gone."""
+        if now >= self._taken_at + self.housekeeping_interval_s:
+            raise SlaveStuck(f"the slave has taken nothing for {now - self._taken_at:g} s")
 
     @property
     def wake_at(self) -> float:
@@ -139,9 +160,10 @@ class TransferCursor:
         return self.last_write + self.heartbeat_interval_s
 
 
-def first_offset(requested: int, min_offset: int) -> int:
+def first_offset(requested: int, min_offset: int, last_file_offset: int | None = None) -> int:
     """Where to start for a slave that reports `requested`: a new slave (0) gets everything that there is.
 
-    RocketMQ 4.9 starts a new slave at its last file, so the older history never arrives (#3661).
+    RocketMQ 4.9 starts a new slave at its last file, so the older history never arrives (#3661): that is done where
+    `last_file_offset` says where this begins (syncFromLastFile).
     """
-    return requested or min_offset
+    return requested or (min_offset if last_file_offset is None else max(min_offset, last_file_offset))

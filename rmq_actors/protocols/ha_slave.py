@@ -38,6 +38,12 @@ class MasterSilent(MasterRefused):
     reason = "housekeeping"
 
 
+class ReportStuck(MasterSilent):
+    """For most of that time the master took no report either, and while one is sent nothing is read."""
+
+    reason = "report_stuck"
+
+
 @attrs.frozen
 class Append:
     """An effect: append `data` to the log at `offset`. The view is valid until the machine is next touched."""
@@ -51,7 +57,7 @@ class HaSlave:
     """One connection to a master. Times are seconds of one monotonic clock, offsets bytes in the log.
 
     The driver receives into `free()`, calls `received`, executes each `Append` in order, and sends what `report`
-    returns.
+    returns, telling by `sent` when that is done.
     """
 
     max_offset: int
@@ -59,11 +65,15 @@ class HaSlave:
     heartbeat_interval_s: float
     housekeeping_interval_s: float
     buffer_bytes: int = SLAVE_BUFFER_BYTES
+    #: How many whole frames were taken, heartbeats among them.
+    frames: int = attrs.field(default=0, init=False)
     _buffer: bytearray = attrs.field(init=False)
     _begin: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
     _reported: int = attrs.field(default=-1, init=False)
     _last_write: float = attrs.field(default=float("-inf"), init=False)
+    #: Since when a report is being sent.
+    _sending_since: float | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._buffer = bytearray(self.buffer_bytes)
@@ -93,6 +103,7 @@ class HaSlave:
             if self._end < body_at + body_bytes:
                 return
             self._begin = body_at + body_bytes
+            self.frames += 1
             if body_bytes:
                 self.max_offset = offset + body_bytes
                 yield Append(offset, view[body_at : body_at + body_bytes])
@@ -110,7 +121,12 @@ class HaSlave:
             return None
         self._reported = log_offset
         self._last_write = now
+        self._sending_since = now
         return encode_report(log_offset)
+
+    def sent(self) -> None:
+        """All of the last report was handed to the network."""
+        self._sending_since = None
 
     @property
     def wake_at(self) -> float:
@@ -124,5 +140,9 @@ class HaSlave:
 
     def check_silence(self, now: float) -> None:
         """Raise `MasterSilent` once `now` has reached `silent_at`."""
-        if now >= self.silent_at:
-            raise MasterSilent(f"nothing was heard from the master for {self.housekeeping_interval_s:g} s")
+        if now < self.silent_at:
+            return
+        since = self._sending_since
+        if since is not None and now - since >= self.housekeeping_interval_s / 2:
+            raise ReportStuck(f"the master takes no report, and nothing was read for {now - self.last_read:g} s")
+        raise MasterSilent(f"nothing was heard from the master for {self.housekeeping_interval_s:g} s")

@@ -48,6 +48,12 @@ class AppendRefused(ValueError):
     reason = "append_refused"
 
 
+class FileSizeMismatch(AppendRefused):
+    """Bytes that fit no file of this log, however often they come: the master's files have another size."""
+
+    reason = "file_size_mismatch"
+
+
 class AppendMessageResult(NamedTuple):
     """Where a message, or a batch, went. `starts`: where each of its records begins, from `offset` on."""
 
@@ -259,7 +265,7 @@ class CommitLog:
     def append_data(self, offset: int, data: BytesLike) -> None:
         """Append a master's bytes as they are; they lie in one of its files.
 
-        Raises `AppendRefused` if they do not continue this log, do not fit its files, or the disk fails.
+        Raises `AppendRefused` if they do not continue this log, or the disk fails; `FileSizeMismatch`.
         """
         try:
             self._append_data(offset, data)
@@ -271,7 +277,7 @@ class CommitLog:
         begin, next_record_offset = self.max_offset, self._next_record_offset
         if not self._queue.files:
             if offset % self.file_size_bytes:
-                raise AppendRefused(
+                raise FileSizeMismatch(
                     f"the master's log begins at {offset}, no multiple of the file size {self.file_size_bytes} here: "
                     "is mappedFileSizeCommitLog the same on both?"
                 )
@@ -279,7 +285,7 @@ class CommitLog:
         if offset != begin:
             raise AppendRefused(f"bytes for offset {offset}, this log ends at {begin}")
         if len(data) > self.file_size_bytes - offset % self.file_size_bytes:
-            raise AppendRefused(
+            raise FileSizeMismatch(
                 f"{len(data)} bytes at offset {offset} cross the end of a file of {self.file_size_bytes} bytes: "
                 "is mappedFileSizeCommitLog the same on both?"
             )
@@ -292,7 +298,7 @@ class CommitLog:
         self._tracer.emit("log.append", _ACTOR, offset=offset, size=len(data))
 
     def _follow_records(self, at: int, begin: int, data: BytesLike) -> int:
-        """Where the next record begins once `data` is at `begin`; `at`: where before. Raises `AppendRefused`.
+        """Where the next record begins once `data` is at `begin`; `at`: where before. Raises `FileSizeMismatch`.
 
         A master with other file sizes may send frames that fit this log's files: the records in them then do not (S3).
         """
@@ -306,7 +312,7 @@ class CommitLog:
                 magic == MESSAGE_MAGIC and RECORD_OVERHEAD_BYTES <= total_size <= room - END_FILE_MIN_BLANK_LENGTH
             )
             if not is_message and not (magic == BLANK_MAGIC and total_size == room):
-                raise AppendRefused(
+                raise FileSizeMismatch(
                     f"offset {at}: no record that fits a file of {self.file_size_bytes} bytes (totalSize {total_size}, "
                     f"magic 0x{magic:08X}): is mappedFileSizeCommitLog the same on both?"
                 )

@@ -1,7 +1,8 @@
 """How far the delayed messages of each level are delivered: config/delayOffset.json (ScheduleMessageService's table).
 
-An offset that the queue does not have would stop its level for ever (#1869): after a load, and after what a master
-sent (#7077), each is corrected into what the queue has.
+An offset that the queue does not have would stop its level for ever (#1869): who is going to deliver corrects each
+into what its queue has (#7077: also what a master sent). A slave keeps its master's as they are: its own log may be
+behind them for now, and what it lowered it would deliver again.
 """
 
 from __future__ import annotations
@@ -46,14 +47,12 @@ class DelayOffsets:
     _persisted: dict[int, int] | None
 
     @classmethod
-    def load(cls, disk: Disk, bounds: QueueBounds) -> DelayOffsets:
-        """Read the file, and correct what it says. Raises `ConfigFileDamaged`."""
+    def load(cls, disk: Disk) -> DelayOffsets:
+        """Read the file. Raises `ConfigFileDamaged`."""
         file = JsonFile(disk, DELAY_OFFSET_FILE)
         loaded = file.load(_decode)
         table = loaded.value or {}
-        offsets = cls(table, file, dict(table) if loaded.source == "file" else None)
-        offsets.correct(bounds)
-        return offsets
+        return cls(table, file, None if loaded.source == "backup" else dict(table))
 
     def correct(self, bounds: QueueBounds) -> None:
         """Move each offset into what its queue has (correctDelayOffset)."""
@@ -71,15 +70,23 @@ class DelayOffsets:
         """The table as a master sends it to a slave (GET_ALL_DELAY_OFFSET)."""
         return write_fastjson({_OFFSET_TABLE: self.offset_table})
 
-    def replace(self, data: bytes, bounds: QueueBounds) -> None:
-        """Take a master's table, corrected to what this store has. Raises `ValueError` with the table as it was."""
-        self.offset_table = _decode(parse_fastjson(data))
-        self.correct(bounds)
+    def replace(self, data: bytes) -> bool:
+        """Take a master's table; whether it is another one. Raises `ValueError` with the table as it was."""
+        value = parse_fastjson(data)
+        if not isinstance(value, dict) or value.get(_OFFSET_TABLE) is None:
+            raise ValueError(f"no {_OFFSET_TABLE} in {data[:100]!r}")
+        before, self.offset_table = self.offset_table, _decode(value)
+        return self.offset_table != before
 
-    async def persist(self) -> None:
-        """Write the file if the table has changed; return when it is durable. Raises `OSError`."""
+    async def persist(self) -> bool:
+        """Write the file if the table has changed; return when it is durable: whether it was written.
+
+        Raises `OSError`.
+        """
         table = dict(self.offset_table)
-        if table != self._persisted:
-            self._persisted = None
-            await self._file.persist({_OFFSET_TABLE: table})
-            self._persisted = table
+        if table == self._persisted:
+            return False
+        self._persisted = None
+        await self._file.persist({_OFFSET_TABLE: table})
+        self._persisted = table
+        return True

@@ -54,6 +54,12 @@ class Checkpointing:
         return point.offset if point is not None else 0
 
     @property
+    def record_offset(self) -> int | None:
+        """Where the record begins that ends at the recovery point; None if none is named."""
+        point = self._store_checkpoint.checkpoint.recovery_point
+        return point.record_offset if point is not None and point.record_size else None
+
+    @property
     def behind_bytes(self) -> int:
         """How much of the log was dispatched since: what a start would read."""
         return self._reput.reput_from_offset - self.offset

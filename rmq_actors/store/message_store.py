@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel, LatestSender
-from rmq_actors.actors.system import ActorSystem
+from rmq_actors.actors.supervisor import Supervisor
 from rmq_actors.ports.disk import BytesLike
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import ReplicationState
@@ -43,7 +43,7 @@ LOG_END = BroadcastChannel[int].declare(
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MessageStore:
     """An open store. Create with `open`, start its services with `start`, end an orderly stop with `shut_down`.
 
@@ -148,7 +148,7 @@ class MessageStore:
         """The log."""
         return self.files.commit_log
 
-    async def start(self, system: ActorSystem) -> None:
+    async def start(self, system: Supervisor) -> None:
         """Start the store's services in `system`."""
         await system.start(self._completion_service)
         await system.start(self._flush_consume_queue_service)

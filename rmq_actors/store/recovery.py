@@ -229,23 +229,49 @@ async def write_again(queue: MappedFileQueue, begin: int, end: int) -> None:
 async def keep_aside(disk: Disk, queue: MappedFileQueue, end: LogEnd) -> None:
     """Copy what stands behind `end` to `cut/`, durable on return: it is about to be zeroed, and holds whole records.
 
-    A power cut may leave such records behind a hole, none of them acknowledged under SYNC_FLUSH; damage may too.
-    Raises `OSError`.
+    A power cut may leave such records behind a hole, none of them acknowledged under SYNC_FLUSH; damage may too. What
+    was kept before stays. Raises `OSError`.
     """
     for mapped_file in queue.files:
         begin, used = max(0, end.end_offset - mapped_file.from_offset), mapped_file.used_bytes()
-        if begin >= used:
-            continue
-        path = f"{CUT_DIRECTORY}/{file_name(mapped_file.from_offset + begin)}"
-        file = disk.open(path, allocate_bytes=0)
-        try:
-            file.truncate(0)
-            file.write_at(0, mapped_file.whole()[begin:used])
-            await file.sync()
-        finally:
-            file.close()
-    await disk.sync_directory(CUT_DIRECTORY)
-    await disk.sync_directory("")
+        if begin < used:
+            await _keep_aside(disk, file_name(mapped_file.from_offset + begin), mapped_file.whole()[begin:used])
+    if disk.exists(CUT_DIRECTORY):
+        await disk.sync_directory(CUT_DIRECTORY)
+        await disk.sync_directory("")
+
+
+async def _keep_aside(disk: Disk, name: str, data: memoryview) -> None:
+    """Under `name`, or `name`.1, `name`.2 where something else has it; whole once it has that name."""
+    path, number = f"{CUT_DIRECTORY}/{name}", 0
+    while disk.exists(path):
+        if _begins_with(disk, path, data):  # a crash came between keeping and cutting
+            return
+        number += 1
+        path = f"{CUT_DIRECTORY}/{name}.{number}"
+    unfinished = f"{CUT_DIRECTORY}/unfinished"
+    file = disk.open(unfinished, allocate_bytes=0)
+    try:
+        file.truncate(0)
+        for begin in range(0, len(data), _CHUNK_BYTES):
+            file.write_at(begin, data[begin : begin + _CHUNK_BYTES])
+            await trio.lowlevel.checkpoint()
+        await file.sync()
+    finally:
+        file.close()
+    disk.rename(unfinished, path)
+
+
+def _begins_with(disk: Disk, path: str, data: memoryview) -> bool:
+    file = disk.open(path, read_only=True)
+    try:
+        kept = file.map()
+        return len(kept) >= len(data) and all(
+            bytes(kept[begin : begin + _CHUNK_BYTES][: len(data) - begin]) == bytes(data[begin : begin + _CHUNK_BYTES])
+            for begin in range(0, len(data), _CHUNK_BYTES)
+        )
+    finally:
+        file.close()
 
 
 async def redo(walk: LogWalk, dispatchers: Sequence[CommitLogDispatcher]) -> LogEnd:

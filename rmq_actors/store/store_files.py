@@ -60,13 +60,17 @@ class StoreFiles:
             stack.callback(lock.close)
             return await _Opening(config, environment, tracer, stack).recover()
 
-    async def shut_down(self) -> None:
-        """Make everything durable and say so: the end of an orderly stop. Raises `OSError`; `abort` then stays."""
+    async def make_durable(self) -> None:
+        """Dispatch what is not yet, and make everything durable. Raises `OSError`."""
         await self.commit_log.flush()
         while self.reput.dispatch_some(self.commit_log.max_offset):
             pass
         if not await self.checkpointing.advance(_flushed_to(self.commit_log)):
             raise OSError("a sync has failed before: the next start recovers from the last checkpoint")
+
+    async def shut_down(self) -> None:
+        """Make everything durable and say so: the end of an orderly stop. Raises `OSError`; `abort` then stays."""
+        await self.make_durable()
         if self._disk.exists(ABORT_FILE):
             self._disk.remove(ABORT_FILE)
             await self._disk.sync_directory("")

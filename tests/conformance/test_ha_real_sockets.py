@@ -287,7 +287,8 @@ async def test_a_slave_with_another_file_size_stops_and_says_why(
         running(tmp_path / "master", BrokerRole.ASYNC_MASTER) as master,
         running(tmp_path / "slave", BrokerRole.SLAVE, master=master, file_size_bytes=size) as slave,
     ):
-        await slave.closed("append_refused", times=2)
+        await slave.closed("file_size_mismatch")
+        await slave.watch.until(lambda event: event.kind == "ha.client.halt")
         assert "is mappedFileSizeCommitLog the same on both?" in caplog.text
         end = slave.end
         assert end < END_OFFSET

@@ -14,6 +14,7 @@ from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferC
 from rmq_actors.protocols.ha_slave import HaSlave, MasterRefused
 from rmq_actors.protocols.put_completion import Completed, PutCompletion
 from rmq_actors.wire.ha_frames import encode_transfer_header
+from tests.transcripts.comparison import Comparison
 
 HEARTBEAT_S, HOUSEKEEPING_S, SLAVE_TIMEOUT_S = 5.0, 20.0, 3.0
 
@@ -44,10 +45,12 @@ class Pair:
     slave_end: int = 0
     file_size: int = 1000
     batch: int = 400
+    fallbehind_max: int = 1 << 28
     transfer: GroupTransfer = attrs.field(factory=GroupTransfer)
     completion: PutCompletion[str] = attrs.field(factory=PutCompletion)
     connection: Connection | None = None
     connections: int = 0
+    comparison: Comparison = attrs.field(factory=Comparison)
 
     def run(self, command: str) -> Iterator[str]:
         name, *arguments = command.split()
@@ -61,19 +64,24 @@ class Pair:
             "put": self.put,
             "wait": self.wait,
             "cut": self.cut,
+            "records": self.comparison.set_records,
+            "compare": self.comparison.compare,
         }
         yield from commands[name](*arguments)
 
     def set_master(self, log: str, *settings: str) -> Iterator[str]:
-        """`master BEGIN..END [file=N] [batch=N]`: the master's log."""
+        """`master BEGIN..END [file=N] [batch=N] [fallbehind=N]`: the master's log and settings."""
         begin, end = log.split("..")
         self.master_log = int(begin), int(end)
         for setting in settings:
             name, value = setting.split("=")
             if name == "file":
                 self.file_size = int(value)
-            else:
+            elif name == "batch":
                 self.batch = int(value)
+            else:
+                self.fallbehind_max = int(value)
+                yield f"master: a put waits for no slave that is {value} bytes behind"
         yield f"master: log {begin}..{end}, files of {self.file_size}, batches of {self.batch}"
 
     def set_slave(self, end: str) -> Iterator[str]:
@@ -137,7 +145,7 @@ class Pair:
         """`put N`: a SYNC_MASTER put of N bytes."""
         begin, end = self.master_log
         self.master_log = begin, end + int(size)
-        available = self.transfer.state().is_slave_ok(self.master_log[1], 1 << 28)
+        available = self.transfer.state().is_slave_ok(self.master_log[1], self.fallbehind_max)
         yield f"master: put {end}+{size}"
         yield from answers(
             self.completion.add(
@@ -218,6 +226,7 @@ class Pair:
         report = connection.slave.report(self.slave_end, self.now)
         if report is not None:
             connection.to_master += report
+            connection.slave.sent()
             yield f"slave: reports {self.slave_end}"
 
     def replicated(self, state: ReplicationState) -> Iterator[str]:

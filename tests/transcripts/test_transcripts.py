@@ -42,9 +42,12 @@ def test_transcript(path: Path) -> None:
 def test_there_are_transcripts() -> None:
     assert {path.stem for path in TRANSCRIPTS} == {
         "connect_and_first_sync",
+        "diverged",
+        "fall_behind",
         "heartbeat",
         "mid_frame_cut",
         "offset_gone",
+        "same",
         "silent_peer",
         "slave_ahead",
         "stray_report",

@@ -13,6 +13,7 @@ from rmq_actors.protocols.ha_master import (
     SlaveRefused,
     SlaveReports,
     SlaveSilent,
+    SlaveStuck,
     Transfer,
     TransferCursor,
     first_offset,
@@ -81,9 +82,38 @@ def test_heartbeats_only_when_idle() -> None:
     assert machine.plan(100, 15.0) == [Transfer(100, 0)]
 
 
-@pytest.mark.parametrize(("requested", "minimum", "start"), [(0, 0, 0), (0, 3000, 3000), (4000, 3000, 4000)])
-def test_first_offset(requested: int, minimum: int, start: int) -> None:
-    assert first_offset(requested, minimum) == start
+@pytest.mark.parametrize(
+    ("requested", "minimum", "last_file", "start"),
+    [
+        (0, 0, None, 0),
+        (0, 3000, None, 3000),
+        (4000, 3000, None, 4000),
+        (0, 3000, 7000, 7000),
+        (4000, 3000, 7000, 4000),
+        # An empty log whose first file begins higher up.
+        (0, 3000, 0, 3000),
+    ],
+)
+def test_first_offset(requested: int, minimum: int, last_file: int | None, start: int) -> None:
+    assert first_offset(requested, minimum, last_file) == start
+
+
+def test_a_slave_that_takes_nothing_is_told_from_one_that_is_slow_or_idle() -> None:
+    machine = cursor(0)
+    machine.check_taken(1000.0)
+    machine.plan(100, 10.0)
+    machine.check_taken(29.9)
+    machine.taken(29.9)
+    machine.check_taken(49.8)
+    with pytest.raises(SlaveStuck, match="taken nothing for 20 s") as caught:
+        machine.check_taken(49.9)
+    assert caught.value.reason == "transfer_stuck"
+    machine.sent(49.9)
+    machine.check_taken(1000.0)
+    # A heartbeat can be stuck, too.
+    assert machine.plan(100, 60.0) == [Transfer(100, 0)]
+    with pytest.raises(SlaveStuck):
+        machine.check_taken(80.0)
 
 
 def receive(offset: int, *, min_offset: int = 0, max_offset: int = 1000) -> int | None:

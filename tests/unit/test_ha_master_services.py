@@ -156,7 +156,9 @@ async def reading(store: MessageStore, slave: Slave) -> AsyncIterator[Reading]:
     events, told = SLAVE_EVENTS.open()
     first, first_told = FIRST_REPORT.open()
     reports = SlaveReports(trio.current_time(), HOUSEKEEPING_S)
-    service = ReadSocketService(1, _socket(slave), reports, store.commit_log, events, first, new_tracer())
+    service = ReadSocketService(
+        1, _socket(slave), reports, store.commit_log, events, first, lambda _: None, new_tracer()
+    )
 
     async def run() -> None:
         with pytest.raises(SlaveSilent):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent, OffsetMismatch
+from rmq_actors.protocols.ha_slave import (
+    HaSlave,
+    IllegalFrame,
+    MasterRefused,
+    MasterSilent,
+    OffsetMismatch,
+    ReportStuck,
+)
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 
 
@@ -99,6 +106,22 @@ def test_reports_at_once_then_on_growth_then_as_a_heartbeat() -> None:
 
 def test_an_empty_slave_reports_zero_at_once() -> None:
     assert slave().report(0, 100.0) == bytes(8)
+
+
+def test_a_report_that_is_not_taken_is_named() -> None:
+    """While it is sent nothing is read: that nothing was heard says nothing about the master."""
+    machine = slave(10)
+    machine.report(10, 10.0)
+    with pytest.raises(ReportStuck, match="the master takes no report, and nothing was read for 20 s") as caught:
+        machine.check_silence(20.0)
+    assert caught.value.reason == "report_stuck"
+    machine.sent()
+    machine.report(11, 10.1)
+    for _ in range(2):  # it was silent before
+        with pytest.raises(MasterSilent, match="nothing was heard") as silent:
+            machine.check_silence(20.0)
+        assert silent.value.reason == "housekeeping"
+        machine.sent()
 
 
 def test_silence_counts_from_the_last_byte() -> None:

@@ -12,9 +12,9 @@ import trio.testing
 
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import HAClient
+from rmq_actors.ha.ha_client import HA_HALTS, HA_MASTERS, FollowedMaster, HAClient, Halt
 from rmq_actors.protocols.backoff import Backoff
-from rmq_actors.protocols.ha_slave import MasterSilent
+from rmq_actors.protocols.ha_slave import IllegalFrame, MasterSilent, ReportStuck
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from tests.property.recording import new_tracer
@@ -61,12 +61,12 @@ class Wire:
         self._more.set()
 
 
-async def follow(store: MessageStore, wire: Wire) -> None:
+async def follow(store: MessageStore, wire: Wire, backoff: Backoff | None = None) -> None:
     """One connection of a client, to its end; raises what ended it."""
     socket: Any = wire
-    client = HAClient(CONFIG, "127.0.0.1:1", store, NoEntropy(), new_tracer())
+    client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), store, NoEntropy(), new_tracer())
     try:
-        await client._follow_master(socket, Backoff(0.1, 1.0))
+        await client._follow_master(socket, backoff or Backoff(0.1, 1.0))
     except ExceptionGroup as group:
         raise first_leaf(group) from group
 
@@ -78,7 +78,7 @@ async def test_reports_at_once_then_every_five_seconds_until_the_master_was_sile
     async with running_store(tmp_path) as bench:
         await bench.store.put_message(message())
         wire = Wire(room=1000)
-        with pytest.raises(MasterSilent):
+        with pytest.raises(MasterSilent, match="nothing was heard from the master for 20 s"):
             await follow(bench.store, wire)
         assert wire.sent == [(at, encode_report(96)) for at in (0.0, 5.0, 10.0, 15.0)]
         assert trio.current_time() == 20
@@ -134,7 +134,7 @@ async def test_a_socket_that_takes_nothing_does_not_hide_a_silent_master(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as bench:
-        with trio.fail_after(100), pytest.raises(MasterSilent):
+        with trio.fail_after(100), pytest.raises(ReportStuck, match="takes no report, and nothing was read for 20 s"):
             await follow(bench.store, Wire(room=0))
         assert trio.current_time() == 20
 
@@ -212,13 +212,70 @@ async def test_under_sync_flush_the_first_report_waits_for_the_sync(
 
     monkeypatch.setattr(trio, "open_tcp_stream", refuse)
     async with running_store(tmp_path, sync_flush=True) as bench, trio.open_nursery() as nursery:
-        client = HAClient(CONFIG, "127.0.0.1:1", bench.store, NoEntropy(), new_tracer())
+        client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), bench.store, NoEntropy(), new_tracer())
         bench.disk.sync_gate = trio.Event()
         nursery.start_soon(bench.store.put_message, message())
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(client._follow, Backoff(0.1, 1.0))
+        nursery.start_soon(client._follow, "127.0.0.1:1", Backoff(0.1, 1.0))
         await trio.sleep(1)
         assert attempts == []
         bench.disk.sync_gate.set()
         await trio.sleep(1)
         assert attempts == [1.0]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("frame", "error", "pause_s"),
+    [
+        (encode_transfer_header(0, 0), MasterSilent, 0.05),
+        (encode_transfer_header(0, -1), IllegalFrame, 0.4),
+        (encode_transfer_header(0, 0)[:8], MasterSilent, 0.4),
+    ],
+    ids=["heartbeat", "bad frame", "a part of a frame"],
+)
+async def test_a_whole_frame_is_a_success_an_idle_master_sends_heartbeats(
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+    frame: bytes,
+    error: type[Exception],
+    pause_s: float,
+) -> None:
+    """Otherwise a pair without puts would connect later and later."""
+    backoff = Backoff(0.1, 1.0)
+    for _ in range(3):
+        backoff.next_pause_s(0.0)
+    async with running_store(tmp_path) as bench:
+        wire = Wire(room=1000)
+        wire.feed(frame)
+        with pytest.raises(error):
+            await follow(bench.store, wire, backoff)
+    assert backoff.next_pause_s(0.0) == pause_s
+
+
+@pytest.mark.trio
+async def test_a_slave_that_has_halted_follows_another_master(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[str] = []
+
+    async def diverge(_: HAClient, address: str, backoff: Backoff) -> Halt:
+        followed.append(address)
+        return Halt("diverged", "another log", address, 0)
+
+    monkeypatch.setattr(HAClient, "_follow", diverge)
+    masters, told = HA_MASTERS.open()
+    halts, halted = HA_HALTS.open()
+    master = FollowedMaster("127.0.0.1:1", told, halts)
+    async with running_store(tmp_path) as bench, trio.open_nursery() as nursery:
+        client = HAClient(CONFIG, master, bench.store, NoEntropy(), new_tracer())
+        nursery.start_soon(client.run)
+        for address in ("127.0.0.1:1", "127.0.0.1:2"):
+            await trio.sleep(1000)
+            assert followed[-1] == address
+            assert master.halted == await halted.receive() == Halt("diverged", "another log", address, 0)
+            masters.put("127.0.0.1:2")
+        await trio.sleep(1)
+        assert followed == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:2"]
+        client.request_stop()
+    assert master.halted is None

@@ -1,0 +1,53 @@
+"""Asks a master whether a slave's log is a part of its own. Drives `protocols.divergence`."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import attrs
+
+from rmq_actors.ha.master_record_lookup import MasterRecordLookup
+from rmq_actors.protocols.divergence import Divergence, Questions, check_tail, compare, find_file, find_record
+from rmq_actors.store.log_records import LogRecords
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class LogComparison:
+    """One connection's. `questions`: how many were asked."""
+
+    _lookup: MasterRecordLookup
+    _records: LogRecords
+    questions: int = attrs.field(default=0, init=False)
+
+    async def divergence(self, near: int | None) -> Divergence | None:
+        """What in this log's end the master has not; `near`: see `LogRecords.tail`. Raises `LookupFailed`."""
+        tail = await self._records.tail(near)
+        return None if tail is None else await self._ask(check_tail(tail))
+
+    async def common_end(self) -> int | None:
+        """Where the part of the log ends that the master has too; None if it has nothing of it, or has deleted that.
+
+        Raises `LookupFailed`.
+        """
+        begins = self._records.file_begins()
+        number = await self._ask(find_file(begins))
+        if number is None:
+            return None
+        if number < 0:
+            return begins[0]
+        offsets, _ = await self._records.from_offset(begins[number])
+        last = offsets[await self._ask(find_record(offsets))]
+        return last + len(self._records.at(last))
+
+    async def _ask(self, questions: Questions[T]) -> T:
+        try:
+            offset = next(questions)
+            while True:
+                self.questions += 1
+                theirs = await self._lookup.record_at(offset)
+                offset = questions.send(compare(self._records.at(offset), theirs))
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -1,0 +1,186 @@
+"""The search for what two logs have in common, against logs of which that is known; any pair, any cut, any deletion."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_actors.ha.log_comparison import LogComparison
+from rmq_actors.protocols.divergence import Answer, Questions, compare, find_record
+from rmq_actors.store.log_records import LogRecords
+from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, encode_blank
+from tests.property.log_pairs import FILE_BYTES, Log, Master, log_of
+
+sizes = st.lists(st.integers(16, FILE_BYTES - BLANK.size) | st.integers(16, 40), max_size=25)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Log, Log, int]:
+    """A slave's log, its master's, and how many records they have in common."""
+    common = [(size, f"c{number}") for number, size in enumerate(draw(sizes))]
+    ours = log_of([*common, *((size, f"o{number}") for number, size in enumerate(draw(sizes)))])
+    theirs = log_of([*common, *((size, f"t{number}") for number, size in enumerate(draw(sizes)))])
+    parted = log_of(common).max_offset
+    near = st.integers(parted, parted + 40) | st.just(parted - parted % FILE_BYTES + FILE_BYTES)
+    if draw(st.booleans()):
+        ours = ours.cut(draw(st.integers(0, ours.max_offset) | near))
+    if draw(st.booleans()):
+        theirs = theirs.cut(draw(st.sampled_from([*theirs.offsets, theirs.max_offset])))
+    deleted = draw(st.integers(0, 3) | st.just(0) | st.just(ours.max_offset // FILE_BYTES))
+    return ours, theirs.delete(deleted), len(common)
+
+
+def common_end(ours: Log, theirs: Log, common: int) -> int | None:
+    """What the search must find."""
+    same = [offset for offset in ours.offsets[:common] if offset in set(theirs.offsets)]
+    if same:
+        return ours.end(same[-1])
+    both = bool(ours.offsets) and ours.offsets[0] in theirs.offsets
+    return ours.offsets[0] if both else None
+
+
+@given(pairs(), st.sampled_from(["own", "java"]))
+def test_the_search_finds_exactly_the_common_prefix_with_few_questions(
+    pair: tuple[Log, Log, int], kind: Literal["own", "java"]
+) -> None:
+    ours, theirs, common = pair
+    comparison = LogComparison(Master(theirs, kind), LogRecords(ours))
+    assert trio.run(comparison.common_end) == common_end(ours, theirs, common)
+    begins = LogRecords(ours).file_begins()
+    lacking = sum(begin not in theirs.offsets for begin in begins)
+    logs = math.ceil(math.log2(len(begins) + 1)) + math.ceil(math.log2(FILE_BYTES / 16 + 1))
+    assert comparison.questions <= lacking + 1 + logs
+
+
+@given(pairs(), st.sampled_from(["own", "java"]), st.data())
+def test_a_log_is_followed_if_and_only_if_it_is_a_part_of_the_masters(
+    pair: tuple[Log, Log, int], kind: Literal["own", "java"], data: st.DataObject
+) -> None:
+    ours, theirs, _ = pair
+    near = data.draw(st.sampled_from([None, 13, ours.max_offset, *ours.offsets[-5:]]))
+    comparison = LogComparison(Master(theirs, kind), LogRecords(ours))
+    found = trio.run(comparison.divergence, near)
+    assert comparison.questions <= 3
+    begin, end = theirs.min_offset, ours.max_offset
+    is_part = end <= theirs.max_offset and ours.data[begin:] == theirs.data[begin:end]
+    if not ours.offsets:
+        assert comparison.questions == 0
+        return
+    last = ours.offsets[-1]
+    if begin > last:
+        # The master has deleted what could tell: it is followed only if it goes on right there.
+        assert (found is None) == (end == begin < theirs.max_offset)
+        return
+    rest = ours.data[ours.end(last) :]
+    weak = rest[: FILE_BYTES - ours.end(last) % FILE_BYTES]
+    is_blank = weak[4:8] == encode_blank(8)[4:] or len(weak) < BLANK.size
+    if is_part:
+        assert found is None
+    elif found is None:
+        # Nobody can ask about a blank, or less than the head of a record: the bytes before must be the same.
+        assert is_blank
+        assert ours.data[begin : ours.end(last)] == theirs.data[begin : ours.end(last)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 1000, 1_000_000])
+def test_a_file_of_many_records_takes_log2_of_them(count: int) -> None:
+    offsets = range(0, 100 * count, 100)
+    for same in {1, count // 3 or 1, count}:
+        found, asked = answered(find_record(offsets), functools.partial(operator.gt, 100 * same))
+        assert found == same - 1
+        assert asked <= math.ceil(math.log2(count))
+
+
+def answered(questions: Questions[int], is_same: Callable[[int], bool]) -> tuple[int, int]:
+    """What they find, and how many they are."""
+    asked = 0
+    try:
+        offset = next(questions)
+        while True:
+            asked += 1
+            offset = questions.send(Answer.SAME if is_same(offset) else Answer.OTHER)
+    except StopIteration as end:
+        return end.value, asked
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "answer"),
+    [
+        (b"0123456789", None, Answer.MISSING),
+        (b"0123456789", b"0123456789", Answer.SAME),
+        (b"0123456789", b"0123456780", Answer.OTHER),
+        (b"0123456789", b"01234567890", Answer.SAME),
+        (b"0123456789", b"012345678", Answer.OTHER),
+        (b"0123456789", b"", Answer.OTHER),
+        (b"", b"0123", Answer.SAME),
+        (encode_blank(20) + b"left over", encode_blank(20) + bytes(12), Answer.SAME),
+        (encode_blank(20), BLANK.pack(20, MESSAGE_MAGIC) + bytes(12), Answer.OTHER),
+    ],
+)
+def test_what_an_answer_means(ours: bytes, theirs: bytes | None, answer: Answer) -> None:
+    assert compare(memoryview(ours), theirs) is answer
+
+
+COMMON = [(100, "c0"), (100, "c1"), (100, "c2")]
+SLAVE, OTHER = log_of([*COMMON, (100, "o0")]), log_of([*COMMON, (100, "t0")])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "own", "java"),
+    [
+        (SLAVE, SLAVE, "None in 1", "None in 1"),
+        (SLAVE.cut(356), SLAVE, "None in 1", "None in 1"),
+        (SLAVE.cut(306), SLAVE, "None in 3", "None in 3"),
+        (SLAVE.cut(256), SLAVE, "None in 2", "None in 2"),
+        (SLAVE.cut(256), log_of([(100, "c0"), (100, "c1"), (48, "t0")]), "OTHER at 200 in 2", "OTHER at 200 in 2"),
+        (log_of([]), SLAVE, "None in 0", "None in 0"),
+        (SLAVE.cut(50), OTHER, "None in 0", "None in 0"),
+        (SLAVE, OTHER, "OTHER at 356 in 1", "OTHER at 356 in 1"),
+        (SLAVE, OTHER.cut(356), "MISSING at 356 in 1", "MISSING at 356 in 1"),
+        (SLAVE, log_of([*COMMON, (60, "t0"), (60, "t1")]), "OTHER at 356 in 1", "OTHER at 356 in 1"),
+        (SLAVE, log_of([*COMMON[:2], (20, "t0"), (200, "t1")]), "MISSING at 356 in 1", "MISSING at 356 in 1"),
+        # Of the last record a part has come.
+        (SLAVE.cut(455), SLAVE, "None in 2", "None in 2"),
+        (SLAVE.cut(455), OTHER, "OTHER at 356 in 2", "OTHER at 356 in 2"),
+        (SLAVE.cut(366), log_of([*COMMON, (60, "t0")]), "OTHER at 356 in 2", "OTHER at 356 in 2"),
+        (SLAVE.cut(366), OTHER.cut(356), "MISSING at 356 in 2", "MISSING at 356 in 2"),
+        (SLAVE.cut(263), OTHER, "None in 3", "None in 3"),
+        (SLAVE.cut(265), log_of([*COMMON[:2], (20, "t0"), (100, "t1")]), "OTHER at 200 in 2", "OTHER at 200 in 2"),
+        # The master has deleted the last file: its log goes on where this one ends, or it does not.
+        (log_of(COMMON).cut(256), log_of(COMMON).delete(1), "None in 3", "None in 3"),
+        (log_of(COMMON).cut(248), log_of(COMMON).delete(1), "MISSING at 100 in 1", "MISSING at 100 in 1"),
+        (log_of(COMMON).cut(256), log_of([]), "MISSING at 100 in 3", "MISSING at 100 in 3"),
+        (
+            log_of(COMMON).cut(256),
+            log_of([(120, "t0"), (60, "t1"), *COMMON]),
+            "MISSING at 100 in 2",
+            "MISSING at 100 in 2",
+        ),
+    ],
+)
+def test_what_the_end_of_a_log_tells(ours: Log, theirs: Log, own: str, java: str) -> None:
+    kinds: list[tuple[Literal["own", "java"], str]] = [("own", own), ("java", java)]
+    for kind, expected in kinds:
+        comparison = LogComparison(Master(theirs, kind), LogRecords(ours))
+        found = trio.run(comparison.divergence, None)
+        text = "None" if found is None else f"{found.answer.name} at {found.offset}"
+        assert f"{text} in {comparison.questions}" == expected, kind
+
+
+def test_some_pairs_of_each_kind_are_tried() -> None:
+    """The model itself: a record that is cut, a file that ends in a blank, a master that begins later."""
+    log = log_of([(100, "c0"), (100, "c1"), (60, "c2"), (16, "c3")])
+    assert log.offsets == [0, 100, 256, 316]
+    assert [log.end(each) for each in log.offsets] == [100, 200, 316, 332]
+    assert log.cut(320).offsets == [0, 100, 256]
+    assert log.delete(1).offsets == [256, 316]
+    assert list(itertools.chain(LogRecords(log.cut(260)).file_begins())) == [0]

@@ -1,0 +1,475 @@
+"""A slave whose master has lost what the slave has: noticed before anything is appended, also where it grew past it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.ha.ha_client import LOOKUP_PATIENCE_S, Halt
+from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.store.truncation import TruncationRefused
+from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.wire.record import Message
+from sim_net import Node, World
+from tests.simulation.store_workload import files_of, log_file_begin, queues_on
+
+PORT = 10911
+HA_PORT = PORT + 1
+#: A file holds seven records and a blank.
+RECORD_BYTES, BODY = 512, 412
+FILE_BYTES = 4096
+
+Use = Callable[[BrokerController], Awaitable[None]]
+
+
+@attrs.define(eq=False, repr=False)
+class Pair:
+    """A master that syncs nothing before it stops, and a slave."""
+
+    seed: int = 1
+    #: Whether the two have the ports on which a slave can ask.
+    has_remoting: bool = True
+    truncates: bool = False
+    slave_file_bytes: int = FILE_BYTES
+    world: World = attrs.field(init=False)
+    recorder: Recorder = attrs.field(init=False)
+    master: Node = attrs.field(init=False)
+    slave: Node = attrs.field(init=False)
+    #: What runs on each node.
+    brokers: dict[str, BrokerController] = attrs.field(factory=dict, init=False)
+    _puts: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.world = World(self.seed, guard_packages=("rmq_actors",))
+        self.recorder = open_sim_recorder(self.world, RunInfo("test", "divergence", self.seed))
+        self.master, self.slave = self.world.node("master"), self.world.node("slave")
+
+    def config(self, node: Node) -> BrokerConfig:
+        is_slave = node is self.slave
+        store = MessageStoreConfig(
+            broker_role=BrokerRole.SLAVE if is_slave else BrokerRole.ASYNC_MASTER,
+            flush_disk_type=FlushDiskType.ASYNC_FLUSH,
+            mapped_file_size_commit_log_bytes=self.slave_file_bytes if is_slave else FILE_BYTES,
+            mapped_file_size_consume_queue_bytes=200,
+            max_hash_slot_num=16,
+            max_index_num=32,
+            flush_interval_commit_log_ms=10**6,
+            flush_commit_log_thorough_interval_ms=10**6,
+        )
+        ha = HaConfig(
+            ha_listen_host=node.address,
+            ha_listen_port=HA_PORT,
+            ha_master_address=f"{self.master.address}:{HA_PORT}" if is_slave else None,
+            ha_truncate_on_divergence=self.truncates,
+        )
+        if not self.has_remoting:
+            return BrokerConfig(node.name, store, ha)
+        return BrokerConfig(
+            node.name,
+            store,
+            ha,
+            remoting=RemotingServerConfig(node.address, PORT),
+            broker_id=1 if is_slave else 0,
+            master_addr=f"{self.master.address}:{PORT}" if is_slave else None,
+        )
+
+    async def boot(self, node: Node) -> BrokerController:
+        """Start a broker on `node`, which runs until the node dies or is told to stop."""
+        opened = trio.Event()
+
+        async def run(node: Node) -> None:
+            environment = Environment(node.disk, node.wall_clock, node.entropy)
+            tracer = self.recorder.tracer(node.name)
+            node.on_fence(tracer.fence)
+            async with open_broker(self.config(node), environment, tracer) as broker:
+                self.brokers[node.name] = broker
+                opened.set()
+                await trio.sleep_forever()
+
+        node.boot(run)
+        await opened.wait()
+        return self.brokers[node.name]
+
+    async def put(self, broker: BrokerController, count: int, size: int = BODY) -> None:
+        for _ in range(count):
+            self._puts += 1
+            body = (b"%d " % self._puts * size)[:size]
+            result = await broker.put_message(Message("TopicTest", body, self._puts % 2))
+            assert result.status is PutStatus.PUT_OK
+
+    def run(self, main: Callable[[], Awaitable[None]]) -> None:
+        async def in_world(_: World) -> None:
+            await main()
+
+        self.world.run(in_world)
+
+    def events(self, kind: str, node: str = "slave") -> list[Event]:
+        return [event for event in self.recorder.events if event.kind == kind and event.node == node]
+
+    def log(self, broker: BrokerController) -> bytes:
+        log = broker.store.commit_log
+        return b"".join(bytes(view) for view in log.ranges(log.min_offset, log.max_offset))
+
+    async def part(self, regrown: int, *, size: int = BODY) -> tuple[BrokerController, int]:
+        """Both have the same records, and the master loses some at the end, then has `regrown` others.
+
+        The slave is down. The master's broker, and where the last record ends that both have. Raises `NothingLost`.
+        """
+        master, slave = await self.boot(self.master), await self.boot(self.slave)
+        await self.put(master, 5)
+        await master.store.commit_log.flush()
+        await self.put(master, 12)
+        end = master.store.commit_log.max_offset
+        await trio.sleep(1)
+        assert slave.store.commit_log.max_offset == end
+        self.slave.kill()
+        self.master.power_loss()
+        master = await self.boot(self.master)
+        common = master.store.commit_log.max_offset
+        if common == end:
+            raise NothingLost
+        await self.put(master, regrown, size)
+        return master, common - RECORD_BYTES if common and common % FILE_BYTES == 0 else common
+
+    def halted(self) -> Halt | None:
+        followed = self.brokers["slave"].followed_master
+        assert followed is not None
+        return followed.halted
+
+
+class NothingLost(Exception):
+    """What a power loss takes of what was not synced is drawn."""
+
+
+def for_each_loss(main: Callable[[Pair], Awaitable[None]], **settings: Any) -> list[Pair]:
+    """Run `main` with some seeds; the pairs whose master lost something."""
+    pairs = []
+    for seed in range(6):
+        pair = Pair(seed, **settings)
+        with contextlib.suppress(NothingLost):
+            pair.run(functools.partial(main, pair))
+            pairs.append(pair)
+    assert len(pairs) >= 2
+    return pairs
+
+
+def test_a_master_that_lost_its_tail_and_grew_past_it_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(pair: Pair) -> None:
+        master, common = await pair.part(regrown=20)
+        slave = await pair.boot(pair.slave)
+        booted_at = pair.recorder.events[-1].seq
+        end = slave.store.commit_log.max_offset
+        assert common < end < master.store.commit_log.max_offset
+        before = pair.log(slave)
+        await trio.sleep(60)
+        await pair.put(master, 3)
+        await trio.sleep(60)
+        assert pair.log(slave) == before
+        halted = pair.halted()
+        assert halted is not None
+        assert (halted.reason, halted.end_offset, halted.common_end) == ("diverged", end, common)
+        assert [each.seq > booted_at for each in pair.events("ha.client.connect")].count(True) == 1
+        (halt,) = pair.events("ha.client.halt")
+        assert (halt.status, halt.offset) == ("diverged", end)
+        assert pair.events("ha.client.compare")[-1].status == "diverged"
+
+    for_each_loss(main)
+    texts = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert all("is not followed any more: diverged: the master has" in text for text in texts)
+    assert texts
+
+
+def test_a_master_that_is_shorter_is_noticed() -> None:
+    async def main(pair: Pair) -> None:
+        _, common = await pair.part(regrown=0)
+        await pair.boot(pair.slave)
+        await trio.sleep(10)
+        halted = pair.halted()
+        assert halted is not None
+        assert halted.common_end == common
+        assert "the master has no record at offset" in halted.detail
+
+    for_each_loss(main)
+
+
+def test_a_master_that_is_the_same_is_asked_once_and_followed() -> None:
+    pair = Pair()
+
+    async def main() -> None:
+        master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+        await pair.put(master, 9)
+        await trio.sleep(1)
+        pair.slave.kill()
+        await pair.put(master, 5)
+        slave = await pair.boot(pair.slave)
+        await trio.sleep(1)
+        assert pair.log(slave) == pair.log(master)
+
+    pair.run(main)
+    # Of an empty log there is nothing to ask.
+    compared = [(event.status, (event.attrs or {})["questions"]) for event in pair.events("ha.client.compare")]
+    assert compared == [("same", "0"), ("same", "1")]
+
+
+def test_without_anybody_to_ask_a_master_is_followed_as_rocketmq_does() -> None:
+    """The limit: records of the same sizes, and no port on which to ask."""
+
+    async def main(pair: Pair) -> None:
+        master, common = await pair.part(regrown=20)
+        slave = await pair.boot(pair.slave)
+        await trio.sleep(10)
+        assert pair.halted() is None
+        assert slave.store.commit_log.max_offset == master.store.commit_log.max_offset
+        assert pair.log(slave)[:common] == pair.log(master)[:common]
+        assert pair.log(slave) != pair.log(master)
+        assert not pair.events("ha.client.compare")
+
+    for_each_loss(main, has_remoting=False)
+
+
+def kept_aside(node: Node) -> dict[int, bytes]:
+    """What `cut/` holds, by the offset in the log."""
+    return {log_file_begin(path): data for path, data in files_of(node.disk, "cut").items()}
+
+
+async def converged(pair: Pair, master: BrokerController, common: int, before: bytes) -> None:
+    """The slave has the master's log, and beside it what it had behind `common`; queues and index agree."""
+    slave = pair.brokers["slave"]
+    with trio.fail_after(30):
+        while slave.store.commit_log.max_offset != master.store.commit_log.max_offset:
+            await trio.sleep(0.1)
+    assert pair.log(slave) == pair.log(master)
+    kept = kept_aside(pair.slave)
+    assert sorted(kept) == [common, *range(common - common % FILE_BYTES + FILE_BYTES, len(before), FILE_BYTES)]
+    for begin, data in kept.items():
+        file_end = begin - begin % FILE_BYTES + FILE_BYTES
+        assert before[begin:file_end] == data.ljust(min(file_end, len(before)) - begin, b"\0")
+    await trio.sleep(1)
+    findings = check_store(pair.slave.disk, max_hash_slot_num=16)
+    assert [str(each) for each in findings if each.severity != "note"] == []
+    found = queues_on(pair.slave.disk)
+    assert found == queues_on(pair.master.disk)
+    assert found
+
+
+@pytest.mark.parametrize("regrown", [0, 20], ids=["shorter", "regrown"])
+@pytest.mark.parametrize("by", ["command", "setting"])
+def test_a_slave_that_may_cut_its_log_converges(by: str, regrown: int) -> None:
+    async def main(pair: Pair) -> None:
+        master, common = await pair.part(regrown)
+        slave = await pair.boot(pair.slave)
+        before = pair.log(slave)
+        if by == "command":
+            await trio.sleep(5)
+            await slave.truncate_log()
+        await trio.sleep(5)
+        await pair.put(master, 3)
+        await converged(pair, master, common, before)
+        assert pair.halted() is None
+        (cut,) = pair.events("log.truncate")
+        assert (cut.offset, cut.size) == (common, len(before) - common)
+        with pytest.raises(TruncationRefused, match="no master is known to have another log"):
+            await slave.truncate_log()
+        await trio.sleep(5)
+        assert pair.log(slave) == pair.log(master)
+
+    for_each_loss(main, truncates=by == "setting")
+
+
+def test_of_two_commands_at_once_one_cuts() -> None:
+    """What the first one has brought back the second would cut again."""
+
+    async def main(pair: Pair) -> None:
+        master, common = await pair.part(regrown=20)
+        slave = await pair.boot(pair.slave)
+        before = pair.log(slave)
+        await trio.sleep(5)
+        refused: list[str] = []
+
+        async def truncate() -> None:
+            try:
+                await slave.truncate_log()
+            except TruncationRefused as error:
+                refused.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(truncate)
+        assert refused == ["meanwhile the broker has gone on"]
+        await converged(pair, master, common, before)
+
+    for_each_loss(main)
+
+
+def test_a_slave_without_room_for_what_it_cuts_stays_as_it_is() -> None:
+    """What cannot be kept is not cut. It is tried again after a minute."""
+
+    async def main(pair: Pair) -> None:
+        master, common = await pair.part(regrown=20)
+        pair.slave.disk.fail(errno.ENOSPC, operation="write", path="cut", count=1)
+        slave = await pair.boot(pair.slave)
+        before = pair.log(slave)
+        await trio.sleep(30)
+        assert pair.log(slave) == before
+        assert pair.halted() is not None
+        await trio.sleep(60)
+        await converged(pair, master, common, before)
+
+    for_each_loss(main, truncates=True)
+
+
+def test_a_master_that_does_not_answer_yet_is_not_followed_yet() -> None:
+    """It serves its log before it answers: a slave that went on at once would not notice."""
+
+    async def main(pair: Pair) -> None:
+        master, _ = await pair.part(regrown=20)
+        assert master.remoting is not None
+        master.remoting.use_store(None, is_slave=False)
+        slave = await pair.boot(pair.slave)
+        before = pair.log(slave)
+        await trio.sleep(LOOKUP_PATIENCE_S / 2)
+        assert pair.log(slave) == before
+        assert pair.halted() is None
+        master.remoting.use_store(master.store, is_slave=False)
+        await trio.sleep(LOOKUP_PATIENCE_S / 2)
+        assert pair.log(slave) == before
+        assert pair.halted() is not None
+
+    for_each_loss(main)
+
+
+def test_a_master_that_never_answers_is_followed_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    pair = Pair()
+
+    async def main() -> None:
+        master = await pair.boot(pair.master)
+        await pair.put(master, 5)
+        slave = await pair.boot(pair.slave)
+        await trio.sleep(1)
+        pair.slave.kill()
+        assert master.remoting is not None
+        master.remoting.use_store(None, is_slave=False)
+        await pair.put(master, 5)
+        slave = await pair.boot(pair.slave)
+        await trio.sleep(LOOKUP_PATIENCE_S - 1)
+        assert len(pair.log(slave)) < len(pair.log(master))
+        await trio.sleep(5)
+        assert pair.log(slave) == pair.log(master)
+
+    pair.run(main)
+    assert "is followed, and not asked whether it has the same log" in caplog.text
+
+
+def test_a_halted_slave_asks_again_by_command() -> None:
+    async def main(pair: Pair) -> None:
+        master, _ = await pair.part(regrown=0)
+        slave = await pair.boot(pair.slave)
+        followed = slave.followed_master
+        assert followed is not None
+        await trio.sleep(5)
+        for count in (1, 2):
+            assert pair.halted() is not None
+            assert len(pair.events("ha.client.halt")) == count
+            followed.follow_again()
+            await trio.sleep(5)
+        # Somebody has brought the master's log back.
+        before = pair.log(slave)
+        end = master.store.commit_log.max_offset
+        while end < len(before):
+            size = min(len(before), end - end % FILE_BYTES + FILE_BYTES) - end
+            master.store.append_to_commit_log(end, before[end : end + size])
+            end += size
+        followed.follow_again()
+        await trio.sleep(5)
+        assert pair.halted() is None
+        assert pair.events("ha.client.compare")[-1].status == "same"
+        followed.follow_again()  # it follows: nothing happens
+        await trio.sleep(5)
+        assert pair.events("ha.client.close")[-1].status == "diverged"
+
+    for_each_loss(main)
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_3388_a_slave_that_was_away_for_too_long_halts(truncates: bool) -> None:
+    """What the master has deleted tells nothing of where the two part: nothing is cut."""
+    pair = Pair(truncates=truncates)
+
+    async def main() -> None:
+        master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+        await pair.put(master, 5)
+        await trio.sleep(1)
+        pair.slave.kill()
+        await pair.put(master, 20)
+        for _ in range(2):
+            await master.store.commit_log.sync_names()
+            assert master.store.commit_log.remove_oldest_file()
+        slave = await pair.boot(pair.slave)
+        before = pair.log(slave)
+        assert len(before) < master.store.commit_log.min_offset
+        await trio.sleep(60)
+        halted = pair.halted()
+        assert halted is not None
+        assert halted.common_end is None
+        assert "it has lost its end, or deleted that" in halted.detail
+        assert pair.log(slave) == before
+        with pytest.raises(TruncationRefused):
+            await slave.truncate_log()
+
+    pair.run(main)
+    assert len(pair.events("ha.client.halt")) == 1
+
+
+@pytest.mark.parametrize("has_remoting", [False, True])
+@pytest.mark.parametrize("size", [FILE_BYTES // 2, 2 * FILE_BYTES])
+def test_s3_a_slave_with_files_of_another_size_halts(size: int, has_remoting: bool) -> None:
+    """However often it connects, the next attempt ends like the last one."""
+    pair = Pair(slave_file_bytes=size, has_remoting=has_remoting)
+
+    async def main() -> None:
+        master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+        await pair.put(master, 20)
+        await trio.sleep(60)
+        halted = pair.halted()
+        assert halted is not None
+        assert halted.reason == "file_size_mismatch"
+        assert "is mappedFileSizeCommitLog the same on both?" in halted.detail
+        assert pair.log(slave) == pair.log(master)[: halted.end_offset]
+        with pytest.raises(TruncationRefused):
+            await slave.truncate_log()
+
+    pair.run(main)
+    assert len(pair.events("ha.client.connect")) == 1
+
+
+def test_a_full_disk_is_no_reason_to_halt() -> None:
+    pair = Pair()
+
+    async def main() -> None:
+        master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+        pair.slave.disk.fail(errno.ENOSPC, operation="write", path="commitlog", count=3)
+        await pair.put(master, 5)
+        await trio.sleep(30)
+        assert pair.log(slave) == pair.log(master)
+
+    pair.run(main)
+    closed = [event.status for event in pair.events("ha.client.close")]
+    assert "append_refused" in closed
+    assert not pair.events("ha.client.halt")

@@ -1,0 +1,123 @@
+"""Many slaves, slow ones, some that read nothing, and strangers: none disturbs the others, and none stays."""
+
+from __future__ import annotations
+
+import trio
+
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.wire.ha_frames import encode_report
+from sim_net import WorldConfig
+from tests.simulation.ha_bench import RECORD_BYTES, HaBench
+
+SLAVES = 50
+FILE_BYTES = 1 << 20
+#: What the master hands to a socket at a time.
+GROUP_BYTES = 1 << 20
+#: No journal: it grows with the run, and is no part of the master.
+WORLD = WorldConfig(journal_keep=False)
+
+
+def bench(**ha: object) -> HaBench:
+    return HaBench(1, WORLD, store={"mapped_file_size_commit_log_bytes": FILE_BYTES}, ha=dict(ha))
+
+
+async def resources(bench: HaBench) -> tuple[int, int, int]:
+    """The master's connections and subscriptions, and the tasks of all."""
+    await trio.sleep(1)
+    store, service = bench.master.store, bench.master.ha_service
+    return (
+        len(service.connections),
+        store.log_end.receivers + store.flush_outcomes.receivers,
+        trio.lowlevel.current_statistics().tasks_living,
+    )
+
+
+def test_slow_slaves_and_such_as_read_nothing_disturb_no_other() -> None:
+    async def main(bench: HaBench) -> None:
+        master = await bench.start("master")
+        before = await resources(bench)
+        for _ in range(70):
+            await bench.put(bytes(32 << 10))
+        fast = [bench.visit(f"fast-{number}", follows=True) for number in range(SLAVES - 10)]
+        slow = [bench.visit(f"slow-{number}", follows=True, pause_s=0.2) for number in range(5)]
+        for number in range(5):
+            bench.visit(f"stuck-{number}", encode_report(0), heartbeat=0, reads=False)
+        await trio.sleep(1)
+        assert bench.connections == SLAVES
+        assert {peer.end for peer in fast} == {bench.master_end}
+        waited_s: list[float] = []
+        for _ in range(20):
+            began = trio.current_time()
+            assert await bench.put(bytes(32 << 10)) is PutStatus.PUT_OK
+            waited_s.append(trio.current_time() - began)
+            await trio.sleep(0.05)
+        assert max(waited_s) < 0.1
+        # What is held for a slave that reads nothing is one group of frames, whatever it lacks.
+        assert bench.master_end > 2 * GROUP_BYTES
+        lag = [status for status in master.ha_service.slave_statuses() if status.ack_offset == 0]
+        assert len(lag) == 5
+        assert all(status.sent_bytes < GROUP_BYTES + (256 << 10) for status in lag)
+        await trio.sleep(2)
+        assert {peer.end for peer in fast} == {bench.master_end}
+        assert all(peer.end > 0 for peer in slow)
+        # They report, so they are not silent; but they do not stay for ever.
+        await trio.sleep(30)
+        assert bench.counters.ends == {"transfer_stuck": 5}
+        while any(peer.end < bench.master_end for peer in slow):
+            await trio.sleep(1)
+        for node in bench.nodes.values():
+            if node is not bench.node("master"):
+                node.kill()
+        after = await resources(bench)
+        assert after == before
+
+    bench().run(main)
+
+
+def test_a_flood_of_connections_is_bounded_and_leaves_nothing() -> None:
+    async def main(bench: HaBench) -> None:
+        await bench.start("master")
+        before = await resources(bench)
+        slave = bench.visit("slave", follows=True)
+        await trio.sleep(0.1)
+        flood = [bench.visit(f"flood-{number}", heartbeat=0) for number in range(300)]
+        await trio.sleep(1)
+        assert bench.connections == 20
+        assert bench.counters.refused_connections == 300 - 19
+        assert [peer.is_closed for peer in flood].count(True) == 300 - 19
+        # Neither the refused nor the idle acknowledge anything; the slave does.
+        assert await bench.put() is PutStatus.PUT_OK
+        assert slave.end == RECORD_BYTES
+        for number in range(300):
+            bench.node(f"flood-{number}").kill()
+        await trio.sleep(1)
+        assert bench.connections == 1
+        other = bench.visit("other", follows=True)
+        assert await bench.put() is PutStatus.PUT_OK
+        await trio.sleep(0.1)
+        assert other.end == slave.end == 2 * RECORD_BYTES
+        for name in ("slave", "other"):
+            bench.node(name).kill()
+        assert await resources(bench) == before
+
+    bench(connections_max=20).run(main)
+
+
+def test_who_says_nothing_is_gone_after_a_while() -> None:
+    """Connections that only take room: none says even what it wants."""
+
+    async def main(bench: HaBench) -> None:
+        await bench.start("master")
+        before = await resources(bench)
+        for number in range(20):
+            bench.visit(f"mute-{number}")
+        await trio.sleep(15)
+        assert bench.connections == 20
+        await trio.sleep(10)
+        assert bench.counters.ends == {"housekeeping": 20}
+        for number in range(20):
+            bench.node(f"mute-{number}").kill()
+        assert await resources(bench) == before
+        assert await bench.put() is PutStatus.SLAVE_NOT_AVAILABLE
+
+    bench(connections_max=20).run(main)
