@@ -4,44 +4,71 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import AsyncIterator
 
 import attrs
 
-from rmq_actors.actors.restart import Restart
+from rmq_actors.actors.cell import AskFailed
+from rmq_actors.actors.ref import ActorRef
+from rmq_actors.actors.restart import ESCALATE
 from rmq_actors.actors.system import ActorSystem, open_actor_system
+from rmq_actors.broker.broker_remoting import BrokerRemoting
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.ha.group_transfer_service import GroupTransferService
-from rmq_actors.ha.ha_client import HAClient, MakeSlave, make_ha_slave
+from rmq_actors.broker.log_truncation_service import LogTruncationService
+from rmq_actors.broker.master_records import MasterRecords
+from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, config_in_role
+from rmq_actors.broker.store_host import Machines, StoreHost
+from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ports.environment import Environment
-from rmq_actors.protocols.group_transfer import GroupTransfer
+from rmq_actors.remoting.tls import Tls
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_puts import PendingPut, PutResult
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.truncation import TruncationRefused
 from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import address_text, parse_address
 from rmq_actors.wire.record import Message
 
-#: Nothing else of a slave depends on its client, and a fresh one asks the log where to go on.
-_HA_CLIENT = Restart()
+#: A change of role that is under way ends before the broker does. A start reads no more than what is not checkpointed.
+_CHANGE_BUDGET_S = 60.0
 
 
-@attrs.frozen
-class Machines:
-    """The pure machines that a broker decides by; tests hand in wrong ones."""
-
-    make_slave: MakeSlave = make_ha_slave
-    make_group_transfer: type[GroupTransfer] = GroupTransfer
-
-
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerController:
-    """A running broker."""
+    """A running broker. A change of its role renews `config`, `store` and `ha_service`: ask for them each time."""
 
-    config: BrokerConfig
-    store: MessageStore
-    ha_service: HAService
+    _host: StoreHost
     system: ActorSystem
+    #: None without a listenPort.
+    remoting: BrokerRemoting | None
+    _role_changes: ActorRef[ChangeRole] = attrs.field(init=False)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings, with the role that it has now."""
+        return self._host.config
+
+    @property
+    def store(self) -> MessageStore:
+        """The store; during a change of role still the one before, which refuses puts."""
+        return self._host.store
+
+    @property
+    def ha_service(self) -> HAService:
+        """What serves the log to slaves, in any role."""
+        return self._host.ha_service
+
+    @property
+    def followed_master(self) -> FollowedMaster | None:
+        """Which master a slave follows, or why it does not."""
+        return self._host.followed
+
+    @property
+    def ha_address(self) -> str:
+        """Where slaves are served, as "host:port"."""
+        return self.ha_service.address
 
     async def put_message(self, message: Message) -> PutResult:
         """See `MessageStore.put_message`."""
@@ -51,43 +78,130 @@ class BrokerController:
         """See `MessageStore.async_put_message`."""
         return self.store.async_put_message(message)
 
+    async def change_role(
+        self,
+        role: BrokerRole,
+        *,
+        broker_id: int | None = None,
+        ha_master_address: str | None = None,
+        master_addr: str | None = None,
+    ) -> None:
+        """Have another role from now on (changeToMaster, changeToSlave); return when the broker is at work in it.
+
+        A slave follows `ha_master_address`, and takes metadata from `master_addr`; both stay as they are configured
+        unless told, and what is not configured is told by name servers. Its brokerId stays too; a former master's is 1.
+        Changes come one after the other. One to what the broker is already does nothing. One that has begun is
+        finished, whatever becomes of the caller.
+
+        Raises `ValueError` when there can be no such broker; it goes on as it was. Raises `RoleChangeFailed` when the
+        change fails half-way, which stops the broker, or when the broker stops.
+        """
+        change = functools.partial(
+            config_in_role,
+            role=role,
+            broker_id=broker_id,
+            ha_master_address=ha_master_address,
+            master_addr=master_addr,
+        )
+        await self._ask(ChangeRole(change))
+
+    async def truncate_log(self) -> None:
+        """Cut the log of a slave that has halted where its master's parts from it, and follow again (by command).
+
+        What is cut is kept in `cut/`. The store is closed for that, as for a change of role. Raises
+        `TruncationRefused` where it is not known where the two part; `OSError`, and the log may be as it was, or cut;
+        `RoleChangeFailed`.
+        """
+        followed = self._host.followed
+        halted = None if followed is None else followed.halted
+        end_offset = None if halted is None else halted.common_end
+        if end_offset is None:
+            raise TruncationRefused("no master is known to have another log than this broker, and a part of it")
+
+        def as_it_is(config: BrokerConfig) -> BrokerConfig:
+            if followed is not self._host.followed or followed is None or followed.halted is not halted:
+                raise TruncationRefused("meanwhile the broker has gone on")
+            return config
+
+        await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, end_offset)))
+
+    async def _ask(self, change: ChangeRole) -> None:
+        try:
+            refused = await self._role_changes.ask(change, math.inf)
+        except AskFailed as error:
+            cause = error.__cause__ or error
+            raise RoleChangeFailed(f"the broker stops: {cause}") from cause
+        if refused is not None:
+            raise refused
+
+    async def start(self, tracer: Tracer) -> None:
+        """Start everything, once. Raises `OSError` if a port cannot be bound."""
+        host, remoting = self._host, self.remoting
+        await host.start(self.system)
+        if remoting is not None:
+            remoting.use_store(host.store, is_slave=host.config.is_slave)
+            await remoting.start(self.system, self._ha_server_addr, host.ha_masters)
+        self._role_changes = await self.system.spawn(
+            "RoleChanges",
+            lambda: RoleChanges(host, self._leave_role, self._take_role, tracer),
+            restart=ESCALATE,
+            stop_budget_s=_CHANGE_BUDGET_S,
+        )
+        if host.config.ha.ha_truncate_on_divergence:
+            host.ha_halts, halts = HA_HALTS.open()
+            await self.system.start(LogTruncationService(halts, self.truncate_log))
+        await self._start_slave()
+
+    def _leave_role(self) -> None:
+        if self.remoting is not None:
+            self.remoting.use_store(None, is_slave=self.config.is_slave)
+
+    async def _take_role(self) -> None:
+        """Go on with the store that was opened anew; name servers are told at once."""
+        host, remoting = self._host, self.remoting
+        await host.start(self.system)
+        if remoting is not None:
+            remoting.use_store(host.store, is_slave=host.config.is_slave)
+            remoting.change_role(host.config, self._ha_server_addr, host.ha_masters)
+        await self._start_slave()
+
+    async def _start_slave(self) -> None:
+        remoting, config = self.remoting, self.config
+        if remoting is None:
+            await self._host.start_slave(self.system, None, None)
+        else:
+            lookup = None
+            if config.master_addr is not None or config.uses_name_servers:
+                lookup = MasterRecords(remoting.client, lambda: remoting.master_addr)
+            await self._host.start_slave(self.system, lookup, remoting.start_slave_synchronize)
+
     @property
-    def ha_address(self) -> str:
-        """Where slaves are served, as "host:port"."""
-        return self.ha_service.address
+    def _ha_server_addr(self) -> str:
+        """Where slaves find it, as it is registered."""
+        _, port = parse_address(self.ha_address)
+        return address_text((self.config.broker_ip2, port))
 
 
 @contextlib.asynccontextmanager
 async def open_broker(
-    config: BrokerConfig, environment: Environment, tracer: Tracer, *, machines: Machines | None = None
+    config: BrokerConfig,
+    environment: Environment,
+    tracer: Tracer,
+    *,
+    machines: Machines | None = None,
+    tls: Tls | None = None,
 ) -> AsyncIterator[BrokerController]:
     """A running broker for the length of a block; on a normal end it stops in order and everything is on the disk.
 
-    Raises `StoreLayoutError`, `DamagedLog` or `OSError` before the block when it cannot start.
+    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start.
     """
-    machines = machines or Machines()
-    store = await MessageStore.open(config.store, environment, tracer)
-    with contextlib.closing(store):
+    host = await StoreHost.open(config, environment, tracer, machines or Machines())
+    with contextlib.closing(host):
+        remoting = None
+        if config.remoting is not None:
+            remoting = BrokerRemoting.load(config, config.remoting, environment, tracer, tls)
         async with open_actor_system(config.broker_name, tracer, entropy=environment.entropy) as system:
-            await store.start(system)
-            group_transfer = GroupTransferService(
-                machines.make_group_transfer(config.ha.acks_required, config.ha.acks_min),
-                store.replication_states,
-                tracer,
-            )
-            await system.start(group_transfer)
-            ha_service = HAService(config.ha, store, group_transfer.events, tracer)
-            await system.start(ha_service)
-            if config.store.broker_role is BrokerRole.SLAVE and config.ha.ha_master_address is not None:
-                make_client = functools.partial(
-                    HAClient,
-                    config.ha,
-                    config.ha.ha_master_address,
-                    store,
-                    environment.entropy,
-                    tracer,
-                    machines.make_slave,
-                )
-                await system.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
-            yield BrokerController(config, store, ha_service, system)
-        await store.shut_down()
+            broker = BrokerController(host, system, remoting)
+            await broker.start(tracer)
+            yield broker
+        await host.shut_down()

@@ -1,21 +1,189 @@
-"""The settings of one broker: its identity, its store, its replication."""
+"""The settings of one broker (BrokerConfig): who it is, its store, its replication, its ports, its name servers."""
 
 from __future__ import annotations
+
+import logging
 
 import attrs
 
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.protocols.broker_registration import register_period_s
+from rmq_actors.protocols.configuration import Key, Keys
+from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.wire.address import IllegalAddress, parse_address
+
+_log = logging.getLogger(__name__)
+
+#: brokerId of a master; slaves have higher ones.
+MASTER_ID = 0
+#: The second ("fast", VIP) port is so far below listenPort, the HA port so far above it.
+_FAST_PORT_BELOW = 2
+_HA_PORT_ABOVE = 1
+_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - to refuse them
+
+#: Properties of a broker that are not spelt by the rule. RocketMQ has one name space for all of them.
+BROKER_KEYS: Keys = {
+    "ha.connections_max": Key("haConnectionsMax"),
+    "ha.connect_timeout_ms": Key("haConnectTimeout"),
+    "ha.reconnect_pause_min_ms": Key("haReconnectPauseMin"),
+    "ha.reconnect_pause_max_ms": Key("haReconnectPauseMax"),
+    "ha.read_buffer_bytes": Key("haReadBuffer"),
+    "remoting.listen_host": Key("bindAddress"),  # of RocketMQ 5
+    "remoting.backlog": Key("serverSocketBacklog"),
+    "remoting.limits.channel_max_idle_time_ms": Key("serverChannelMaxIdleTimeSeconds", 1000),
+    "remoting_client.connect_timeout_ms": Key("connectTimeoutMillis"),
+    "remoting_client.limits.channel_max_idle_time_ms": Key("clientChannelMaxIdleTimeSeconds", 1000),
+    "remoting_client.limits.frame_max_length_bytes": Key("clientFrameMaxLength"),
+    "remoting_client.limits.in_flight_requests_max": Key("clientAsyncSemaphoreValue"),
+    "remoting_client.limits.write_buffer_high_water_mark_bytes": Key("clientWriteBufferHighWaterMark"),
+    "remoting_client.limits.write_buffer_max_bytes": Key("clientWriteBufferMax"),
+}
+
+_AT_LEAST_1 = attrs.validators.ge(1)
+_PERM = [attrs.validators.ge(0), attrs.validators.le(7)]
+
+
+def _split(addresses: str) -> list[str]:
+    """As Java does it: what ends in separators has nothing behind them."""
+    return addresses.rstrip(";").split(";")
+
+
+def _is_addresses(_: object, attribute: attrs.Attribute[str | None], value: str | None) -> None:
+    for text in () if value is None else _split(value):
+        _is_address(_, attribute, text)
+
+
+def _is_address(_: object, attribute: attrs.Attribute[str | None], value: str | None) -> None:
+    if value is not None:
+        try:
+            parse_address(value)
+        except IllegalAddress as error:
+            raise IllegalAddress(f"{attribute.name}: {error}") from error
 
 
 @attrs.frozen
 class BrokerConfig:
-    """Raises `ValueError` when a slave has no master to follow."""
+    """Raises `ValueError` naming the field that is out of range, or when a slave could find no master to follow.
+
+    Without `remoting` there is no port but the HA port, there are no name servers and no topics. With its port 0 the
+    system chooses, and there is no fast port, which others find by the number of the first.
+    """
 
     broker_name: str = "broker-a"
     store: MessageStoreConfig = attrs.field(factory=MessageStoreConfig)
     ha: HaConfig = attrs.field(factory=HaConfig)
 
+    # Remoting (NettyServerConfig, NettyClientConfig).
+    remoting: RemotingServerConfig | None = None
+    remoting_client: RemotingClientConfig = attrs.field(factory=RemotingClientConfig)
+
+    # Who it is. A master's brokerId is 0 whatever is set.
+    broker_cluster_name: str = "DefaultCluster"
+    broker_id: int = MASTER_ID
+    broker_permission: int = attrs.field(default=6, validator=_PERM)
+    #: At which others reach its ports, by default where it listens, and its HA port, by default the same.
+    broker_ip1: str = attrs.field()
+    broker_ip2: str = attrs.field()
+
+    # Name servers: "host:port;host:port", or asked of an address server.
+    namesrv_addr: str | None = attrs.field(default=None, validator=_is_addresses)
+    fetch_namesrv_addr_by_address_server: bool = False
+    rmq_address_server_domain: str = "jmenv.tbsite.net"
+    rmq_address_server_sub_group: str = "nsaddr"
+
+    # Registration. The period is bounded: 10 s to 60 s.
+    register_name_server_period_ms: int = attrs.field(default=30_000, validator=_AT_LEAST_1)
+    register_broker_timeout_ms: int = attrs.field(default=6_000, validator=_AT_LEAST_1)
+    compressed_register: bool = False
+    force_register: bool = True
+
+    #: Where a slave's master answers requests, "host:port"; by default as name servers tell. RocketMQ has no such key.
+    master_addr: str | None = attrs.field(default=None, validator=_is_address)
+    flush_consumer_offset_interval_ms: int = attrs.field(default=5_000, validator=_AT_LEAST_1)
+
+    # Access control: by conf/plain_acl.yml and conf/acl below rocketmqHome, which is below the disk's root.
+    acl_enable: bool = False
+    rocketmq_home: str = ""
+
+    # Topics.
+    auto_create_topic_enable: bool = True
+    default_topic_queue_nums: int = attrs.field(default=8, validator=_AT_LEAST_1)
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+
+    @broker_ip1.default
+    def _listen_host(self) -> str:
+        return self.remoting.listen_host if self.remoting is not None else "127.0.0.1"
+
+    @broker_ip2.default
+    def _broker_ip1(self) -> str:
+        return self.broker_ip1
+
     def __attrs_post_init__(self) -> None:
-        if self.store.broker_role is BrokerRole.SLAVE and self.ha.ha_master_address is None:
-            raise ValueError(f"broker {self.broker_name}: brokerRole=SLAVE needs haMasterAddress")
+        if self.remoting is not None:
+            self._check_remoting(self.remoting)
+        elif self.uses_name_servers:
+            raise ValueError(f"broker {self.broker_name}: without listenPort there is nothing to register")
+        if not self.is_slave and self.broker_id != MASTER_ID:
+            _log.warning("broker %s: a master's brokerId is 0, not %d", self.broker_name, self.broker_id)
+            object.__setattr__(self, "broker_id", MASTER_ID)
+        if self.is_slave and self.ha.ha_master_address is None and not self.uses_name_servers:
+            raise ValueError(
+                f"broker {self.broker_name}: brokerRole=SLAVE needs haMasterAddress, or name servers that know it"
+            )
+
+    def _check_remoting(self, remoting: RemotingServerConfig) -> None:
+        if self.is_slave and self.broker_id <= MASTER_ID:
+            raise ValueError(f"broker {self.broker_name}: a slave's brokerId must be > 0, not {self.broker_id}")
+        for key, host in (("brokerIP1", self.broker_ip1), ("brokerIP2", self.broker_ip2)):
+            if host in _WILDCARDS:
+                raise ValueError(f"broker {self.broker_name}: {key} {host!r} is no address at which others reach it")
+        if 0 < remoting.listen_port <= _FAST_PORT_BELOW or remoting.listen_port + _HA_PORT_ABOVE > 65535:
+            raise ValueError(
+                f"broker {self.broker_name}: listenPort {remoting.listen_port} leaves no room for the fast port "
+                f"(listenPort - {_FAST_PORT_BELOW}) and the HA port (listenPort + {_HA_PORT_ABOVE})"
+            )
+        if self.ha.ha_listen_port not in {None, 0, remoting.listen_port + _HA_PORT_ABOVE}:
+            _log.warning(
+                "broker %s: haListenPort %d is used; RocketMQ 4.9 would ignore it and use listenPort + 1",
+                self.broker_name,
+                self.ha.ha_listen_port,
+            )
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether brokerRole is SLAVE."""
+        return self.store.broker_role is BrokerRole.SLAVE
+
+    @property
+    def uses_name_servers(self) -> bool:
+        """Whether it registers anywhere."""
+        return self.namesrv_addr is not None or self.fetch_namesrv_addr_by_address_server
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """namesrvAddr as a list, each once."""
+        return () if self.namesrv_addr is None else tuple(dict.fromkeys(_split(self.namesrv_addr)))
+
+    @property
+    def register_period_s(self) -> float:
+        """registerNameServerPeriod in seconds, within its bounds."""
+        return register_period_s(self.register_name_server_period_ms)
+
+    @property
+    def fast_server(self) -> RemotingServerConfig | None:
+        """The second server, on listenPort - 2; None where there can be none."""
+        if self.remoting is None or not self.remoting.listen_port:
+            return None
+        return attrs.evolve(self.remoting, listen_port=self.remoting.listen_port - _FAST_PORT_BELOW)
+
+    @property
+    def ha_config(self) -> HaConfig:
+        """`ha` with its port: haListenPort, and unset, listenPort + 1 (RocketMQ ignores what is set: #6537)."""
+        if self.remoting is None or self.ha.ha_listen_port is not None:
+            return self.ha
+        port = self.remoting.listen_port
+        return attrs.evolve(self.ha, ha_listen_port=port + _HA_PORT_ABOVE if port else 0)

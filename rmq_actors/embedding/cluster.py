@@ -14,7 +14,10 @@ import trio
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.namesrv.config import NamesrvConfig
+from rmq_actors.namesrv.namesrv_controller import open_name_server
 from rmq_actors.real_io.environment import real_environment
+from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.tracing.event import RunInfo
@@ -36,15 +39,23 @@ def log_sha256(commit_log: CommitLog) -> str:
 
 @attrs.define(eq=False)
 class Cluster:
-    """A running master and its running slaves."""
+    """A running master and its running slaves, and where their name server is ("host:port"), if they have one."""
 
     master: BrokerController
     slaves: list[BrokerController]
+    name_server_address: str | None = None
 
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
         """Return when the master serves every slave. Raises `trio.TooSlowError`."""
         with trio.fail_after(timeout_s):
             await self.master.store.wait_for_slaves(len(self.slaves))
+
+    async def wait_until_registered(self, timeout_s: float = 30.0) -> None:
+        """Return when the name server has every broker. Raises `trio.TooSlowError`."""
+        with trio.fail_after(timeout_s):
+            for broker in (self.master, *self.slaves):
+                if broker.remoting is not None and broker.remoting.registration is not None:
+                    await broker.remoting.registration.wait_until_registered()
 
     async def wait_until_replicated(self, timeout_s: float = 30.0) -> None:
         """Return when every slave has all that the master had at the call. Raises `trio.TooSlowError`."""
@@ -64,30 +75,45 @@ async def open_cluster(
     slaves: int = 1,
     store: MessageStoreConfig | None = None,
     recorder: Recorder | None = None,
+    name_server: bool = False,
 ) -> AsyncIterator[Cluster]:
     """A cluster whose stores are `directory`/master and `directory`/slave-1, -2, ...; it stops in order at the end.
 
-    `store` holds the settings of all of them but for the slaves' role; a SYNC_MASTER by default. Raises what
-    `open_broker` raises.
+    `store` holds the settings of all of them but for the slaves' role; a SYNC_MASTER by default. With a `name_server`
+    the brokers listen for clients too, on free ports; they are registered with it when the block begins, and slaves
+    learn from it where their master is. Raises what `open_broker` raises.
     """
     store = store or MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER)
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))
     async with contextlib.AsyncExitStack() as stack:
+        namesrv_addr = await _open_name_server(directory, recorder, stack) if name_server else None
 
-        async def start(name: str, role: BrokerRole, ha: HaConfig) -> BrokerController:
-            config = BrokerConfig(name, attrs.evolve(store, broker_role=role), ha)
+        async def start(name: str, broker_id: int, master_address: str | None) -> BrokerController:
+            config = BrokerConfig(
+                # The brokers of one name are a master and its slaves, for a name server.
+                name if namesrv_addr is None else "broker-a",
+                attrs.evolve(store, broker_role=BrokerRole.SLAVE if broker_id else store.broker_role),
+                HaConfig(ha_listen_port=0, ha_master_address=master_address),
+                remoting=None if namesrv_addr is None else RemotingServerConfig(listen_port=0),
+                broker_id=broker_id,
+                namesrv_addr=namesrv_addr,
+            )
             tracer = recorder.tracer(name)
             broker = await stack.enter_async_context(open_broker(config, real_environment(directory / name), tracer))
             tracer.emit("node.boot", "BrokerController")
             return broker
 
-        master = await start("master", store.broker_role, HaConfig(ha_listen_port=0))
-        followers = [
-            await start(
-                f"slave-{number}",
-                BrokerRole.SLAVE,
-                HaConfig(ha_listen_port=0, ha_master_address=master.ha_address),
-            )
-            for number in range(1, slaves + 1)
-        ]
-        yield Cluster(master, followers)
+        master = await start("master", 0, None)
+        address = None if name_server else master.ha_address
+        followers = [await start(f"slave-{number}", number, address) for number in range(1, slaves + 1)]
+        cluster = Cluster(master, followers, namesrv_addr)
+        await cluster.wait_until_registered()
+        yield cluster
+
+
+async def _open_name_server(directory: Path, recorder: Recorder, stack: contextlib.AsyncExitStack) -> str:
+    """A name server on a free port, with its files below `directory`/namesrv; its address."""
+    config = NamesrvConfig(remoting=RemotingServerConfig(listen_port=0))
+    tracer = recorder.tracer("namesrv")
+    controller = await stack.enter_async_context(open_name_server(config, real_environment(directory), tracer))
+    return controller.address

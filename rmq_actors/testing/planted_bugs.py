@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
-from rmq_actors.broker.broker_controller import Machines
+from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_client import MakeSlave, make_ha_slave
 from rmq_actors.protocols.group_transfer import GroupTransfer, ReplicationState

@@ -16,8 +16,9 @@ from typing import Literal
 import attrs
 import trio
 
-from rmq_actors.broker.broker_controller import BrokerController, Machines, open_broker
+from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus

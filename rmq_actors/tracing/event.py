@@ -210,6 +210,12 @@ _KINDS: tuple[Kind, ...] = (
         "the disk is so many percent full; status: puts are refused, or accepted again",
         ("status", "size"),
     ),
+    Kind(
+        "log.truncate",
+        "store.truncation",
+        "a slave's log was cut at offset; size bytes behind it were kept aside",
+        ("offset", "size"),
+    ),
     Kind("log.flush", "store.flush_services, store.store_files", "everything before offset is durable", ("offset",)),
     Kind("log.flush_failed", "store.flush_services", "a sync failed: the store refuses writes", ("offset", "status")),
     Kind(
@@ -264,6 +270,71 @@ _KINDS: tuple[Kind, ...] = (
     Kind("ha.client.connect", "ha.ha_client", "connected to the master", (), ("network.peer.address",)),
     Kind("ha.client.close", "ha.ha_client", "the connection to the master ended; status says why", ("status",)),
     Kind("ha.client.report", "ha.ha_client", "the slave reported its offset", ("offset",)),
+    Kind(
+        "ha.client.redirect",
+        "ha.ha_client",
+        "the slave is told where its master serves the log, for the first time or anew",
+        (),
+        ("network.peer.address",),
+    ),
+    Kind(
+        "ha.client.compare",
+        "ha.ha_client",
+        "the slave asked the master about its log's end, which is at offset; status same, diverged or lookup_failed",
+        ("offset", "status"),
+        ("questions",),
+    ),
+    Kind(
+        "ha.client.halt",
+        "ha.ha_client",
+        "the slave follows no more, its log ends at offset; status says why",
+        ("offset", "status"),
+        ("network.peer.address", "detail"),
+    ),
+    # Registration with name servers.
+    Kind(
+        "broker.register",
+        "broker.registration_service",
+        "a request about this broker was made of a name server; status ok, or what it failed by",
+        ("status",),
+        ("network.peer.address", "request"),
+    ),
+    Kind(
+        "broker.unregister",
+        "broker.registration_service",
+        "a stopping broker has asked a name server to forget it; status ok, or what that failed by",
+        ("status",),
+        ("network.peer.address",),
+    ),
+    Kind(
+        "broker.master",
+        "broker.registration_service",
+        "a slave learned where its master is",
+        (),
+        ("master_addr", "ha_server_addr"),
+    ),
+    Kind(
+        "broker.role",
+        "broker.role_changes",
+        "the broker changed its role, with its log ending at offset; status changed, reopened: it has the same one, or "
+        "the step that failed",
+        ("status", "offset"),
+        ("role", "broker.id", "detail"),
+    ),
+    Kind(
+        "broker.slave_synchronize",
+        "broker.slave_synchronize",
+        "a slave has asked its master for a table; status changed, unchanged, or what that failed by",
+        ("status",),
+        ("part", "network.peer.address", "detail"),
+    ),
+    Kind(
+        "broker.persist_offsets",
+        "broker.offset_persist_service",
+        "offsets that changed were written; status written, or what that failed by",
+        ("status",),
+        ("part",),
+    ),
     # Remoting.
     Kind("remoting.open", "remoting.server", "a peer connected", ("conn_id",), ("network.peer.address",)),
     Kind("remoting.close", "remoting.server", "a peer's connection ended; status says why", ("conn_id", "status")),
@@ -285,6 +356,37 @@ _KINDS: tuple[Kind, ...] = (
         ("network.peer.address", "detail"),
     ),
     Kind("remoting.client.close", "remoting.client", "the connection ended; status says why", ("conn_id", "status")),
+    # The name server.
+    Kind(
+        "namesrv.register",
+        "namesrv.requests",
+        "a broker registered; status new, renewed, late: another process has its address by now, or superseded: "
+        "another address has its name and id",
+        ("conn_id", "status"),
+        ("broker.cluster", "broker.name", "broker.id", "broker.address"),
+    ),
+    Kind(
+        "namesrv.remove",
+        "namesrv.requests, namesrv.broker_housekeeping_service",
+        "a broker left the routes; status unregistered, closed: its connection, expired, or not_live: it was not there",
+        ("conn_id", "status"),
+        ("broker.cluster", "broker.name", "broker.id", "broker.address"),
+    ),
+    # Access control.
+    Kind(
+        "remoting.denied",
+        "remoting.acl",
+        "access control refused a request",
+        (),
+        ("network.peer.address", "code", "detail"),
+    ),
+    Kind(
+        "acl.load",
+        "remoting.plain_acl_file",
+        "the files of accounts changed; status ok, or kept: they cannot be used, and the rules stay",
+        ("status",),
+        ("detail",),
+    ),
 )
 
 #: Every kind by name.

@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 
 from rmq_actors.embedding.cluster import log_sha256, open_cluster
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.put_completion_service import StoreStopped
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.routes import ClusterInfo
 from rmq_actors.wire.record import Message
+from rmq_actors.wire.remoting_command import RemotingCommand, decode_command, encode_command
+from rmq_actors.wire.request_code import RequestCode
 
 
 @pytest.mark.trio
@@ -29,3 +34,28 @@ async def test_nobody_waits_for_the_slaves_of_a_stopped_store(tmp_path: Path) ->
         store = cluster.master.store
     with pytest.raises(StoreStopped, match="0 of 1 slaves"):
         await store.wait_for_slaves(1)
+
+
+@pytest.mark.trio
+async def test_with_a_name_server_brokers_are_registered_and_slaves_find_their_master(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path, slaves=2, name_server=True) as cluster:
+        assert cluster.name_server_address is not None
+        registered = (await _cluster_info(cluster.name_server_address)).broker_addr_table["broker-a"]
+        brokers = (cluster.master, *cluster.slaves)
+        addresses = {id_: broker.remoting.broker_addr for id_, broker in enumerate(brokers) if broker.remoting}
+        assert registered.broker_addrs == addresses
+        assert len(addresses) == 3
+        await cluster.wait_until_connected()
+        result = await cluster.master.put_message(Message("Topic", b"hello"))
+        assert result.status is PutStatus.PUT_OK
+        await cluster.wait_until_replicated()
+
+
+async def _cluster_info(name_server: str) -> ClusterInfo:
+    host, port = name_server.split(":")
+    async with await trio.open_tcp_stream(host, int(port)) as stream:
+        await stream.send_all(encode_command(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)))
+        data = b""
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+            data += await stream.receive_some()
+    return decode_body(ClusterInfo, decode_command(data[4:]).body)

@@ -14,6 +14,13 @@ PROJECT = Path(__file__).resolve().parents[2]
 EXAMPLES = PROJECT / "examples"
 ORDERS = r"(order \d is at offset \d+, and the slave has it\n){10}"
 LOGS = r"both logs: \d+ bytes, SHA-256 \w{16}"
+TWO_MASTERS = (
+    r"2m-2s-{kind}: a client is told\n  broker-a: 0 at \S+, 1 at \S+\n  broker-b: 0 at \S+, 1 at \S+\n"
+    r"broker-a, a {role}: 5 times PUT_OK\nbroker-b, a {role}: 5 times PUT_OK\n"
+    r"the master of broker-a is killed; a client is told\n  broker-a: 1 at \S+\n  broker-b: 0 at \S+, 1 at \S+\n"
+    r"its slave takes no messages \(SERVICE_NOT_AVAILABLE\), and has all that were confirmed:\n"
+    r"(  broker-a, order \d\n){{5}}broker-b goes on: PUT_OK\n$"
+)
 EXPECTED = {
     "actors_hello": (
         r"alice has 123 cents\naccounts/alice opens\nalice has 0 cents, after a crash\nbob has 7 cents, and did not"
@@ -25,7 +32,12 @@ EXPECTED = {
         r"(PUT_OK: order \d has the id 7F0000010000[0-9A-F]{20}\n){3}FOUND: 3 messages, the next offset is 3\n"
         r"order-2 is 'order 2', tagged 'new'"
     ),
+    "remoting_client": (
+        r"broker-a: master 0 at 127\.0\.0\.1:\d+\nbroker-a: slave 1 at 127\.0\.0\.1:\d+\n"
+        r"BenchmarkTest: 1024 queues on broker-a\ncode 3: request type 4711 not supported"
+    ),
     "simulated_echo": r"line 2 came back after 4\.\d+ s[\s\S]*both runs: digest [0-9a-f]{32}",
+    "two_masters_two_slaves": TWO_MASTERS.format(kind="sync", role="SYNC_MASTER"),
 }
 #: With tests of their own.
 OTHERS = {"chat_server", "simulated_chat"}
@@ -56,6 +68,12 @@ def test_example(name: str) -> None:
     done = run_example(f"examples/{name}.py")
     assert done.returncode == 0, done.stderr
     assert re.search(EXPECTED[name], done.stdout), done.stdout
+
+
+def test_the_asynchronous_masters_run_too() -> None:
+    done = run_example("examples/two_masters_two_slaves.py", "2m-2s-async")
+    assert done.returncode == 0, done.stderr
+    assert re.search(TWO_MASTERS.format(kind="async", role="ASYNC_MASTER"), done.stdout), done.stdout
 
 
 def test_the_bug_of_the_chat_server_is_found_and_replayed() -> None:

@@ -20,8 +20,12 @@ WITHOUT_ACTORS = ("rmq_actors.analysis", "rmq_actors.cli", "rmq_actors.testing",
 Row = tuple[str, str, int, str, str]
 
 EXPECTED: set[Row] = {
+    ("broker.masters", "latest", 1, "BrokerRegistrationService", "SlaveSynchronize"),
+    ("broker.topic_changes", "latest", 1, "TopicConfigManager", "BrokerRegistrationService"),
     ("ha.accepted", "wait", 16, "AcceptSocketService", "HAService"),
     ("ha.first_report", "wait", 1, "ReadSocketService", "WriteSocketService"),
+    ("ha.halts", "latest", 1, "HAClient", "LogTruncationService"),
+    ("ha.masters", "latest", 1, "BrokerRegistrationService", "HAClient"),
     ("ha.slave_events", "wait", 1024, "HAService and ReadSocketService", "GroupTransferService"),
     ("store.allocate_requests", "latest", 1, "MessageStore", "AllocateMappedFileService"),
     ("store.commit_requests", "latest", 1, "MessageStore", "CommitRealTimeService"),

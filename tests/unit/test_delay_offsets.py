@@ -18,10 +18,6 @@ from tests.property.faulty_disk import FaultyDisk
 from tests.property.golden_capture import STORE_MASTER_CLEAN, STORE_SLAVE_CLEAN
 
 
-def any_offset(_: int) -> tuple[int, int]:
-    return 0, 1 << 62
-
-
 def stored(tmp_path: Path, data: bytes) -> FaultyDisk:
     (tmp_path / "config").mkdir()
     (tmp_path / "config/delayOffset.json").write_bytes(data)
@@ -60,7 +56,7 @@ def test_a_level_that_is_wrong_is_named(text: str, what: str) -> None:
 @pytest.mark.parametrize("store", [STORE_MASTER_CLEAN, STORE_SLAVE_CLEAN])
 def test_rocketmqs_file_is_read(tmp_path: Path, store: Path) -> None:
     disk = stored(tmp_path, (store / "config/delayOffset.json").read_bytes())
-    offsets = DelayOffsets.load(disk, any_offset)
+    offsets = DelayOffsets.load(disk)
     assert offsets.offset_table == {1: 3, 2: 3, 3: 4}
     assert offsets.encode() == b'{"offsetTable":{1:3,2:3,3:4}}'
     trio.run(offsets.persist)
@@ -70,7 +66,7 @@ def test_rocketmqs_file_is_read(tmp_path: Path, store: Path) -> None:
 def test_what_is_persisted_is_loaded(tmp_path: Path) -> None:
     async def main() -> None:
         disk = FaultyDisk(tmp_path)
-        offsets = DelayOffsets.load(disk, any_offset)
+        offsets = DelayOffsets.load(disk)
         assert offsets.offset_table == {}
         offsets.offset_table.update({2: 7, 1: 5})
         disk.failing_syncs = 1
@@ -80,10 +76,10 @@ def test_what_is_persisted_is_loaded(tmp_path: Path) -> None:
         syncs = len(disk.syncs)
         await offsets.persist()
         assert len(disk.syncs) == syncs
-        assert DelayOffsets.load(disk, any_offset).offset_table == {1: 5, 2: 7}
+        assert DelayOffsets.load(disk).offset_table == {1: 5, 2: 7}
         offsets.offset_table[2] = 8
         await offsets.persist()
-        assert DelayOffsets.load(disk, any_offset).offset_table == {1: 5, 2: 8}
+        assert DelayOffsets.load(disk).offset_table == {1: 5, 2: 8}
 
     trio.run(main)
     assert (tmp_path / "config/delayOffset.json").read_bytes() == b'{\n\t"offsetTable":{2:8,1:5\n\t}\n}'
@@ -103,31 +99,44 @@ def test_offsets_are_corrected_into_their_queues(table: dict[int, int], queues: 
         assert offsets.offset_table[level] == offset or offset not in range(first, after + 1)
 
 
-def test_a_slave_never_takes_an_offset_that_its_log_does_not_have(tmp_path: Path) -> None:
-    """#7077: RocketMQ's slave writes the master's file as it is, every ten seconds, over what it had corrected."""
+def test_a_slave_has_its_masters_table_until_it_delivers_itself(tmp_path: Path) -> None:
+    """#7077: what a slave's log does not have yet is not lowered; who is going to deliver corrects it."""
 
     async def main() -> None:
         disk = FaultyDisk(tmp_path)
-        offsets = DelayOffsets.load(disk, lambda _: (2, 4))
-        offsets.replace(b'{"offsetTable":{1:3,"2":9,3:0}}', lambda _: (2, 4))
+        offsets = DelayOffsets.load(disk)
+        assert offsets.replace(b'{"offsetTable":{1:3,"2":9,3:0}}')
+        assert not offsets.replace(b'{"offsetTable":{1:3,2:9,3:0}}')
+        assert await offsets.persist()
+        assert not await offsets.persist()
+        offsets = DelayOffsets.load(disk)
+        assert offsets.offset_table == {1: 3, 2: 9, 3: 0}
+        offsets.correct(lambda _: (2, 4))
         assert offsets.offset_table == {1: 3, 2: 4, 3: 2}
-        with pytest.raises(ValueError, match="level 1 has offset 'x'"):
-            offsets.replace(b'{"offsetTable":{1:"x"}}', lambda _: (2, 4))
-        await offsets.persist()
-        assert DelayOffsets.load(disk, any_offset).offset_table == {1: 3, 2: 4, 3: 2}
 
     trio.run(main)
 
 
-def test_an_offset_behind_the_queue_is_corrected_at_load_and_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"null", b'{"offsetTable":null}', b'{"offsetTable":{1:"x"}}', b'{"offsetTable":{1:3}']
+)
+def test_a_masters_table_that_is_none_changes_nothing(tmp_path: Path, data: bytes) -> None:
+    offsets = DelayOffsets.load(stored(tmp_path, b'{"offsetTable":{1:7}}'))
+    with pytest.raises(ValueError, match=r"no offsetTable in|level 1 has offset 'x'|line 1"):
+        offsets.replace(data)
+    assert offsets.offset_table == {1: 7}
+
+
+def test_an_offset_behind_the_queue_is_corrected_and_written(tmp_path: Path) -> None:
     """#1869: the file was newer than the log that a recovery had cut; the level was never delivered again."""
 
     async def main() -> None:
         disk = stored(tmp_path, b'{"offsetTable":{1:100}}')
-        offsets = DelayOffsets.load(disk, lambda _: (0, 7))
+        offsets = DelayOffsets.load(disk)
+        offsets.correct(lambda _: (0, 7))
         assert offsets.offset_table == {1: 7}
         await offsets.persist()
-        assert DelayOffsets.load(disk, any_offset).offset_table == {1: 7}
+        assert DelayOffsets.load(disk).offset_table == {1: 7}
 
     trio.run(main)
 
@@ -146,4 +155,4 @@ def test_an_offset_behind_the_queue_is_corrected_at_load_and_written(tmp_path: P
 )
 def test_a_table_that_is_none_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(ConfigFileDamaged, match=r"config/delayOffset.json cannot be read .*bak is missing"):
-        DelayOffsets.load(stored(tmp_path, data), any_offset)
+        DelayOffsets.load(stored(tmp_path, data))

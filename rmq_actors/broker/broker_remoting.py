@@ -1,0 +1,202 @@
+"""What a broker with a listenPort has beside its store: metadata, two servers, a client, and its registration."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import LatestSender
+from rmq_actors.actors.service import Service
+from rmq_actors.actors.supervisor import Supervisor
+from rmq_actors.actors.system import ActorSystem
+from rmq_actors.broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.broker.offset_persist_service import OffsetPersistService
+from rmq_actors.broker.processors.metadata import MetadataProcessor
+from rmq_actors.broker.processors.query import QueryMessageProcessor
+from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
+from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
+from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
+from rmq_actors.ports.disk import Disk
+from rmq_actors.ports.entropy import Entropy
+from rmq_actors.ports.environment import Environment
+from rmq_actors.remoting.acl import AclServerRpcHook
+from rmq_actors.remoting.client import RemotingClient
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.server import RemotingServer
+from rmq_actors.remoting.tls import Tls
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import address_text
+from rmq_actors.wire.bodies.topic_configs import DataVersion
+from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+
+
+@attrs.define(eq=False, repr=False)
+class BrokerRemoting:
+    """Both servers share the processors; a request that has none is answered REQUEST_CODE_NOT_SUPPORTED."""
+
+    _config: BrokerConfig
+    _entropy: Entropy
+    _tracer: Tracer
+    metadata: BrokerMetadata
+    _topic_changes: trio.MemoryReceiveChannel[DataVersion]
+    processors: ProcessorTable
+    client: RemotingClient
+    remoting_server: RemotingServer
+    #: On listenPort - 2, for who asks for the VIP channel: Java slaves do.
+    fast_remoting_server: RemotingServer | None
+    _fetch_name_servers: FetchNameServers | None
+    #: Keeps the accounts that requests are checked by.
+    _acl_files: Service | None
+    #: Once started, where name servers are configured.
+    registration: BrokerRegistrationService | None = attrs.field(default=None, init=False)
+    _store: MessageStore | None = attrs.field(default=None, init=False)
+    _masters: LatestSender[str] = attrs.field(init=False)
+    _told_masters: trio.MemoryReceiveChannel[str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._masters, self._told_masters = MASTERS.open()
+        MetadataProcessor(self.metadata).register(self.processors)
+        QueryMessageProcessor(lambda: self._store).register(self.processors)
+
+    @classmethod
+    def load(
+        cls,
+        config: BrokerConfig,
+        server: RemotingServerConfig,
+        environment: Environment,
+        tracer: Tracer,
+        tls: Tls | None = None,
+    ) -> BrokerRemoting:
+        """Read the metadata and accounts, and open nothing yet.
+
+        Raises `ConfigFileDamaged`; `PlainAclError` or `OSError` for the accounts; `ValueError` for no URL to ask.
+        """
+        changes, topic_changes = TOPIC_CHANGES.open()
+        metadata = BrokerMetadata.load(config, environment.disk, environment.wall_clock, changes)
+        processors = ProcessorTable(tracer)
+        tls = tls or Tls()
+        acl_files, hooks = _access_control(config, environment.disk, tracer)
+        fast = config.fast_server
+        return cls(
+            config,
+            environment.entropy,
+            tracer,
+            metadata,
+            topic_changes,
+            processors,
+            RemotingClient(config.remoting_client, environment.entropy, tracer, ProcessorTable(tracer), tls=tls.client),
+            RemotingServer(server, processors, tracer, hooks, tls=tls.server),
+            None
+            if fast is None
+            else RemotingServer(fast, processors, tracer, hooks, name="FastRemotingServer", tls=tls.server),
+            _address_server(config),
+            acl_files,
+        )
+
+    @property
+    def topic_config_manager(self) -> TopicConfigManager:
+        """The topics."""
+        return self.metadata.topics
+
+    @property
+    def master_addr(self) -> str | None:
+        """Where a slave's master answers: masterAddr, else what name servers told; None before they do."""
+        if self._config.master_addr is not None or self.registration is None:
+            return self._config.master_addr
+        return self.registration.master.master_addr
+
+    def use_store(self, store: MessageStore | None, *, is_slave: bool) -> None:
+        """Answer out of this store from now on. None: there is none for a while.
+
+        Who is no slave is going to deliver: the delay offsets become such as the store's queues have.
+        """
+        self._store = store
+        if store is not None and not is_slave:
+            offsets = store.offsets
+            self.metadata.delay_offsets.correct(
+                lambda queue_id: (
+                    offsets.get_min_offset_in_queue(SCHEDULE_TOPIC, queue_id),
+                    offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, queue_id),
+                )
+            )
+
+    @property
+    def broker_addr(self) -> str:
+        """Where clients find it, as it is registered: "host:port"."""
+        return address_text((self._config.broker_ip1, self.remoting_server.port))
+
+    async def start(self, system: ActorSystem, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
+        """Listen, then register; a stop does it the other way round. Raises `OSError` if a port cannot be bound."""
+        interval_s = self._config.flush_consumer_offset_interval_ms / 1000
+        await system.start(OffsetPersistService(self.metadata, interval_s, self._tracer))
+        if self._acl_files is not None:
+            await system.start(self._acl_files)
+        await system.start(self.remoting_server)
+        if self.fast_remoting_server is not None:
+            await system.start(self.fast_remoting_server)
+        await system.start(self.client)
+        if self._config.uses_name_servers:
+            self.client.listener = self.registration = self._make_registration(ha_server_addr, ha_masters)
+            await system.start(self.registration)
+
+    def change_role(self, config: BrokerConfig, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
+        """Be registered with the brokerId and the role of `config` from now on."""
+        self._config = config
+        self._masters, self._told_masters = MASTERS.open()
+        if self.registration is not None:
+            self.registration.change_role(
+                self._identity(ha_server_addr), ha_masters, self._masters, is_slave=config.is_slave
+            )
+
+    async def start_slave_synchronize(self, system: Supervisor) -> None:
+        """Take over the master's metadata from now on, as a slave."""
+        told = self._told_masters if self._config.master_addr is None else None
+        await system.start(
+            SlaveSynchronize(self.metadata, self.client, self.master_addr, told, self._entropy, self._tracer)
+        )
+
+    def _identity(self, ha_server_addr: str) -> BrokerIdentity:
+        config = self._config
+        return BrokerIdentity(
+            config.broker_cluster_name, config.broker_name, config.broker_id, self.broker_addr, ha_server_addr
+        )
+
+    def _make_registration(self, ha_server_addr: str, ha_masters: LatestSender[str]) -> BrokerRegistrationService:
+        return BrokerRegistrationService(
+            self._config,
+            BrokerOuterAPI(self._identity(ha_server_addr), self.client),
+            self.topic_config_manager,
+            self._topic_changes,
+            ha_masters,
+            self._masters,
+            self._entropy,
+            self._tracer,
+            self._fetch_name_servers,
+        )
+
+
+def _access_control(config: BrokerConfig, disk: Disk, tracer: Tracer) -> tuple[Service | None, list[RpcHook]]:
+    """What keeps the accounts, and what checks requests by them."""
+    if not config.acl_enable:
+        return None, []
+    # PyYAML is in an extra, and this alone needs it.
+    from rmq_actors.remoting.plain_acl_file import AclFileWatchService  # noqa: PLC0415
+
+    files = AclFileWatchService.below(config.rocketmq_home, disk, tracer)
+    files.load()
+    return files, [AclServerRpcHook(lambda: files.rules, tracer)]
+
+
+def _address_server(config: BrokerConfig) -> FetchNameServers | None:
+    """What names the name servers, where they are not configured."""
+    if config.namesrv_addr is not None or not config.fetch_namesrv_addr_by_address_server:
+        return None
+    # h11 is in an extra, and this alone needs it.
+    from rmq_actors.remoting.address_server import AddressServer  # noqa: PLC0415
+
+    return AddressServer(config.rmq_address_server_domain, config.rmq_address_server_sub_group).fetch_name_servers

@@ -1,0 +1,163 @@
+"""How far each consumer group is in each queue (ConsumerOffsetManager): a table, and `config/consumerOffset.json`."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from rmq_actors.ports.disk import Disk
+from rmq_actors.store.json_file import ConfigFile
+from rmq_actors.wire.bodies.decoding import VALUES_MAX, decode_body
+from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
+from rmq_actors.wire.fastjson import write_fastjson
+from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
+
+_log = logging.getLogger(__name__)
+
+CONSUMER_OFFSET_FILE = "config/consumerOffset.json"
+TOPIC_GROUP_SEPARATOR = "@"
+
+#: A table without an entry deletes everything: it must be there.
+_OFFSET_TABLE = re.compile(rb'"offsetTable"\s*:\s*\{')
+
+#: Offsets by queue id, by "topic@group".
+OffsetTable = dict[str, dict[int, int]]
+
+
+class OffsetTableMissing(ValueError):
+    """What a master sent names no offsets at all, not even that there are none."""
+
+
+def topic_at_group(topic: str, group: str) -> str:
+    """The key of a topic's offsets for a group."""
+    return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
+
+
+@attrs.define(eq=False)
+class ConsumerOffsetManager:
+    """What consumers committed, here or, on a slave, to the master. `persist` makes it durable."""
+
+    _table: OffsetTable
+    _file: ConfigFile
+    #: Counted up by each change; what the file is known to hold.
+    _changes: int = attrs.field(default=0, init=False)
+    _persisted: int = attrs.field(default=0, init=False)
+    #: Keys that consumers committed to this broker, and that no master has shown since.
+    _only_here: dict[str, None] = attrs.field(factory=dict, init=False)
+    #: The last answer of a master, and `_changes` once it was taken over.
+    _followed: tuple[bytes, int] = attrs.field(default=(b"", 0), init=False)
+    #: The JSON of each key that has not changed since it was written: few change between two writes of a large table.
+    _encoded: dict[str, bytes] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def load(cls, disk: Disk) -> ConsumerOffsetManager:
+        """Read the file. Raises `ConfigFileDamaged`."""
+        file = ConfigFile(disk, CONSUMER_OFFSET_FILE, FRAME_MAX_LENGTH_BYTES)
+        loaded = file.load_text(_decode)
+        manager = cls(loaded.value or {}, file)
+        if loaded.source == "backup":
+            manager._changes += 1
+        return manager
+
+    def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take a consumer's offset, also a lower one than before: it may want to read again."""
+        key = topic_at_group(topic, group)
+        before = self._table.get(key, {}).get(queue_id)
+        if before is not None and offset < before:
+            _log.warning("%s sets %s queue %d back, from %d to %d", client_host, key, queue_id, before, offset)
+        if before != offset:
+            self._only_here[key] = None
+            self._set(key, {queue_id: offset})
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset of a group in a queue; -1 where there is none."""
+        return self._table.get(topic_at_group(topic, group), {}).get(queue_id, -1)
+
+    def remove_offset(self, group: str) -> None:
+        """Forget a group, in all topics."""
+        for key in [key for key in self._table if key.rpartition(TOPIC_GROUP_SEPARATOR)[2] == group]:
+            self._remove(key)
+
+    def wrapper(self) -> ConsumerOffsetSerializeWrapper:
+        """The table itself, not a copy."""
+        return ConsumerOffsetSerializeWrapper(offset_table=self._table)
+
+    def encode(self) -> bytes:
+        """The table as it is sent to a slave (GET_ALL_CONSUMER_OFFSET)."""
+        return b'{"offsetTable":{%b}}' % b",".join(self._pieces())
+
+    def follow(self, data: bytes) -> bool:
+        """Take over what a master sent; whether anything changed.
+
+        What the master has deleted goes (4.9 keeps it), but for what consumers committed here while they could not
+        reach the master. An offset never goes back: a slave that served them knows better (#1094). Raises
+        `RemotingCommandError`, and `OffsetTableMissing`, with everything as it was.
+        """
+        if self._followed == (data, self._changes):
+            return False
+        if _OFFSET_TABLE.search(data) is None:
+            raise OffsetTableMissing(f"no offsetTable in {data[:100]!r}")
+        has_changed = self._merge(decode_body(ConsumerOffsetSerializeWrapper, data).offset_table)
+        self._followed = data, self._changes
+        return has_changed
+
+    def _merge(self, master_table: Mapping[str, Mapping[int, int]]) -> bool:
+        before = self._changes
+        for key in [key for key in self._table if key not in master_table and key not in self._only_here]:
+            self._remove(key)
+        for key, offsets in master_table.items():
+            self._only_here.pop(key, None)
+            mine = self._table.get(key)
+            if mine is None:
+                self._set(key, offsets)
+            elif newer := {queue: offset for queue, offset in offsets.items() if offset > mine.get(queue, -1)}:
+                self._set(key, newer)
+        return self._changes != before
+
+    async def persist(self) -> bool:
+        """Write the file if the table has changed; return when it is durable: whether it was written.
+
+        Raises `OSError`, and `ValueError` for a table that could not be read again.
+        """
+        changes = self._changes
+        if changes == self._persisted:
+            return False
+        if sum(len(offsets) + 1 for offsets in self._table.values()) >= VALUES_MAX:
+            raise ValueError(f"{CONSUMER_OFFSET_FILE}: more than {VALUES_MAX} offsets could not be read again")
+        await self._file.persist_text(self._pretty())
+        self._persisted = changes
+        return True
+
+    def _pretty(self) -> bytes:
+        """As `encode`, in fastjson's PrettyFormat."""
+        lines = [b"\n\t\t" + (piece if piece.endswith(b"{}") else piece[:-1] + b"\n\t\t}") for piece in self._pieces()]
+        return b'{\n\t"offsetTable":{%b}\n}' % (b",".join(lines) + b"\n\t" if lines else b"")
+
+    def _pieces(self) -> list[bytes]:
+        """`"topic@group":{0:1,1:2}` of each key."""
+        encoded, pieces = self._encoded, []
+        for key, offsets in self._table.items():
+            piece = encoded.get(key)
+            if piece is None:
+                queues = ",".join([f"{queue}:{offset}" for queue, offset in offsets.items()])
+                piece = encoded[key] = write_fastjson(key) + b":{%b}" % queues.encode()
+            pieces.append(piece)
+        return pieces
+
+    def _set(self, key: str, offsets: Mapping[int, int]) -> None:
+        self._table.setdefault(key, {}).update(offsets)
+        self._encoded.pop(key, None)
+        self._changes += 1
+
+    def _remove(self, key: str) -> None:
+        del self._table[key]
+        self._encoded.pop(key, None)
+        self._only_here.pop(key, None)
+        self._changes += 1
+
+
+def _decode(data: memoryview) -> OffsetTable:
+    return decode_body(ConsumerOffsetSerializeWrapper, bytes(data)).offset_table

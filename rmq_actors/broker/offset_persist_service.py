@@ -1,0 +1,56 @@
+"""Writes what has changed of the offsets, again and again (the timer of ConsumerOffsetManager.persist)."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import trio
+
+from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.tracing.recorder import Tracer
+
+_log = logging.getLogger(__name__)
+
+#: When RocketMQ writes first.
+FIRST_AFTER_S = 10.0
+
+
+@attrs.define(eq=False)
+class OffsetPersistService:
+    """A Service: consumer and delay offsets, at an orderly stop too. What cannot be written is tried again."""
+
+    name = "OffsetPersistService"
+    _metadata: BrokerMetadata
+    #: flushConsumerOffsetInterval.
+    _interval_s: float
+    _tracer: Tracer
+    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write until asked to stop, then once more."""
+        task_status.started()
+        pause_s = FIRST_AFTER_S
+        while not self._stopping.is_set():
+            with trio.move_on_after(pause_s):
+                await self._stopping.wait()
+            pause_s = self._interval_s
+            await self._persist()
+
+    def request_stop(self) -> None:
+        """Finish what is under way, write what is left, and end."""
+        self._stopping.set()
+
+    async def _persist(self) -> None:
+        metadata = self._metadata
+        for part, persist in (
+            ("consumer_offsets", metadata.consumer_offsets.persist),
+            ("delay_offsets", metadata.delay_offsets.persist),
+        ):
+            try:
+                status = "written" if await persist() else ""
+            except (OSError, ValueError) as error:
+                status = type(error).__name__
+                _log.error("%s: the %s are not written: %s", self.name, part, error)
+            if status:
+                self._tracer.emit("broker.persist_offsets", self.name, status=status, attributes={"part": part})

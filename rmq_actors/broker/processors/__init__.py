@@ -1,0 +1,1 @@
+"""What a broker answers, by the subject of the request (RocketMQ's processors)."""

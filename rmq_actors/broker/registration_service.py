@@ -1,0 +1,250 @@
+"""Keeps a broker registered with its name servers, and a slave informed of its master (the timer of registerBrokerAll).
+
+Drives `protocols.broker_registration`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import LatestSender
+from rmq_actors.actors.service import WakeUp
+from rmq_actors.broker.broker_outer_api import (
+    BrokerIdentity,
+    BrokerOuterAPI,
+    MQBrokerError,
+    RegisterBrokerResult,
+    TopicTableTooLong,
+    register_broker_body,
+)
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.topics import TopicConfigManager
+from rmq_actors.ports.entropy import Entropy
+from rmq_actors.protocols.broker_registration import BrokerRegistration, MasterAddresses, NameServerRequest
+from rmq_actors.remoting.connection import (
+    RemotingConnectError,
+    RemotingConnection,
+    RemotingError,
+    RemotingSendRequestError,
+)
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import IllegalAddress, parse_address
+from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfigSerializeWrapper
+from rmq_actors.wire.remoting_command import RemotingCommandError
+
+_log = logging.getLogger(__name__)
+
+#: Asks the address server for the name servers. Raises `OSError` when it does not tell.
+FetchNameServers = Callable[[], Awaitable[Sequence[str]]]
+
+#: When the address server is asked first, and how long afterwards again.
+FETCH_FIRST_S = 10.0
+FETCH_PERIOD_S = 120.0
+
+#: What a request can fail by.
+_FAILURES = (RemotingError, MQBrokerError, RemotingCommandError, TopicTableTooLong)
+
+
+@attrs.define(eq=False)
+class BrokerRegistrationService:
+    """Registers from its start to its orderly stop, which unregisters.
+
+    It has to be the `ConnectionListener` of the client, to notice name servers that die.
+    """
+
+    name = "BrokerRegistrationService"
+    _config: BrokerConfig
+    _api: BrokerOuterAPI
+    _topics: TopicConfigManager
+    _topic_changes: trio.MemoryReceiveChannel[DataVersion]
+    _ha_masters: LatestSender[str]
+    _masters: LatestSender[str]
+    _entropy: Entropy
+    _tracer: Tracer
+    _fetch_name_servers: FetchNameServers | None = None
+    _machine: BrokerRegistration = attrs.field(init=False)
+    _known: MasterAddresses = attrs.field(factory=MasterAddresses, init=False)
+    _body: tuple[DataVersion, bytes] | None = attrs.field(default=None, init=False)
+    _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
+    _progress: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self._config
+        self._machine = BrokerRegistration(config.is_slave, config.force_register, config.register_period_s)
+
+    @property
+    def master(self) -> MasterAddresses:
+        """Where this slave's master is, as far as its name servers have told."""
+        return self._machine.master
+
+    def change_role(
+        self,
+        identity: BrokerIdentity,
+        ha_masters: LatestSender[str],
+        masters: LatestSender[str],
+        *,
+        is_slave: bool,
+    ) -> None:
+        """Register as another one, at once; who is a slave learns anew where its master is, and tells these two."""
+        self._api = attrs.evolve(self._api, identity=identity)
+        self._ha_masters, self._masters, self._known = ha_masters, masters, MasterAddresses()
+        self._machine.identity_changed(trio.current_time(), is_slave=is_slave)
+        self._wake.wakeup("role")
+
+    async def wait_until_registered(self) -> None:
+        """Return when every name server has this broker. Without any it does not return."""
+        while not self._machine.is_registered_everywhere:
+            await self._progress.wait()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Register until asked to stop, then unregister."""
+        self._machine.name_servers_changed(self._config.name_servers, trio.current_time())
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_topics)
+                if self._fetch_name_servers is not None:
+                    nursery.start_soon(self._watch_name_servers, self._fetch_name_servers)
+                task_status.started()
+                while True:
+                    for request in self._machine.requests(trio.current_time()):
+                        # As the topics are now: what changes later is sent later.
+                        nursery.start_soon(self._execute, request, self._topics.topic_config_serialize_wrapper())
+                    await self._wake.wait_for_running(self._machine.wake_at)
+        async with trio.open_nursery() as nursery:
+            for address in self._machine.may_know_broker:
+                nursery.start_soon(self._unregister, address)
+
+    def request_stop(self) -> None:
+        """Give up what is under way, unregister, and end."""
+        self._scope.cancel()
+
+    def on_connected(self, connection: RemotingConnection) -> None:
+        """A `ConnectionListener`."""
+
+    def on_closed(self, connection: RemotingConnection, reason: str) -> None:
+        """A `ConnectionListener`: a name server that loses a connection forgets the broker that used it."""
+        self._machine.disconnected(connection.remote_address, trio.current_time(), self._entropy.random())
+        self._wake.wakeup("disconnected")
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    async def _watch_topics(self) -> None:
+        async for _ in self._topic_changes:
+            self._machine.topics_changed()
+            self._wake.wakeup("topics")
+
+    async def _watch_name_servers(self, fetch: FetchNameServers) -> None:
+        await trio.sleep(FETCH_FIRST_S)
+        while True:
+            try:
+                addresses = await fetch()
+            except OSError as error:
+                _log.warning("%s: the name servers stay as they are: %s", self.name, error)
+            else:
+                self._machine.name_servers_changed(addresses, trio.current_time())
+                self._tell_progress()
+                self._wake.wakeup("name_servers")
+            await trio.sleep(FETCH_PERIOD_S)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def _execute(self, request: NameServerRequest, topics: TopicConfigSerializeWrapper) -> None:
+        """Make one request, and tell the machine how it ended."""
+        address, api, machine = request.namesrv_addr, self._api, self._machine
+        timeout_ms, compressed = self._config.register_broker_timeout_ms, self._config.compressed_register
+        status = "ok"
+        try:
+            if request.kind == "query_data_version":
+                has_changed = await api.need_register(address, topics.data_version, timeout_ms)
+                machine.compared(address, trio.current_time(), has_changed=has_changed)
+            elif request.kind == "register_oneway":
+                await api.register_broker_oneway(address, self._encode(topics), timeout_ms, compressed=compressed)
+                machine.sent(address)
+            else:
+                result = await api.register_broker(address, self._encode(topics), timeout_ms, compressed=compressed)
+                await self._registered(address, result)
+        except _FAILURES as error:
+            status = type(error).__name__
+            _log.warning("%s: cannot register with name server %s: %s", self.name, address, error)
+            # Where a connection ended nobody refused: the name server is gone, or back and knows nobody.
+            was_reached = not isinstance(error, RemotingConnectError | RemotingSendRequestError)
+            machine.failed(address, trio.current_time(), self._entropy.random(), was_reached=was_reached)
+        self._tracer.emit(
+            "broker.register",
+            self.name,
+            status=status,
+            attributes={"network.peer.address": address, "request": request.kind},
+        )
+        self._wake.wakeup("request")
+
+    def _encode(self, topics: TopicConfigSerializeWrapper) -> bytes:
+        if self._body is None or self._body[0] != topics.data_version:
+            body = register_broker_body(topics, compressed=self._config.compressed_register)
+            self._body = topics.data_version, body
+        return self._body[1]
+
+    async def _registered(self, address: str, result: RegisterBrokerResult) -> None:
+        """A name server has answered: tell the machine, the HAClient and whoever waits; take its settings of topics."""
+        own = self._api.identity
+        said = MasterAddresses(
+            self._checked(address, result.master_addr, own.broker_addr),
+            self._checked(address, result.ha_server_addr, own.ha_server_addr),
+        )
+        self._machine.answered(address, said, trio.current_time(), self._entropy.random())
+        self._learn(address, said)
+        self._tell_progress()
+        if result.order_topics is not None and self._machine.is_first_registered(address):
+            try:
+                await self._topics.update_order_topic_config(result.order_topics)
+            except OSError as error:
+                _log.error("%s: ordered topics are not persisted: %s", self.name, error)
+
+    def _tell_progress(self) -> None:
+        progress, self._progress = self._progress, trio.Event()
+        progress.set()
+
+    def _checked(self, namesrv_addr: str, address: str | None, own: str) -> str | None:
+        """An address of the master that a name server told, unless it is none, or this broker's own."""
+        if address is None:
+            return None
+        try:
+            parse_address(address)
+        except IllegalAddress as error:
+            _log.warning("%s: name server %s: of the master: %s", self.name, namesrv_addr, error)
+            return None
+        if address == own:
+            _log.warning("%s: name server %s takes %s, this slave, for its master", self.name, namesrv_addr, own)
+            return None
+        return address
+
+    def _learn(self, address: str, said: MasterAddresses) -> None:
+        master, known = self._machine.master, self._known
+        if not said.agrees_with(master):
+            _log.warning("%s: name server %s names %s, %s is kept", self.name, address, said, master)
+        if master == known:
+            return
+        self._known = master
+        _log.info("%s: the master is %s", self.name, master)
+        self._tracer.emit(
+            "broker.master",
+            self.name,
+            attributes={"master_addr": master.master_addr or "", "ha_server_addr": master.ha_server_addr or ""},
+        )
+        if master.ha_server_addr is not None and master.ha_server_addr != known.ha_server_addr:
+            self._ha_masters.put(master.ha_server_addr)
+        if master.master_addr is not None and master.master_addr != known.master_addr:
+            self._masters.put(master.master_addr)
+
+    async def _unregister(self, address: str) -> None:
+        status = "ok"
+        try:
+            await self._api.unregister_broker(address)
+        except _FAILURES as error:
+            status = type(error).__name__
+            _log.warning("%s: cannot unregister from name server %s: %s", self.name, address, error)
+        self._tracer.emit("broker.unregister", self.name, status=status, attributes={"network.peer.address": address})

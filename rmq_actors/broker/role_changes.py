@@ -1,0 +1,124 @@
+"""Changes a broker's role while it runs (changeToMaster, changeToSlave), one change after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+from rmq_actors.actors.actor import Actor, Context
+from rmq_actors.actors.ref import Request
+from rmq_actors.actors.supervisor import NotSupervising
+from rmq_actors.broker.config import MASTER_ID, BrokerConfig
+from rmq_actors.broker.store_host import StoreHost
+from rmq_actors.store.config import BrokerRole
+from rmq_actors.tracing.recorder import Tracer
+
+_log = logging.getLogger(__name__)
+
+
+class RoleChangeFailed(RuntimeError):
+    """The broker has left its role and cannot take the other: it stops. What went wrong is the cause."""
+
+
+@attrs.frozen
+class ChangeRole(Request[ValueError | OSError | None]):
+    """Change to `config_of` the present configuration; answered when it is done, or with why it cannot be.
+
+    `while_closed` is done to the closed store. What that raises is answered, and the store is opened again as it is.
+    """
+
+    config_of: Callable[[BrokerConfig], BrokerConfig]
+    while_closed: Callable[[], Awaitable[object]] | None = None
+
+
+def config_in_role(
+    config: BrokerConfig,
+    role: BrokerRole,
+    broker_id: int | None,
+    ha_master_address: str | None,
+    master_addr: str | None,
+) -> BrokerConfig:
+    """`config` in another role. Raises `ValueError` if there can be no such broker."""
+    store = attrs.evolve(config.store, broker_role=role)
+    if role is not BrokerRole.SLAVE:
+        if (broker_id or MASTER_ID) != MASTER_ID or ha_master_address is not None or master_addr is not None:
+            raise ValueError(f"broker {config.broker_name}: a master's brokerId is 0, and it follows nobody")
+        return attrs.evolve(config, store=store, broker_id=MASTER_ID)
+    if broker_id is None:
+        broker_id = config.broker_id if config.broker_id != MASTER_ID else MASTER_ID + 1
+    elif broker_id <= MASTER_ID:
+        raise ValueError(f"broker {config.broker_name}: a slave's brokerId must be > 0, not {broker_id}")
+    ha = config.ha if ha_master_address is None else attrs.evolve(config.ha, ha_master_address=ha_master_address)
+    return attrs.evolve(config, store=store, ha=ha, broker_id=broker_id, master_addr=master_addr or config.master_addr)
+
+
+@attrs.define(eq=False)
+class RoleChanges(Actor[ChangeRole]):
+    """Stops what the old role does, opens the store anew, and has the broker go on in the new one.
+
+    A failure is a crash, and the end of the broker: there is none that is half a master.
+    """
+
+    _host: StoreHost
+    _leave: Callable[[], None]
+    _go_on: Callable[[], Awaitable[None]]
+    _tracer: Tracer
+
+    async def handle(self, message: ChangeRole, context: Context[ChangeRole]) -> None:
+        """Change the role, unless the broker has it already."""
+        try:
+            config = message.config_of(self._host.config)
+        except ValueError as error:
+            context.reply(message, error)
+            return
+        refused = None
+        if config != self._host.config or message.while_closed is not None:
+            try:
+                refused = await self._change(config, message.while_closed)
+            except NotSupervising:
+                return  # the broker stops: what is open now ends with it, in order, and nobody is told of a new role
+        context.reply(message, refused)
+
+    async def _change(
+        self, config: BrokerConfig, while_closed: Callable[[], Awaitable[object]] | None
+    ) -> ValueError | OSError | None:
+        old, new = self._host.config.store.broker_role.value, config.store.broker_role.value
+        what = f"changes from {old} to {new}" if while_closed is None else "opens its store anew"
+        _log.info("broker %s %s", config.broker_name, what)
+        step, refused = "stop", None
+        try:
+            self._leave()
+            await self._host.stop()
+            if while_closed is not None:
+                try:
+                    await while_closed()
+                except (ValueError, OSError) as error:
+                    refused = error
+            step = "open"
+            await self._host.open_anew(config)
+            step = "start"
+            await self._go_on()
+        except NotSupervising:
+            raise
+        except Exception as error:
+            self._trace(config, f"{step}_failed", str(error))
+            raise RoleChangeFailed(f"broker {config.broker_name}: {old} to {new}: cannot {step}: {error}") from error
+        self._trace(
+            config, "reopened" if while_closed is not None else "changed", "" if refused is None else str(refused)
+        )
+        return refused
+
+    def _trace(self, config: BrokerConfig, status: str, detail: str) -> None:
+        self._tracer.emit(
+            "broker.role",
+            "RoleChanges",
+            status=status,
+            offset=self._host.store.commit_log.max_offset,
+            attributes={
+                "role": config.store.broker_role.value,
+                "broker.id": str(config.broker_id),
+                "detail": detail[:200],
+            },
+        )

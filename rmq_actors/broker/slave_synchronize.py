@@ -1,0 +1,141 @@
+"""Takes over a master's topics, offsets and groups (SlaveSynchronize). Drives `protocols.slave_synchronize`."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import LatestChannel
+from rmq_actors.actors.service import WakeUp
+from rmq_actors.broker.broker_outer_api import MQBrokerError
+from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.ports.entropy import Entropy
+from rmq_actors.protocols.slave_synchronize import Metadata, SlaveSynchronization
+from rmq_actors.remoting.client import RemotingClient
+from rmq_actors.remoting.connection import RemotingError
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
+from rmq_actors.wire.bodies.topic_configs import TopicConfigSerializeWrapper
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+#: How long RocketMQ waits for each answer.
+TIMEOUT_MS = 3_000
+
+MASTERS = LatestChannel[str].declare(
+    "broker.masters",
+    carries="where the master answers requests: the slave takes over its metadata from now on",
+    sender="BrokerRegistrationService",
+    receiver="SlaveSynchronize",
+)
+
+_CODES = {
+    Metadata.TOPICS: RequestCode.GET_ALL_TOPIC_CONFIG,
+    Metadata.CONSUMER_OFFSETS: RequestCode.GET_ALL_CONSUMER_OFFSET,
+    Metadata.DELAY_OFFSETS: RequestCode.GET_ALL_DELAY_OFFSET,
+    Metadata.SUBSCRIPTION_GROUPS: RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+}
+
+
+@attrs.define(eq=False)
+class SlaveSynchronize:
+    """A Service of slaves. What fails is logged, traced and tried again; the tables then stay as they were."""
+
+    name = "SlaveSynchronize"
+    _metadata: BrokerMetadata
+    _client: RemotingClient
+    #: Where the master answers, "host:port"; None while nobody has told.
+    _master_addr: str | None
+    #: Who else it is, later. None: it stays as it is.
+    _told: trio.MemoryReceiveChannel[str] | None
+    _entropy: Entropy
+    _tracer: Tracer
+    _machine: SlaveSynchronization = attrs.field(init=False)
+    _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
+    _asking: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _is_stopping: bool = attrs.field(default=False, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Synchronise until asked to stop."""
+        machine = self._machine = SlaveSynchronization(trio.current_time(), self._master_addr)
+        async with trio.open_nursery() as nursery:
+            if self._told is not None:
+                nursery.start_soon(self._watch_masters, self._told)
+            task_status.started()
+            while not self._is_stopping:
+                for part in machine.due(trio.current_time()):
+                    await self._synchronize(part)
+                await self._wake.wait_for_running(machine.wake_at)
+            nursery.cancel_scope.cancel()
+
+    def request_stop(self) -> None:
+        """Wait for no answer any more; store what has been answered, and end."""
+        self._is_stopping = True
+        self._asking.cancel()
+        self._wake.wakeup("stop")
+
+    async def _watch_masters(self, told: trio.MemoryReceiveChannel[str]) -> None:
+        async for master in told:
+            self._machine.master_changed(master, trio.current_time())
+            self._asking.cancel()
+            self._wake.wakeup("master")
+
+    async def _synchronize(self, part: Metadata) -> None:
+        """Take over one table."""
+        machine, master, detail = self._machine, self._machine.master, ""
+        if master is None or self._is_stopping:
+            return
+        try:
+            answer = await self._ask(master, _CODES[part])
+            if answer is None:
+                return
+            status = "changed" if await self._take_over(part, answer) else "unchanged"
+        except (RemotingError, MQBrokerError, ValueError, OSError) as error:
+            status, detail = type(error).__name__, str(error)
+            _log.warning("%s: %s of %s: %s", self.name, part.value, master, error)
+            machine.failed(part, master, trio.current_time(), self._entropy.random())
+        else:
+            machine.succeeded(part, master, trio.current_time())
+            if status == "changed":
+                _log.info("%s: %s taken over from %s", self.name, part.value, master)
+        self._tracer.emit(
+            "broker.slave_synchronize",
+            self.name,
+            status=status,
+            attributes={"part": part.value, "network.peer.address": master, "detail": detail[:200]},
+        )
+
+    async def _ask(self, master: str, code: RequestCode) -> bytes | None:
+        """The answer; None if a stop or another master came in between."""
+        request, response = RemotingCommand(code), None
+        with trio.CancelScope() as self._asking:
+            response = await self._client.invoke(master, request, TIMEOUT_MS)
+        if response is None or self._asking.cancel_called:
+            return None
+        if response.code != ResponseCode.SUCCESS:
+            raise MQBrokerError(master, request, response)
+        return response.body
+
+    async def _take_over(self, part: Metadata, answer: bytes) -> bool:
+        """Store a master's table, durably; whether that changed anything. Raises `ValueError` and `OSError`."""
+        metadata = self._metadata
+        if part is Metadata.TOPICS:
+            topics = decode_body(TopicConfigSerializeWrapper, answer)
+            if not topics.topic_config_table:
+                raise ValueError("a master without topics: every broker has the system topics")
+            return await metadata.topics.follow(topics)
+        if part is Metadata.CONSUMER_OFFSETS:
+            has_changed = metadata.consumer_offsets.follow(answer)
+            await metadata.consumer_offsets.persist()
+            return has_changed
+        if part is Metadata.DELAY_OFFSETS:
+            has_changed = metadata.delay_offsets.replace(answer)
+            await metadata.delay_offsets.persist()
+            return has_changed
+        return await metadata.subscription_groups.follow(decode_body(SubscriptionGroupWrapper, answer))

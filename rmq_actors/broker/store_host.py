@@ -1,0 +1,169 @@
+"""The part of a broker that can be opened anew while it runs: the store, its services, and replication in its role."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from rmq_actors.actors.channels import LatestSender
+from rmq_actors.actors.restart import Restart
+from rmq_actors.actors.supervisor import Supervisor
+from rmq_actors.actors.system import ActorSystem
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.ha.group_transfer_service import GroupTransferService
+from rmq_actors.ha.ha_client import HA_MASTERS, FollowedMaster, HAClient, Halt, MakeSlave, make_ha_slave
+from rmq_actors.ha.ha_service import HAService
+from rmq_actors.ha.master_record_lookup import MasterRecordLookup
+from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.group_transfer import GroupTransfer
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.truncation import truncate_store
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.address import parse_address
+
+#: Nothing else of a slave depends on its client, and a fresh one asks the log where to go on.
+_HA_CLIENT = Restart()
+#: A life of the store ends when it is asked to, and a failure in it goes up.
+_LIFE = Restart(on=(), type="transient")
+
+
+@attrs.frozen
+class Machines:
+    """The pure machines that a broker decides by; tests hand in wrong ones."""
+
+    make_slave: MakeSlave = make_ha_slave
+    make_group_transfer: type[GroupTransfer] = GroupTransfer
+
+
+class ServiceStuck(RuntimeError):
+    """A service of the store ignores its cancellation: its files cannot be given to another."""
+
+
+@attrs.define(eq=False, repr=False)
+class StoreHost:
+    """Has one open store after the other, each with its services below a supervisor of its own.
+
+    `store`, `ha_service` and `ha_masters` are those of the present life. Whoever keeps one of them keeps something that
+    a change of role stops: ask here each time.
+    """
+
+    config: BrokerConfig
+    store: MessageStore
+    _environment: Environment
+    _tracer: Tracer
+    _machines: Machines
+    ha_service: HAService = attrs.field(init=False)
+    #: Tells the HAClient where its master is, unless that is configured.
+    ha_masters: LatestSender[str] = attrs.field(init=False)
+    #: Where the HAClient goes, on a slave.
+    followed: FollowedMaster | None = attrs.field(default=None, init=False)
+    #: Where the HAClient tells that it follows no more.
+    ha_halts: LatestSender[Halt] | None = attrs.field(default=None, init=False)
+    #: Whether `store` was opened and not closed since.
+    _is_open: bool = attrs.field(default=True, init=False)
+    #: Counts the lives: the name of one that has just ended is not free at once.
+    _life: int = attrs.field(default=0, init=False)
+    #: Above the services of each life, so that these stop behind everything that was started after the first one.
+    _store_services: Supervisor | None = attrs.field(default=None, init=False)
+    _life_services: Supervisor | None = attrs.field(default=None, init=False)
+    _slave_services: Supervisor | None = attrs.field(default=None, init=False)
+    _told: trio.MemoryReceiveChannel[str] = attrs.field(init=False)
+    #: The port that the system chose for haListenPort 0: slaves know it.
+    _ha_port: int | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.ha_masters, self._told = HA_MASTERS.open()
+
+    @classmethod
+    async def open(
+        cls, config: BrokerConfig, environment: Environment, tracer: Tracer, machines: Machines
+    ) -> StoreHost:
+        """Open and recover the store. Raises what `MessageStore.open` raises."""
+        store = await MessageStore.open(config.store, environment, tracer)
+        return cls(config, store, environment, tracer, machines)
+
+    async def start(self, system: ActorSystem) -> None:
+        """Start the store's services and the master's side of replication: slaves may follow this one in any role."""
+        self._life += 1
+        store, config, tracer = self.store, self.config, self._tracer
+        if self._store_services is None:
+            self._store_services = await system.supervisor("store", own_restart=_LIFE)
+        services = self._life_services = await self._store_services.supervisor(f"{self._life}", own_restart=_LIFE)
+        await store.start(services)
+        group_transfer = GroupTransferService(
+            self._machines.make_group_transfer(config.ha.acks_required, config.ha.acks_min),
+            store.replication_states,
+            tracer,
+        )
+        await services.start(group_transfer)
+        ha_config = config.ha_config
+        if self._ha_port is not None:
+            ha_config = attrs.evolve(ha_config, ha_listen_port=self._ha_port)
+        self.ha_service = HAService(ha_config, store, group_transfer.events, tracer)
+        await services.start(self.ha_service)
+        self._ha_port = parse_address(self.ha_service.address)[1]
+
+    async def start_slave(
+        self,
+        system: ActorSystem,
+        lookup: MasterRecordLookup | None,
+        start_others: Callable[[Supervisor], Awaitable[None]] | None,
+    ) -> None:
+        """As a slave, follow the master from now on, and start what else a slave does. Otherwise do nothing."""
+        self.followed = None
+        if not self.config.is_slave:
+            return
+        services = self._slave_services = await system.supervisor(f"slave-{self._life}", own_restart=_LIFE)
+        configured = self.config.ha.ha_master_address
+        self.followed = FollowedMaster(configured, self._told if configured is None else None, self.ha_halts)
+        make_client = functools.partial(
+            HAClient,
+            self.config.ha,
+            self.followed,
+            self.store,
+            self._environment.entropy,
+            self._tracer,
+            self._machines.make_slave,
+            lookup,
+        )
+        await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
+        if start_others is not None:
+            await start_others(services)
+
+    async def stop(self) -> None:
+        """Stop what a slave does, then the store in order: every waiting put is answered, everything is durable.
+
+        Raises `ServiceStuck`; `OSError` if the disk does not take everything.
+        """
+        for services in (self._slave_services, self._life_services):
+            if services is not None:
+                await services.stop()
+                stuck = [child.path for child in services.children if child.state == "stuck"]
+                if stuck:
+                    raise ServiceStuck(f"{', '.join(stuck)} does not stop")
+        self._slave_services = self._life_services = None
+        await self.shut_down()
+
+    async def truncate(self, end_offset: int) -> None:
+        """Cut the log of the store that `stop` has closed. Raises what `truncate_store` raises."""
+        await truncate_store(self.config.store, self._environment, self._tracer, end_offset)
+
+    async def open_anew(self, config: BrokerConfig) -> None:
+        """Open the store that `stop` has closed, with these settings. Raises what `MessageStore.open` raises."""
+        self.store = await MessageStore.open(config.store, self._environment, self._tracer)
+        self._is_open, self.config = True, config
+        self.ha_masters, self._told = HA_MASTERS.open()
+
+    async def shut_down(self) -> None:
+        """End an orderly stop, once the services have stopped. Raises `OSError`."""
+        if self._is_open:
+            await self.store.shut_down()
+            self.close()
+
+    def close(self) -> None:
+        """Close the files, however it ends. A second call does nothing."""
+        self._is_open = False
+        self.store.close()

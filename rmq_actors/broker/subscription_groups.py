@@ -1,0 +1,106 @@
+"""The groups of a broker (SubscriptionGroupManager): a table with a version, and `config/subscriptionGroup.json`."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import msgspec
+import trio
+
+from rmq_actors.ports.disk import Disk
+from rmq_actors.ports.wall_clock import WallClock
+from rmq_actors.store.json_file import JsonFile
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rmq_actors.wire.bodies.topic_configs import DataVersion
+from rmq_actors.wire.fastjson import JsonValue, write_fastjson
+from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
+
+_log = logging.getLogger(__name__)
+
+SUBSCRIPTION_GROUP_FILE = "config/subscriptionGroup.json"
+#: The groups that every broker has.
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+Table = dict[str, SubscriptionGroupConfig]
+
+
+@attrs.define(eq=False)
+class SubscriptionGroupManager:
+    """Anyone may read the table; what is in it is durable. A change that cannot be persisted is none: `OSError`.
+
+    A table that no answer can carry is refused: `ValueError`.
+    """
+
+    data_version: DataVersion
+    _table: Table
+    _file: JsonFile
+    _wall_clock: WallClock
+    _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    @classmethod
+    def load(cls, disk: Disk, wall_clock: WallClock) -> SubscriptionGroupManager:
+        """The groups of the file, and system groups that it lacks. Raises `ConfigFileDamaged`."""
+        file = JsonFile(disk, SUBSCRIPTION_GROUP_FILE)
+        loaded = file.load(_decode).value
+        table = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
+        if loaded is None:
+            return cls(DataVersion(timestamp=wall_clock.now_ms()), table, file, wall_clock)
+        return cls(loaded.data_version, table | loaded.subscription_group_table, file, wall_clock)
+
+    def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """The settings of a group; None where there is none of that name."""
+        return self._table.get(group)
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """The table as it is sent to a slave."""
+        return SubscriptionGroupWrapper(data_version=self.data_version, subscription_group_table=self._table)
+
+    async def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
+        """Create a group, or replace its settings; return when that is durable. A checkpoint. Raises `OSError`."""
+        async with self._lock:
+            version = self.data_version.next_version(self._wall_clock.now_ms())
+            await self._show(self._table | {config.group_name: config}, version)
+
+    async def delete_subscription_group_config(self, group: str) -> bool:
+        """Delete a group, durably; whether there was one. A checkpoint. Raises `OSError`."""
+        async with self._lock:
+            if group not in self._table:
+                return False
+            table = {name: config for name, config in self._table.items() if name != group}
+            await self._show(table, self.data_version.next_version(self._wall_clock.now_ms()))
+            return True
+
+    async def follow(self, master: SubscriptionGroupWrapper) -> bool:
+        """Take over a master's table, its version too, if it has another one; whether it had.
+
+        Raises `OSError`, and `ValueError` for a table without any group: every broker has the system groups.
+        """
+        if not master.subscription_group_table:
+            raise ValueError("a master without subscription groups")
+        async with self._lock:
+            if master.data_version == self.data_version:
+                return False
+            await self._show(master.subscription_group_table, master.data_version)
+            return True
+
+    async def _show(self, table: Table, version: DataVersion) -> None:
+        body = encode_body(SubscriptionGroupWrapper(data_version=version, subscription_group_table=table))
+        if len(body) > FRAME_MAX_LENGTH_BYTES:
+            raise ValueError(f"{SUBSCRIPTION_GROUP_FILE}: {len(body)} bytes could be neither sent nor read again")
+        await self._file.persist(msgspec.json.decode(body))
+        self._table, self.data_version = table, version
+
+
+def _decode(value: JsonValue) -> SubscriptionGroupWrapper:
+    return decode_body(SubscriptionGroupWrapper, write_fastjson(value))

@@ -1,0 +1,174 @@
+"""The topics of a broker (TopicConfigManager): a table with a version, and `config/topics.json`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import attrs
+import msgspec
+import trio
+
+from rmq_actors.actors.channels import LatestChannel, LatestSender
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.ports.disk import Disk
+from rmq_actors.ports.wall_clock import WallClock
+from rmq_actors.store.json_file import JsonFile
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+from rmq_actors.wire.fastjson import JsonValue, write_fastjson
+
+_log = logging.getLogger(__name__)
+
+TOPICS_FILE = "config/topics.json"
+
+PERM_READ, PERM_WRITE, PERM_INHERIT = 4, 2, 1
+_PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
+
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+#: The topic whose settings new topics inherit (TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
+AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
+BENCHMARK_TOPIC = "BenchmarkTest"
+OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
+REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
+_SCHEDULE_TOPIC_QUEUE_NUMS = 18
+
+TOPIC_CHANGES = LatestChannel[DataVersion].declare(
+    "broker.topic_changes",
+    carries="the DataVersion of the topics: they changed, durably",
+    sender="TopicConfigManager",
+    receiver="BrokerRegistrationService",
+)
+
+Table = dict[str, TopicConfig]
+
+
+def system_topics(config: BrokerConfig) -> Table:
+    """The topics that a broker has from its start."""
+    nums, cluster = config.default_topic_queue_nums, config.broker_cluster_name
+    topics = [_topic(SELF_TEST_TOPIC, 1)]
+    if config.auto_create_topic_enable:
+        topics.append(_topic(AUTO_CREATE_TOPIC_KEY_TOPIC, nums, _PERM_ALL))
+    topics += [
+        _topic(BENCHMARK_TOPIC, 1024),
+        _topic(cluster, 16, _PERM_ALL if config.cluster_topic_enable else PERM_INHERIT),
+        _topic(config.broker_name, 1, _PERM_ALL if config.broker_topic_enable else PERM_INHERIT),
+        _topic(OFFSET_MOVED_EVENT_TOPIC, 1),
+        _topic(SCHEDULE_TOPIC, _SCHEDULE_TOPIC_QUEUE_NUMS),
+    ]
+    if config.trace_topic_enable:
+        topics.append(_topic(config.msg_trace_topic_name, 1))
+    topics.append(_topic(f"{cluster}_{REPLY_TOPIC_POSTFIX}", 1))
+    return {topic.topic_name: topic for topic in topics}
+
+
+def _topic(name: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
+
+
+@attrs.define(eq=False)
+class TopicConfigManager:
+    """Anyone may read the table; what is in it is durable. Changes are made one after the other, each with a version.
+
+    A change that cannot be persisted is none: it raises `OSError`, and everything stays as it was.
+    """
+
+    data_version: DataVersion
+    _table: Table
+    _broker_permission: int
+    _file: JsonFile
+    _wall_clock: WallClock
+    _changes: LatestSender[DataVersion]
+    _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    @classmethod
+    def load(
+        cls, config: BrokerConfig, disk: Disk, wall_clock: WallClock, changes: LatestSender[DataVersion]
+    ) -> TopicConfigManager:
+        """The topics of the file, and system topics that it lacks. Raises `ConfigFileDamaged`.
+
+        With such topics the version is a new one: a name server that knows the old one would not take them.
+        """
+        file = JsonFile(disk, TOPICS_FILE)
+        loaded = file.load(_decode).value
+        table, version = system_topics(config), DataVersion(timestamp=wall_clock.now_ms())
+        if loaded is not None:
+            table = loaded.topic_config_table | {
+                name: topic for name, topic in table.items() if name not in loaded.topic_config_table
+            }
+            lacks = len(table) > len(loaded.topic_config_table)
+            version = loaded.data_version.next_version(wall_clock.now_ms()) if lacks else loaded.data_version
+        return cls(version, table, config.broker_permission, file, wall_clock, changes)
+
+    def select_topic_config(self, topic: str) -> TopicConfig | None:
+        """The settings of a topic; None where there is none of that name."""
+        return self._table.get(topic)
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """The table as it is sent to a slave."""
+        return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self._table)
+
+    def topic_config_serialize_wrapper(self) -> TopicConfigSerializeWrapper:
+        """The table as it is registered: a broker that may not be read or written says so of each topic."""
+        table, perm = self._table, self._broker_permission
+        if not (perm & PERM_READ and perm & PERM_WRITE):
+            table = {name: msgspec.structs.replace(topic, perm=perm) for name, topic in table.items()}
+        return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=table)
+
+    async def update_topic_config(self, topic_config: TopicConfig) -> None:
+        """Create a topic, or replace its settings; return when that is durable. A checkpoint.
+
+        The same settings make a new version too: name servers then take them anew.
+        """
+        await self._change(lambda table: table | {topic_config.topic_name: topic_config})
+        _log.info("topic %s", topic_config)
+
+    async def delete_topic_config(self, topic: str) -> bool:
+        """Delete a topic, durably; whether there was one. A checkpoint."""
+
+        def without_it(table: Table) -> Table | None:
+            return {name: config for name, config in table.items() if name != topic} if topic in table else None
+
+        return await self._change(without_it)
+
+    async def update_order_topic_config(self, order_topics: Mapping[str, str]) -> None:
+        """Ordered topics are these, and no others: what a name server has in its namespace ORDER_TOPIC_CONFIG."""
+
+        def with_their_order(table: Table) -> Table | None:
+            changed = {
+                name: msgspec.structs.replace(config, order=name in order_topics)
+                for name, config in table.items()
+                if config.order is not (name in order_topics)
+            }
+            return table | changed if changed else None
+
+        await self._change(with_their_order)
+
+    async def follow(self, master: TopicConfigSerializeWrapper) -> bool:
+        """Take over a master's table, its version too, if it has another one; whether it had."""
+        async with self._lock:
+            if master.data_version == self.data_version:
+                return False
+            await self._show(master.topic_config_table, master.data_version)
+            return True
+
+    async def _change(self, change: Callable[[Table], Table | None]) -> bool:
+        """Persist the table that `change` makes of the present one, then show it; whether there was anything to do."""
+        async with self._lock:
+            table = change(self._table)
+            if table is None:
+                return False
+            await self._show(table, self.data_version.next_version(self._wall_clock.now_ms()))
+            return True
+
+    async def _show(self, table: Table, version: DataVersion) -> None:
+        wrapper = TopicConfigSerializeWrapper(data_version=version, topic_config_table=table)
+        await self._file.persist(msgspec.json.decode(encode_body(wrapper)))
+        self._table, self.data_version = table, version
+        self._changes.put(version)
+
+
+def _decode(value: JsonValue) -> TopicConfigSerializeWrapper:
+    return decode_body(TopicConfigSerializeWrapper, write_fastjson(value))

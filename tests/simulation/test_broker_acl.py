@@ -1,0 +1,151 @@
+"""A broker with aclEnable: both its ports check requests, by files that may change while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from rmq_actors.actors.system import open_actor_system
+from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.ports.environment import Environment
+from rmq_actors.remoting.acl import AclClientRpcHook
+from rmq_actors.remoting.client import RemotingClient
+from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfig
+from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.plain_acl_file import PlainAclError
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.tracing.event import RunInfo
+from rmq_actors.wire.acl_signature import SessionCredentials
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.response_code import ResponseCode
+from sim_net import Node, World
+
+LISTEN_PORT, FAST_PORT = 10911, 10909
+ALICE, BOB = SessionCredentials("alice-key", "alice-secret"), SessionCredentials("bob-key", "bob-secret")
+#: A request that no broker knows: who may ask is all that is told by its answer.
+ASKED = 9_999
+#: What is asked for: `call(port, credentials)` gives the code of the answer.
+Call = Callable[[int, SessionCredentials | None], Awaitable[int]]
+
+
+def write_accounts(node: Node, path: str, *accounts: SessionCredentials) -> None:
+    lines = [f"- {{accessKey: {one.access_key}, secretKey: {one.secret_key}}}" for one in accounts]
+    text = "\n".join(["accounts:", *lines])
+    with contextlib.suppress(FileNotFoundError):
+        node.disk.remove(path)
+    with contextlib.closing(node.disk.open(path, allocate_bytes=len(text))) as file:
+        file.write_at(0, text.encode())
+
+
+class BrokerWorld:
+    """One broker on the node "broker", which is asked from the node "client"."""
+
+    def __init__(self, **settings: object) -> None:
+        self.world = World(1, guard_packages=("rmq_actors",))
+        self.recorder = open_sim_recorder(self.world, RunInfo("test", "acl", 1))
+        self.broker, self.client = self.world.node("broker"), self.world.node("client")
+        remoting = RemotingServerConfig(self.broker.address, LISTEN_PORT)
+        self.config = BrokerConfig("broker-a", remoting=remoting, **settings)  # type: ignore[arg-type]
+
+    def run(self, use: Callable[[Call], Awaitable[None]]) -> None:
+        async def serve(node: Node) -> None:
+            environment = Environment(node.disk, node.wall_clock, node.entropy)
+            async with open_broker(self.config, environment, self.recorder.tracer("broker")) as broker:
+                register_asked(broker)
+                ready.set()
+                await trio.sleep_forever()
+
+        async def ask(node: Node) -> None:
+            await use(self.call)
+            done.set()
+
+        async def main(world: World) -> None:
+            self.broker.boot(serve)
+            await ready.wait()
+            self.client.boot(ask)
+            await done.wait()
+
+        ready, done = trio.Event(), trio.Event()
+        self.world.run(main)
+
+    async def call(self, port: int, credentials: SessionCredentials | None) -> int:
+        hooks: list[RpcHook] = [] if credentials is None else [AclClientRpcHook(credentials)]
+        tracer, entropy = self.recorder.tracer("client"), self.client.entropy
+        async with open_actor_system("client", tracer, entropy=entropy) as system:
+            client = RemotingClient(RemotingClientConfig(), entropy, tracer, ProcessorTable(tracer), hooks=hooks)
+            await system.start(client)
+            request = RemotingCommand(ASKED, {"offset": "0"})
+            return (await client.invoke(f"{self.broker.address}:{port}", request, 3000)).code
+
+
+def register_asked(broker: BrokerController) -> None:
+    assert broker.remoting is not None
+    broker.remoting.processors.register([ASKED], lambda request: request.command.response(ResponseCode.QUERY_NOT_FOUND))
+
+
+def test_both_ports_ask_for_an_account() -> None:
+    acl = BrokerWorld(acl_enable=True)
+    write_accounts(acl.broker, "conf/plain_acl.yml", ALICE)
+
+    async def use(call: Call) -> None:
+        for port in (LISTEN_PORT, FAST_PORT):
+            assert await call(port, ALICE) == ResponseCode.QUERY_NOT_FOUND
+            assert await call(port, BOB) == ResponseCode.SYSTEM_ERROR
+            assert await call(port, None) == ResponseCode.SYSTEM_ERROR
+
+    acl.run(use)
+
+
+def test_accounts_come_and_go_while_it_runs() -> None:
+    acl = BrokerWorld(acl_enable=True, rocketmq_home="/opt/rocketmq/")
+    write_accounts(acl.broker, "opt/rocketmq/conf/acl/team.yml", ALICE)
+
+    async def use(call: Call) -> None:
+        assert await call(LISTEN_PORT, ALICE) == ResponseCode.QUERY_NOT_FOUND
+        write_accounts(acl.broker, "opt/rocketmq/conf/acl/team.yml", BOB)
+        await trio.sleep(5.1)
+        assert await call(LISTEN_PORT, ALICE) == ResponseCode.SYSTEM_ERROR
+        assert await call(FAST_PORT, BOB) == ResponseCode.QUERY_NOT_FOUND
+
+    acl.run(use)
+
+
+def test_without_acl_enable_nobody_is_asked_and_no_file_is_read() -> None:
+    acl = BrokerWorld()
+    write_accounts(acl.broker, "conf/plain_acl.yml", SessionCredentials("bad", ""))
+
+    async def use(call: Call) -> None:
+        assert await call(LISTEN_PORT, None) == ResponseCode.QUERY_NOT_FOUND
+        assert await call(FAST_PORT, BOB) == ResponseCode.QUERY_NOT_FOUND
+
+    acl.run(use)
+
+
+@pytest.mark.parametrize("account", [None, SessionCredentials("short", "x")])
+def test_a_broker_whose_accounts_cannot_be_used_does_not_start(account: SessionCredentials | None) -> None:
+    acl = BrokerWorld(acl_enable=True)
+    if account is not None:
+        write_accounts(acl.broker, "conf/plain_acl.yml", account)
+    refused: list[PlainAclError] = []
+
+    async def start(node: Node) -> None:
+        try:
+            async with open_broker(
+                acl.config, Environment(node.disk, node.wall_clock, node.entropy), acl.recorder.tracer("broker")
+            ):
+                pass
+        except PlainAclError as error:
+            refused.append(error)
+
+    async def main(world: World) -> None:
+        acl.broker.boot(start)
+        await acl.broker.wait_down()
+
+    acl.world.run(main)
+    assert len(refused) == 1
+    assert "conf/plain_acl.yml" in str(refused[0])

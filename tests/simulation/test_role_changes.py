@@ -1,0 +1,470 @@
+"""A broker changes its role while it runs: what stays, what is refused meanwhile, and what happens when it fails."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+
+import pytest
+import trio
+import trio.lowlevel
+
+from rmq_actors.broker.role_changes import RoleChangeFailed
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.protocols.broker_registration import MasterAddresses
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.config import BrokerRole, FlushDiskType
+from rmq_actors.store.layout import ABORT_FILE
+from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+from rmq_actors.wire.headers import encode_header
+from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader
+from rmq_actors.wire.record import Message
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+from sim_net import DiskSlow, Hold, On, Partition, Schedule, ShortIO
+from tests.simulation.role_world import FOLLOWS_S, TOPIC, RoleWorld, outcome_of, queue_bodies
+
+OK = PutStatus.PUT_OK
+FIRST_SYNC_S = 8.0
+MASTER = "DefaultCluster", "broker-a", 0
+ASYNC_MASTER, SYNC_MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
+
+
+# --- failover ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush", FlushDiskType)
+@pytest.mark.parametrize("seed", [0, 1, 24])
+def test_a_slave_takes_over_from_a_master_that_lost_its_power(flush: FlushDiskType, seed: int) -> None:
+    """Producers go on with the new master, the old one follows it, and what was acknowledged is in both logs.
+
+    What the old one had alone, for nobody, it cuts off: it may.
+    """
+    servers = RoleWorld.of(seed=seed, flush_disk_type=flush)
+    acked: list[bytes] = []
+    numbers = itertools.count()
+
+    async def produce(until_s: float) -> None:
+        while trio.current_time() < until_s:
+            master = next((name for name, member in servers.members.items() if not member.broker_id), "")
+            if master not in servers.brokers:
+                await trio.sleep(0.05)
+                continue
+            body = b"%d" % next(numbers)
+            with trio.move_on_after(3):
+                if (await servers.put(master, body)).status is PutStatus.PUT_OK:
+                    acked.append(body)
+
+    async def use() -> None:
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce, start + 12)
+            await trio.sleep(1 + seed * 0.007)
+            servers.nodes["a-0"].power_loss()
+            before = len(acked)
+            await trio.sleep(1)
+            assert await servers.change_role("a-1", SYNC_MASTER) is None
+            servers.configure(
+                "a-0",
+                broker_id=1,
+                ha=HaConfig(ha_listen_host=servers.nodes["a-0"].address, ha_truncate_on_divergence=True),
+            )
+            servers.boot("a-0")
+        assert 20 < before < len(acked) - 20
+        await servers.settle()
+        await servers.wait_replicated("a-0", master="a-1")
+        [change] = servers.events("broker.role", status="changed")
+        as_a_slave = ("ha.client.connect", "ha.client.report", "broker.slave_synchronize")
+        assert not [
+            event for kind in as_a_slave for event in servers.events(kind, node="a-1") if event.seq > change.seq
+        ]
+        for name in ("a-0", "a-1"):
+            bodies = queue_bodies(servers.controller(name))
+            assert len(bodies) == len(set(bodies))
+            assert set(bodies) >= set(acked), name
+        assert bytes_of(servers, "a-0") == bytes_of(servers, "a-1")
+
+    servers.run_well(use)
+
+
+def bytes_of(servers: RoleWorld, node: str) -> bytes:
+    log = servers.brokers[node].log
+    return b"".join(bytes(view) for view in log.ranges(log.min_offset, log.max_offset))
+
+
+def test_the_tail_that_an_old_master_alone_has_is_not_followed_over() -> None:
+    """It comes back as a slave of a master that has other bytes there: it halts, says so, and keeps what it has."""
+    servers = RoleWorld.of(broker_role=ASYNC_MASTER)
+
+    async def use() -> None:
+        for number in range(20):
+            await servers.put("a-0", b"both %d" % number)
+        await servers.wait_replicated("a-1")
+        servers.nodes["a-1"].pause()
+        for number in range(5):
+            await servers.put("a-0", b"old %d" % number)
+        servers.nodes["a-0"].kill()
+        servers.nodes["a-1"].resume()
+        assert await servers.change_role("a-1", ASYNC_MASTER) is None
+        for number in range(10):
+            await servers.put("a-1", b"new one %d" % number)
+        servers.configure("a-0", broker_id=1)
+        servers.boot("a-0")
+        await trio.sleep(30)
+        [halt] = servers.events("ha.client.halt", node="a-0")
+        assert halt.status == "diverged"
+        assert queue_bodies(servers.controller("a-0"))[20:] == [b"old %d" % number for number in range(5)]
+        assert queue_bodies(servers.controller("a-1"))[20:] == [b"new one %d" % number for number in range(10)]
+
+    servers.run_well(use)
+
+
+# --- what a promoted slave goes on with -------------------------------------------------------------------------------
+
+
+def delay_offsets(servers: RoleWorld, node: str) -> dict[int, int]:
+    return servers.brokers[node].remoting.metadata.delay_offsets.offset_table
+
+
+async def put_delayed(servers: RoleWorld, count: int) -> None:
+    for number in range(count):
+        await servers.put("a-0", b"%d" % number, delay_time_level=3)
+    await servers.wait_replicated("a-1")
+
+
+def test_a_promoted_slave_goes_on_with_its_masters_delay_offsets() -> None:
+    servers = RoleWorld.of()
+
+    async def use() -> None:
+        await put_delayed(servers, 5)
+        delay_offsets(servers, "a-0")[3] = 5
+        await trio.sleep(10 + FIRST_SYNC_S)
+        servers.nodes["a-0"].kill()
+        assert await servers.change_role("a-1", ASYNC_MASTER) is None
+        assert delay_offsets(servers, "a-1") == {3: 5}
+
+    servers.run_well(use)
+
+
+def test_a_promoted_slave_whose_log_lost_its_end_delivers_what_it_has() -> None:
+    servers = RoleWorld.of(flush_commit_log_thorough_interval_ms=60_000, flush_interval_commit_log_ms=60_000)
+
+    async def use() -> None:
+        await put_delayed(servers, 20)
+        delay_offsets(servers, "a-0")[3] = 20
+        await trio.sleep(10 + FIRST_SYNC_S)
+        assert delay_offsets(servers, "a-1") == {3: 20}
+        servers.nodes["a-0"].kill()
+        servers.nodes["a-1"].power_loss()
+        servers.boot("a-1")
+        await trio.sleep(1)
+        assert await servers.change_role("a-1", ASYNC_MASTER) is None
+        end = servers.controller("a-1").store.offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, 2)
+        assert end < 20
+        assert delay_offsets(servers, "a-1") == {3: end}
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize("nth", [1, 5, 20])
+def test_a_promoted_slave_has_no_part_of_a_record(nth: int) -> None:
+    """Its master died while it sent: the part is cut, and the next record stands in its place."""
+    servers = RoleWorld.of(broker_role=ASYNC_MASTER)
+    servers.configure("a-0", ha=HaConfig(ha_listen_host=servers.nodes["a-0"].address, ha_transfer_batch_size_bytes=90))
+
+    async def use() -> None:
+        for number in range(10):
+            await servers.put("a-0", b"%d" % number)
+        await servers.wait_replicated("a-1")
+        whole = servers.brokers["a-1"].log.max_offset
+        cut = Partition(0.0, 60.0, "a-0", "a-1", on=On("log.append", "a-1", nth))
+        servers.world.start_schedule(Schedule((ShortIO(0.0, 60.0, "a-0", 60), cut)))
+        await trio.sleep(0.001)
+        servers.nodes["a-0"].start_soon(lambda: servers.controller("a-0").put_message(Message(TOPIC, b"x" * 2500)))
+        await trio.sleep(2)
+        servers.nodes["a-0"].power_loss()
+        slave = servers.brokers["a-1"].log
+        assert whole < slave.max_offset < whole + 2500
+        assert await servers.change_role("a-1", ASYNC_MASTER) is None
+        assert servers.brokers["a-1"].log.max_offset == whole
+        result = await servers.put("a-1", b"next")
+        assert result.append is not None
+        assert (result.append.offset, result.append.queue_offset) == (whole, 10)
+        await trio.sleep(1)
+        assert queue_bodies(servers.controller("a-1"))[10:] == [b"next"]
+
+    servers.run_well(use)
+
+
+def test_the_other_slaves_follow_the_promoted_one_within_a_period() -> None:
+    servers = RoleWorld.of(slaves=2)
+
+    async def use() -> None:
+        for number in range(10):
+            await servers.put("a-0", b"%d" % number)
+        await servers.wait_replicated("a-1", "a-2")
+        servers.nodes["a-0"].power_loss()
+        assert await servers.change_role("a-1", SYNC_MASTER) is None
+        assert (await servers.put("a-1", b"nobody has it")).status is PutStatus.SLAVE_NOT_AVAILABLE
+        await trio.sleep(30 + FOLLOWS_S)
+        assert (await servers.put("a-1", b"x")).status is OK
+        assert bytes_of(servers, "a-1") == bytes_of(servers, "a-2")
+        # A slave that has been told by hand follows at once.
+        servers.nodes["a-1"].power_loss()
+        await trio.sleep(1)
+        address = servers.brokers["a-2"].ha_address
+        servers.configure("a-1", broker_id=1)
+        servers.boot("a-1")
+        assert await servers.change_role("a-2", SYNC_MASTER) is None
+        await trio.sleep(1)
+        assert await servers.change_role("a-1", SLAVE, ha_master_address=address) is None
+        await trio.sleep(2)
+        assert (await servers.put("a-2", b"y")).status is OK
+
+    servers.run_well(use)
+
+
+# --- name servers ---------------------------------------------------------------------------------------------------
+
+
+def test_known_bug_5374_a_late_unregister_of_the_old_master_leaves_the_promoted_slave() -> None:
+    """The broker's name and id were removed, whoever had them by then."""
+    servers = RoleWorld.of()
+
+    async def use() -> None:
+        await trio.sleep(20)
+        servers.world.apply(Hold(0.0, 15.0, "a-0", "ns-1"), 1)
+        await trio.sleep(0.1)
+        await servers.stop_broker("a-0")
+        assert await servers.change_role("a-1", SYNC_MASTER) is None
+        await trio.sleep(1)
+        for _ in range(60):
+            assert servers.known("ns-1").brokers[MASTER] == servers.brokers["a-1"].address
+            await trio.sleep(0.5)
+        assert [event.status for event in servers.events("namesrv.remove")] == ["unregistered"]  # it did arrive
+
+    servers.run_well(use)
+
+
+def test_known_bug_11043_a_late_expiry_of_the_old_master_leaves_the_promoted_slave() -> None:
+    """Who expired was removed by name and id too."""
+    servers = RoleWorld.of()
+
+    async def use() -> None:
+        await trio.sleep(20)
+        servers.nodes["a-0"].power_loss()
+        await trio.sleep(50)
+        assert await servers.change_role("a-1", SYNC_MASTER) is None
+        await trio.sleep(1)
+        for _ in range(200):
+            assert servers.known("ns-1").brokers[MASTER] == servers.brokers["a-1"].address
+            await trio.sleep(0.5)
+        assert [event.status for event in servers.events("namesrv.remove")] == ["expired"]
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize("later_s", [0.5, 3.0, 20.0])
+def test_known_bug_7790_a_master_that_became_a_slave_knows_its_master_soon(later_s: float) -> None:
+    """It registered before the other did, one-way, and asked again after a period."""
+    servers = RoleWorld.of()
+
+    async def use() -> None:
+        await trio.sleep(15)
+        assert await servers.change_role("a-0", SLAVE) is None
+        await trio.sleep(later_s)
+        assert servers.brokers["a-0"].master == MasterAddresses()
+        assert await servers.change_role("a-1", SYNC_MASTER) is None
+        await servers.converge(later_s + 1.0)
+        await trio.sleep(3)
+        assert (await servers.put("a-1", b"x")).status is PutStatus.PUT_OK
+
+    servers.run_well(use)
+
+
+# --- one change after the other ---------------------------------------------------------------------------------------
+
+
+def test_two_brokers_exchange_their_roles_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The master steps down first; the log goes on, and each finds the other through the name server.
+
+    No change has anything to dispatch again: the store was stopped in order.
+    """
+    caplog.set_level(logging.INFO, "rmq_actors.store.store_files")
+    servers = RoleWorld.of()
+
+    async def use() -> None:
+        master, slave = "a-0", "a-1"
+        for turn in range(6):
+            for number in range(10):
+                result = await servers.put(master, b"%d %d" % (turn, number))
+                assert (result.status, result.append and result.append.queue_offset) == (OK, 10 * turn + number)
+            await servers.wait_replicated(slave, master=master)
+            assert await servers.change_role(master, SLAVE) is None
+            assert servers.brokers[master].master == MasterAddresses()
+            assert (await servers.put(master, b"x")).status is PutStatus.SERVICE_NOT_AVAILABLE
+            assert await servers.change_role(slave, SYNC_MASTER) is None
+            master, slave = slave, master
+            await servers.converge(FOLLOWS_S)
+            await trio.sleep(FOLLOWS_S)
+        for name in (master, slave):
+            bodies = queue_bodies(servers.controller(name))
+            assert bodies == [b"%d %d" % (turn, number) for turn in range(6) for number in range(10)]
+
+    servers.run_well(use)
+    assert not servers.events("ha.client.halt")
+    opened = re.findall(r"the log ends at (\d+) ; dispatched from (\d+): ", caplog.text)
+    assert len(opened) == 2 + 12
+    assert all(end == dispatched for end, dispatched in opened)
+
+
+def test_changes_come_one_after_the_other() -> None:
+    servers = RoleWorld.of(slaves=0)
+    roles = [SLAVE, ASYNC_MASTER, SLAVE, SYNC_MASTER, ASYNC_MASTER, ASYNC_MASTER]
+    ends: list[tuple[BrokerRole, str]] = []
+
+    async def change(role: BrokerRole) -> None:
+        assert await servers.change_role("a-0", role) is None
+        ends.append((role, servers.controller("a-0").store.config.broker_role.value))
+
+    async def use() -> None:
+        async with trio.open_nursery() as nursery:
+            for role in roles:
+                nursery.start_soon(change, role)
+                await trio.lowlevel.checkpoint()
+
+    servers.run_well(use)
+    changes = [(event.attrs or {})["role"] for event in servers.events("broker.role", status="changed")]
+    assert changes == ["SLAVE", "ASYNC_MASTER", "SLAVE", "SYNC_MASTER", "ASYNC_MASTER"]
+    assert [role for role, _ in ends] == roles
+
+
+def test_a_change_to_what_the_broker_is_does_nothing() -> None:
+    servers = RoleWorld.of()
+
+    async def use() -> None:
+        stores = [servers.controller(name).store for name in ("a-0", "a-1")]
+        assert await servers.change_role("a-0", SYNC_MASTER) is None
+        assert await servers.change_role("a-1", SLAVE) is None
+        assert await servers.change_role("a-1", SLAVE, broker_id=1) is None
+        assert [servers.controller(name).store for name in ("a-0", "a-1")] == stores
+        assert not servers.events("broker.role")
+        assert await servers.change_role("a-1", SLAVE, broker_id=2) is None
+        await servers.converge(FOLLOWS_S)
+        assert servers.known("ns-1").brokers["DefaultCluster", "broker-a", 2] == servers.brokers["a-1"].address
+        await trio.sleep(FOLLOWS_S)
+        assert (await servers.put("a-0", b"x")).status is OK
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize(
+    ("role", "to", "text"),
+    [
+        (SLAVE, {"broker_id": 0}, "a slave's brokerId must be > 0, not 0"),
+        (SLAVE, {"ha_master_address": "nowhere"}, "ha_master_address: "),
+        (SLAVE, {"master_addr": "nowhere"}, "master_addr: "),
+        (ASYNC_MASTER, {"broker_id": 1}, "a master's brokerId is 0"),
+        (ASYNC_MASTER, {"ha_master_address": "10.0.0.9:10912"}, "it follows nobody"),
+    ],
+)
+def test_a_role_that_cannot_be_leaves_the_broker_as_it_is(role: BrokerRole, to: dict[str, object], text: str) -> None:
+    servers = RoleWorld.of(slaves=0)
+
+    async def use() -> None:
+        store = servers.controller("a-0").store
+        error = await servers.change_role("a-0", role, **to)
+        assert isinstance(error, ValueError)
+        assert text in str(error)
+        assert servers.controller("a-0").store is store
+        assert (await servers.put("a-0", b"x")).append is not None
+
+    servers.run_well(use)
+
+
+# --- meanwhile --------------------------------------------------------------------------------------------------------
+
+
+def test_requests_meanwhile_are_answered_not_available_and_keep_their_connection() -> None:
+    """Whoever asks again is answered; the tables, which are not the store's, are there all the time."""
+    servers = RoleWorld.of()
+    answers: list[tuple[int, str]] = []
+
+    async def use() -> None:
+        for number in range(10):
+            await servers.put("a-0", b"%d" % number)
+        header = encode_header(GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=0))
+        DiskSlow(0.0, 60.0, "a-0", 0.1).begin(servers.world)
+
+        async def ask() -> None:
+            while True:
+                answer = await servers.ask_broker("a-0", RemotingCommand(RequestCode.GET_MAX_OFFSET, header))
+                answers.append((answer.code, (answer.ext_fields or {}).get("offset", "") or answer.remark or ""))
+                tables = await servers.ask_broker("a-0", RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+                assert tables.code == ResponseCode.SUCCESS
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.sleep(0.2)
+            assert await servers.change_role("a-0", ASYNC_MASTER) is None
+            await trio.sleep(0.2)
+            assert not servers.events("remoting.close", node="a-0")
+            nursery.cancel_scope.cancel()
+
+    servers.run_well(use)
+    assert [key for key, _ in itertools.groupby(answers)] == [
+        (0, "10"),
+        (ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role, try again"),
+        (0, "10"),
+    ]
+
+
+def test_a_change_that_has_begun_is_finished_without_its_caller() -> None:
+    servers = RoleWorld.of()
+
+    async def use() -> None:
+        DiskSlow(0.0, 60.0, "a-1", 0.1).begin(servers.world)
+
+        async def give_up_soon() -> None:
+            with trio.move_on_after(0.05):
+                await servers.controller("a-1").change_role(SYNC_MASTER)
+
+        servers.nodes["a-0"].kill()
+        await servers.on_node("a-1", give_up_soon)
+        assert not servers.events("broker.role")
+        await trio.sleep(5)
+        assert (await servers.put("a-1", b"x")).append is not None
+        servers.note_role("a-1")
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize("after_ms", [0, 20, 60, 120, 200, 400, 600, 800])
+def test_a_broker_that_is_stopped_during_a_change_stops_in_order(after_ms: int) -> None:
+    """Whatever the change had come to, the next start finds an orderly stop, and everything that was put."""
+    servers = RoleWorld.of(slaves=0)
+    outcomes: list[Exception | None] = []
+
+    async def change() -> None:
+        outcomes.append(await outcome_of(servers.controller("a-0").change_role(SLAVE)))
+
+    async def use() -> None:
+        for number in range(10):
+            await servers.put("a-0", b"%d" % number)
+        slow = DiskSlow(0.0, 60.0, "a-0", 0.1)
+        undo = slow.begin(servers.world)
+        servers.nodes["a-0"].start_soon(change)
+        await trio.sleep(after_ms / 1000)
+        await servers.stop_broker("a-0")
+        assert not servers.nodes["a-0"].disk.exists(ABORT_FILE)
+        assert undo is not None
+        undo()
+        servers.boot("a-0")
+        await trio.sleep(1)
+        assert queue_bodies(servers.controller("a-0")) == [b"%d" % number for number in range(10)]
+
+    servers.run_well(use)
+    [outcome] = outcomes
+    assert outcome is None or isinstance(outcome, RoleChangeFailed)
