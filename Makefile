@@ -16,15 +16,17 @@ PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup
 PYTHON = $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 
-.PHONY: help demo test test-long bench bench-recovery check mutants-apply clean
+.PHONY: help demo test test-long fuzz bench bench-recovery bench-catch-up check mutants-apply clean
 
 help:
 	@echo 'make demo       replicate real data, break it, analyse it: out/demo/report.html'
 	@echo 'make test       all tests but the long ones'
 	@echo 'make test-long  all tests'
+	@echo 'make fuzz       hostile peers with new seeds for five minutes; FUZZ="--seconds 3600" for longer'
 	@echo 'make check      ruff, mypy --strict, pyright, import-linter, mutant diffs'
-	@echo 'make bench      chaos runs, idle pair, actors, guest mode, store: CPU time beside bare Trio and RocketMQ'
+	@echo 'make bench      chaos runs, idle pair, actors, guest mode, store, remoting: CPU time beside bare Trio and RocketMQ'
 	@echo 'make bench-recovery  2 GiB after kill -9 beside RocketMQ: some minutes, 8 GiB in TMPDIR'
+	@echo 'make bench-catch-up  a new slave takes 2 GiB on loopback, beside RocketMQ: some minutes, 8 GiB in TMPDIR'
 	@echo 'make clean      remove .venv, out and every cache of the tools'
 
 $(FILLED): pyproject.toml
@@ -48,13 +50,20 @@ test: $(FILLED)
 test-long: $(FILLED)
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest
 
+FUZZ := --seconds 300
+fuzz: $(FILLED)
+	@$(BIN)/python -m tests.fuzz $(FUZZ)
+
 bench: $(FILLED)
-	@for benchmark in chaos_runs idle_pair actor_costs guest_mode store_append store_startup store_memory; do
+	@for benchmark in chaos_runs idle_pair actor_costs guest_mode store_append store_startup store_memory remoting_requests; do
 		$(BIN)/python -m "tests.bench.$$benchmark"
 	done
 
 bench-recovery: $(FILLED)
 	@$(BIN)/python -m tests.bench.store_recovery
+
+bench-catch-up: $(FILLED)
+	@$(BIN)/python -m tests.bench.ha_catch_up
 
 check: $(FILLED) mutants-apply
 	@$(BIN)/ruff check

@@ -24,6 +24,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 #: Directories whose tests share something dear: one Spark session, one RocketMQ at a time.
 _ONE_PROCESS = ("interop", "spark")
+#: Of interop, those that speak with name servers: they mostly wait, beside the others.
+_NAME_SERVER_TESTS = (
+    "test_broker_registration",
+    "test_ha_kills",
+    "test_name_server",
+    "test_remoting_client",
+    "test_slave_metadata",
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -32,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         place = item.path.relative_to(tests)
         group = place.parts[0] if place.parts[0] in _ONE_PROCESS else str(place)
+        if group == "interop" and place.name.startswith(_NAME_SERVER_TESTS):
+            group = "interop-name-servers"
         item.add_marker(pytest.mark.xdist_group(group))
     # The longest first: they should not begin when all else is done.
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in _ONE_PROCESS)

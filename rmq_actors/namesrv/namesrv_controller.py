@@ -25,7 +25,7 @@ from rmq_actors.store.json_file import ConfigFile, JsonFile
 from rmq_actors.tracing.recorder import Tracer
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class NamesrvController:
     """A running name server."""
 

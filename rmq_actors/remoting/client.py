@@ -45,7 +45,7 @@ class _Peer:
     retry_at_s: float = 0.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RemotingClient:
     """A Service. Requests that peers make on its connections go to `processors`.
 

@@ -73,7 +73,7 @@ class _Waiter:
     response: RemotingCommand | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RemotingConnection:
     """Made by a server or a client, which runs it."""
 

@@ -26,7 +26,7 @@ _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _SHORTAGE_PAUSE_S = 0.1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RemotingServer:
     """A Service: one address, and a task for each connection. A connection's end concerns nobody else."""
 

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import trio
 
-from rmq_actors.broker.broker_controller import open_broker
+from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.environment import real_environment
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.message_puts import PendingPut
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.event import RunInfo
@@ -54,6 +56,23 @@ class Bench:
             put_s += time.thread_time() - began
             await trio.lowlevel.checkpoint()
         return put_s
+
+    async def latencies(self, body: bytes, in_flight: int, messages: int) -> list[float]:
+        """Keep so many puts under way; seconds that each took."""
+        latencies: list[float] = []
+
+        async def put_one_after_another(count: int) -> None:
+            for _ in range(count):
+                began = time.perf_counter()
+                result = await self._store.put_message(self._message(body))
+                latencies.append(time.perf_counter() - began)
+                if result.status is not PutStatus.PUT_OK:
+                    raise RuntimeError(f"a put was answered {result}")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(in_flight):
+                nursery.start_soon(put_one_after_another, messages // in_flight)
+        return latencies
 
     async def wait_until_dispatched(self) -> None:
         """Return when queues and index hold everything."""
@@ -102,10 +121,11 @@ async def open_store(directory: Path) -> None:
         end()
 
 
-async def fill(directory: Path, body_bytes: int, end_offset: int) -> None:
+async def fill(directory: Path, body_bytes: int, end_offset: int, file_bytes: int = 1024**3) -> None:
     """Command `fill`."""
     body, messages = bytes(body_bytes), 0
-    async with running_store(directory) as store:
+    async with running_broker(directory, HaConfig(ha_listen_port=0), file_bytes=file_bytes) as broker:
+        store = broker.store
         bench = Bench(store)
         while store.commit_log.max_offset < end_offset:
             bench.put(body, 1)
@@ -135,13 +155,65 @@ async def append(directory: Path, body_bytes: int, batch: int, messages: int, wa
         end()
 
 
+async def serve(directory: Path, file_bytes: int, ha_port: int) -> None:
+    """Command `serve`."""
+    async with running_broker(directory, HaConfig(ha_listen_port=ha_port), file_bytes=file_bytes) as broker:
+        say(end_offset=broker.store.commit_log.max_offset)
+        await trio.sleep_forever()
+
+
+async def follow(directory: Path, file_bytes: int, master: str, end_offset: int) -> None:
+    """Command `follow`."""
+    ha = HaConfig(ha_listen_port=0, ha_master_address=master)
+    async with running_broker(directory, ha, BrokerRole.SLAVE, file_bytes) as broker:
+        store = broker.store
+        with store.log_end.subscribe() as growth:
+            await growth.receive()
+            began, cpu_began = time.perf_counter(), time.process_time()
+            while store.commit_log.max_offset < end_offset:
+                await growth.receive()
+        log_s = time.perf_counter() - began
+        await Bench(store).wait_until_dispatched()
+        say(log_s=log_s, derived_s=time.perf_counter() - began, cpu_s=time.process_time() - cpu_began)
+        await trio.sleep_forever()
+
+
+async def puts(directory: Path, ha_port: int, body_bytes: int, in_flight: int, messages: int, warm_up: int) -> None:
+    """Command `puts`."""
+    role = BrokerRole.SYNC_MASTER if ha_port else BrokerRole.ASYNC_MASTER
+    async with running_broker(directory, HaConfig(ha_listen_port=ha_port), role) as broker:
+        bench, body = Bench(broker.store), bytes(body_bytes)
+        if ha_port:
+            with trio.fail_after(60):
+                await broker.store.wait_for_slaves(1)
+        await bench.latencies(body, in_flight, warm_up)
+        began, cpu_began = time.perf_counter(), time.process_time()
+        latencies = sorted(await bench.latencies(body, in_flight, messages))
+        say(
+            p50_us=latencies[messages // 2] * 1e6,
+            p99_us=latencies[messages * 99 // 100] * 1e6,
+            wall_s=time.perf_counter() - began,
+            cpu_s=time.process_time() - cpu_began,
+        )
+        end()
+
+
 @contextlib.asynccontextmanager
 async def running_store(directory: Path) -> AsyncIterator[MessageStore]:
     """A master's store with default settings and its services, which in RocketMQ include HA."""
-    tracer = real_recorder(RunInfo("bench", "store", 0, source="broker")).tracer("store")
-    config = BrokerConfig(ha=HaConfig(ha_listen_port=0))
-    async with open_broker(config, real_environment(directory), tracer) as broker:
+    async with running_broker(directory, HaConfig(ha_listen_port=0)) as broker:
         yield broker.store
+
+
+@contextlib.asynccontextmanager
+async def running_broker(
+    directory: Path, ha: HaConfig, role: BrokerRole = BrokerRole.ASYNC_MASTER, file_bytes: int = 1024**3
+) -> AsyncIterator[BrokerController]:
+    """A broker with default settings but for these."""
+    tracer = real_recorder(RunInfo("bench", "store", 0, source="broker")).tracer("store")
+    store = MessageStoreConfig(broker_role=role, mapped_file_size_commit_log_bytes=file_bytes)
+    async with open_broker(BrokerConfig("bench", store, ha), real_environment(directory), tracer) as broker:
+        yield broker
 
 
 def private_kb() -> int:
@@ -170,8 +242,15 @@ def _since_process_start_s() -> float:
 def main(arguments: Sequence[str]) -> None:
     """Run one command."""
     command, directory, *numbers = arguments
-    commands: dict[str, Callable[..., Awaitable[None]]] = {"append": append, "fill": fill, "open": open_store}
-    trio.run(commands[command], Path(directory), *map(int, numbers))
+    commands: dict[str, Callable[..., Awaitable[None]]] = {
+        "append": append,
+        "fill": fill,
+        "follow": follow,
+        "open": open_store,
+        "puts": puts,
+        "serve": serve,
+    }
+    trio.run(commands[command], Path(directory), *(int(text) if text.isdecimal() else text for text in numbers))
 
 
 if __name__ == "__main__":

@@ -3,11 +3,16 @@
 Both programs take the same commands and print the same numbers, as one JSON object:
 
     append DIR BODY_BYTES BATCH MESSAGES WARM_UP   put_cpu_s, dispatch_cpu_s, cpu_s
-    fill DIR BODY_BYTES END_OFFSET                 messages, end_offset; then it waits to be killed
+    fill DIR BODY_BYTES END_OFFSET [FILE_BYTES]    messages, end_offset; then it waits to be killed
     open DIR                                       interpreter_s, started_s, cpu_s, end_offset
+    serve DIR FILE_BYTES HA_PORT                   end_offset; then it is a master until it is killed
+    follow DIR FILE_BYTES MASTER END_OFFSET        log_s, derived_s, cpu_s; then it is a slave until it is killed
+    puts DIR HA_PORT BODY_BYTES IN_FLIGHT MESSAGES WARM_UP   p50_us, p99_us, wall_s, cpu_s
 
 `append` puts WARM_UP messages first and measures MESSAGES: `put_cpu_s` is the CPU time of the thread that puts,
 `dispatch_cpu_s` that of filling queues and index, `cpu_s` the process' with its syncs, and with Java's compiler.
+`follow` counts from the first byte that arrives, to when the log is whole, and to when queues and index are.
+`puts` waits for each answer with IN_FLIGHT under way; as SYNC_MASTER with one slave, or without one if HA_PORT is 0.
 `open` counts from before the store's first line to its last service started; `interpreter_s` is what went before.
 Every message has a UNIQ_KEY of 32 characters and goes to one of four queues; settings are the defaults.
 """
@@ -73,9 +78,9 @@ class StoreProgram:
         printed: dict[str, float] = json.loads(done.stdout)
         return {**printed, "wall_s": wall_s}
 
-    def fill_and_kill(self, directory: Path, body_bytes: int, end_offset: int) -> dict[str, float]:
+    def fill_and_kill(self, directory: Path, body_bytes: int, end_offset: int, *file_bytes: int) -> dict[str, float]:
         """Fill a store until its log ends at `end_offset`, and kill the process (SIGKILL)."""
-        command = [*self.command, "fill", str(directory), str(body_bytes), str(end_offset)]
+        command = [*self.command, "fill", str(directory), *map(str, (body_bytes, end_offset, *file_bytes))]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

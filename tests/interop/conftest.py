@@ -1,11 +1,11 @@
-"""Fixtures that start real RocketMQ brokers; they skip, naming what is missing, where Java 17 or Maven is not there."""
+"""Fixtures that start real RocketMQ servers; they skip, naming what is missing, where Java 17 or Maven is not there."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 
 import rmq_actors.testing
@@ -13,7 +13,11 @@ from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Tracer
 from tests.interop.java_broker import JavaBroker
-from tests.interop.java_tools import ToolMissing, java_command, rocketmq_classpath
+from tests.interop.java_gateway import JavaGateway, open_java_gateway
+from tests.interop.java_process import JavaRuntime
+from tests.interop.java_tools import POM, POM_5, ToolMissing, java_command, rocketmq_classpath
+from tests.interop.servers import Servers
+from tests.interop.two_name_servers import TwoNameServers, start_two
 
 #: `make_java_broker(name, **properties)`
 MakeJavaBroker = Callable[..., JavaBroker]
@@ -28,36 +32,56 @@ GOLDEN_END = 380417
 GOLDEN_MESSAGES = 215
 
 
-@attrs.frozen
-class JavaRuntime:
-    """What it takes to start a broker."""
-
-    java: str
-    classpath: str
-
-
-@pytest.fixture(scope="session")
-def java_runtime() -> JavaRuntime:
+def _runtime(pom: Path) -> JavaRuntime:
     try:
-        return JavaRuntime(java_command(), rocketmq_classpath())
+        return JavaRuntime(java_command(), rocketmq_classpath(pom))
     except ToolMissing as missing:
         pytest.skip(str(missing))
 
 
+@pytest.fixture(scope="session")
+def java_runtime() -> JavaRuntime:
+    """RocketMQ 4.9.7."""
+    return _runtime(POM)
+
+
+@pytest.fixture(scope="session")
+def java_runtime_5() -> JavaRuntime:
+    """RocketMQ 5.3.1."""
+    return _runtime(POM_5)
+
+
+@pytest.fixture(scope="session")
+def java_gateway(java_runtime: JavaRuntime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaGateway]:
+    """Java's own mqadmin, producers and consumers: one process for all tests."""
+    with open_java_gateway(tmp_path_factory.mktemp("java-gateway"), java_runtime) as gateway:
+        yield gateway
+
+
 @pytest.fixture
-def make_java_broker(java_runtime: JavaRuntime, tmp_path: Path) -> Iterator[MakeJavaBroker]:
+def servers(java_runtime: JavaRuntime, tmp_path: Path) -> Iterator[Servers]:
+    """Makes servers for one test."""
+    with contextlib.closing(Servers(tmp_path, java_runtime)) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def module_servers(java_runtime: JavaRuntime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Makes servers that the tests of a module share."""
+    with contextlib.closing(Servers(tmp_path_factory.mktemp("servers"), java_runtime)) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def two(module_servers: Servers) -> TwoNameServers:
+    """RocketMQ's name server and this project's, for the tests of a module."""
+    return start_two(module_servers)
+
+
+@pytest.fixture
+def make_java_broker(servers: Servers) -> MakeJavaBroker:
     """Makes a broker, not started yet. What still runs at the end of the test is killed."""
-    brokers: list[JavaBroker] = []
-
-    def make(name: str, **properties: str | int) -> JavaBroker:
-        directory = tmp_path / name
-        directory.mkdir()
-        brokers.append(JavaBroker(directory, java_runtime.java, java_runtime.classpath, properties))
-        return brokers[-1]
-
-    yield make
-    for broker in brokers:
-        broker.kill()
+    return servers.java_broker
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A client of a real broker that speaks RocketMQ's remoting frames and nothing above them; its calls block.
+"""A client of a real server that speaks RocketMQ's remoting frames and nothing above them; its calls block.
 
 Enough to put messages of every kind and to find each of them again: by its queue, by a key, by its offset, by its time.
 """
@@ -85,12 +85,12 @@ class JavaClient:
     @classmethod
     @contextlib.contextmanager
     def connect(cls, port: int) -> Iterator[JavaClient]:
-        """A client of the broker that listens on a port of this machine."""
+        """A client of the broker, or name server, that listens on a port of this machine."""
         with socket.create_connection(("127.0.0.1", port), timeout=CALL_TIMEOUT_S) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield cls(connection)
 
-    def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Response:
+    def call(self, code: int, fields: Mapping[str, object], body: bytes = b"", *, version: int = V4_9_7) -> Response:
         """Send a request and wait for its response, whatever its code."""
         opaque = next(self._opaques)
         header = json.dumps(
@@ -101,7 +101,7 @@ class JavaClient:
                 "language": "JAVA",
                 "opaque": opaque,
                 "serializeTypeCurrentRPC": "JSON",
-                "version": V4_9_7,
+                "version": version,
             }
         ).encode()
         self._connection.sendall(_FRAME.pack(4 + len(header) + len(body), len(header)) + header + body)

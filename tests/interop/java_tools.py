@@ -1,6 +1,6 @@
 """Java, Maven, and the jars of the real RocketMQ: found or fetched once, then cached.
 
-The cache is `$RMQ_ACTORS_CACHE`, else `~/.cache/rmq-actors`; one directory for each content of `pom.xml`. With a filled
+The cache is `$RMQ_ACTORS_CACHE`, else `~/.cache/rmq-actors`; one directory for each content of a POM. With a filled
 cache neither Maven nor a network is needed.
 """
 
@@ -15,6 +15,8 @@ import subprocess
 from pathlib import Path
 
 POM = Path(__file__).with_name("pom.xml")
+#: The broker of RocketMQ 5.3.1.
+POM_5 = Path(__file__).with_name("pom-5.xml")
 JAVA_MAJOR_MIN = 17
 MAVEN_TIMEOUT_S = 600
 
@@ -43,31 +45,31 @@ def cache_directory() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "rmq-actors"
 
 
-def rocketmq_classpath() -> str:
-    """The class path of the RocketMQ that `pom.xml` names, resolved by Maven the first time.
+def rocketmq_classpath(pom: Path = POM) -> str:
+    """The class path of the RocketMQ that a POM names, resolved by Maven the first time.
 
     Safe in several processes at once: one resolves, the others wait. Raises `ToolMissing` if Maven is needed and not
     there, `RuntimeError` with Maven's output if it fails.
     """
-    jars = cache_directory() / f"rocketmq-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    jars = cache_directory() / f"rocketmq-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     cache_directory().mkdir(parents=True, exist_ok=True)
     with (cache_directory() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():
-            _fetch(jars)
+            _fetch(pom, jars)
     return os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
 
 
-def _fetch(jars: Path) -> None:
+def _fetch(pom: Path, jars: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ToolMissing(f"Maven is missing: no mvn on PATH to fetch RocketMQ with, and nothing in {jars}")
     java_command()
     incomplete = jars.with_name(jars.name + ".incomplete")
     shutil.rmtree(incomplete, ignore_errors=True)
-    command = [maven, "--batch-mode", "--file", str(POM)]
+    command = [maven, "--batch-mode", "--file", str(pom)]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={incomplete}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MAVEN_TIMEOUT_S)
     if done.returncode or not list(incomplete.glob("rocketmq-broker-*.jar")):
-        raise RuntimeError(f"Maven could not fetch what {POM} names (exit {done.returncode}):\n{done.stdout[-4000:]}")
+        raise RuntimeError(f"Maven could not fetch what {pom} names (exit {done.returncode}):\n{done.stdout[-4000:]}")
     incomplete.rename(jars)

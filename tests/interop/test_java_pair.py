@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from tests.interop.conftest import GOLDEN_STORE, MakeJavaBroker, MakeJavaSlave
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, BrokerFailed, commit_log_files
+from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, commit_log_files
+from tests.interop.server_process import ServerFailed
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -65,5 +66,5 @@ def test_a_killed_broker_leaves_its_abort_file_and_starts_again(make_java_broker
 
 def test_a_broker_that_cannot_start_is_reported_with_its_log(make_java_broker: MakeJavaBroker) -> None:
     broker = make_java_broker("broker", brokerId=0, brokerRole="SLAVE")
-    with pytest.raises(BrokerFailed, match="Slave's brokerId must be > 0"):
+    with pytest.raises(ServerFailed, match="Slave's brokerId must be > 0"):
         broker.start()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.java_tools import ToolMissing, java_command, rocketmq_classpath
+from tests.interop.java_tools import POM_5, ToolMissing, java_command, rocketmq_classpath
 
 
 @pytest.fixture
@@ -72,8 +72,9 @@ def test_what_maven_fetched_is_used_again_without_it(bin_directory: Path, tmp_pa
         "mvn",
         'directory="${5#*=}"; /bin/mkdir -p "$directory"; : > "$directory/rocketmq-broker-4.9.7.jar"',
     )
-    first = rocketmq_classpath()
+    first, other = rocketmq_classpath(), rocketmq_classpath(POM_5)
     maven.unlink()
-    assert rocketmq_classpath() == first
+    assert (rocketmq_classpath(), rocketmq_classpath(POM_5)) == (first, other)
+    assert Path(first).parent != Path(other).parent
     assert Path(first).parent.parent == tmp_path / "cache"
     assert Path(first).name == "rocketmq-broker-4.9.7.jar"

@@ -4,8 +4,10 @@ import java.lang.management.ThreadMXBean;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.concurrent.Semaphore;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -15,6 +17,7 @@ import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageExtBrokerInner;
 import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
@@ -49,18 +52,31 @@ public final class StoreBench {
         String directory = args[1];
         switch (args[0]) {
             case "open" -> open(directory);
-            case "fill" -> fill(directory, Integer.parseInt(args[2]), Long.parseLong(args[3]));
+            case "fill" -> fill(directory, Integer.parseInt(args[2]), Long.parseLong(args[3]),
+                args.length > 4 ? Integer.parseInt(args[4]) : 1 << 30);
             case "append" -> append(directory, Integer.parseInt(args[2]), Integer.parseInt(args[3]),
                 Integer.parseInt(args[4]), Integer.parseInt(args[5]));
+            case "serve" -> serve(directory, Integer.parseInt(args[2]), Integer.parseInt(args[3]));
+            case "follow" -> follow(directory, Integer.parseInt(args[2]), args[3], Long.parseLong(args[4]));
+            case "puts" -> puts(directory, Integer.parseInt(args[2]), Integer.parseInt(args[3]),
+                Integer.parseInt(args[4]), Integer.parseInt(args[5]), Integer.parseInt(args[6]));
             default -> throw new IllegalArgumentException(args[0]);
         }
     }
 
     private static DefaultMessageStore makeStore(String directory) throws Exception {
+        return makeStore(config(directory));
+    }
+
+    private static MessageStoreConfig config(String directory) {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(directory);
         config.setStorePathCommitLog(directory + "/commitlog");
         config.setHaListenPort(0);
+        return config;
+    }
+
+    private static DefaultMessageStore makeStore(MessageStoreConfig config) throws Exception {
         return new DefaultMessageStore(config, new BrokerStatsManager("bench", false),
             (topic, queueId, logicOffset, tagsCode, storeTime, bitMap, properties) -> { }, new BrokerConfig());
     }
@@ -76,8 +92,10 @@ public final class StoreBench {
         print("interpreter_s", interpreterS, "started_s", (System.nanoTime() - began) / 1e9, "cpu_s", processCpuS() - cpuBeganS, "end_offset", store.getMaxPhyOffset());
     }
 
-    private static void fill(String directory, int bodyBytes, long endOffset) throws Exception {
-        DefaultMessageStore store = makeStore(directory);
+    private static void fill(String directory, int bodyBytes, long endOffset, int fileBytes) throws Exception {
+        MessageStoreConfig config = config(directory);
+        config.setMappedFileSizeCommitLog(fileBytes);
+        DefaultMessageStore store = makeStore(config);
         load(store);
         store.start();
         byte[] body = new byte[bodyBytes];
@@ -106,6 +124,84 @@ public final class StoreBench {
         putS = threadCpuS(Thread.currentThread().getId()) - putS;
         waitUntilDispatched(store);
         print("put_cpu_s", putS, "dispatch_cpu_s", threadCpuS(reput) - reputS, "cpu_s", processCpuS() - processS);
+    }
+
+    private static void serve(String directory, int fileBytes, int haPort) throws Exception {
+        MessageStoreConfig config = config(directory);
+        config.setMappedFileSizeCommitLog(fileBytes);
+        config.setHaListenPort(haPort);
+        DefaultMessageStore store = makeStore(config);
+        load(store);
+        store.start();
+        print("end_offset", store.getMaxPhyOffset());
+        Thread.sleep(Long.MAX_VALUE);
+    }
+
+    private static void follow(String directory, int fileBytes, String master, long endOffset) throws Exception {
+        MessageStoreConfig config = config(directory);
+        config.setMappedFileSizeCommitLog(fileBytes);
+        config.setBrokerRole(BrokerRole.SLAVE);
+        DefaultMessageStore store = makeStore(config);
+        load(store);
+        store.start();
+        store.updateHaMasterAddress(master);
+        while (store.getMaxPhyOffset() <= 0) {
+            Thread.sleep(1);
+        }
+        long began = System.nanoTime();
+        double cpuBeganS = processCpuS();
+        while (store.getMaxPhyOffset() < endOffset) {
+            Thread.sleep(1);
+        }
+        double logS = (System.nanoTime() - began) / 1e9;
+        waitUntilDispatched(store);
+        print("log_s", logS, "derived_s", (System.nanoTime() - began) / 1e9, "cpu_s", processCpuS() - cpuBeganS);
+        Thread.sleep(Long.MAX_VALUE);
+    }
+
+    private static void puts(String directory, int haPort, int bodyBytes, int inFlight, int messages, int warmUp)
+        throws Exception {
+        MessageStoreConfig config = config(directory);
+        config.setBrokerRole(haPort == 0 ? BrokerRole.ASYNC_MASTER : BrokerRole.SYNC_MASTER);
+        config.setHaListenPort(haPort);
+        DefaultMessageStore store = makeStore(config);
+        load(store);
+        store.start();
+        byte[] body = new byte[bodyBytes];
+        long patienceEnds = System.nanoTime() + 60_000_000_000L;
+        while (haPort != 0 && !store.putMessage(message(body)).isOk()) {
+            if (System.nanoTime() > patienceEnds) {
+                throw new IllegalStateException("no slave came");
+            }
+            Thread.sleep(100);
+        }
+        latencies(store, body, inFlight, warmUp);
+        double cpuBeganS = processCpuS();
+        long began = System.nanoTime();
+        long[] latencies = latencies(store, body, inFlight, messages);
+        double wallS = (System.nanoTime() - began) / 1e9;
+        Arrays.sort(latencies);
+        print("p50_us", latencies[messages / 2] / 1e3, "p99_us", latencies[messages * 99 / 100] / 1e3,
+            "wall_s", wallS, "cpu_s", processCpuS() - cpuBeganS);
+    }
+
+    /** Keeps so many asynchronous puts under way; nanoseconds each took. */
+    private static long[] latencies(DefaultMessageStore store, byte[] body, int inFlight, int messages)
+        throws Exception {
+        long[] latencies = new long[messages];
+        Semaphore room = new Semaphore(inFlight);
+        for (int i = 0; i < messages; i++) {
+            room.acquire();
+            int number = i;
+            long began = System.nanoTime();
+            store.asyncPutMessage(message(body)).thenAccept(result -> {
+                check(result);
+                latencies[number] = System.nanoTime() - began;
+                room.release();
+            });
+        }
+        room.acquire(inFlight);
+        return latencies;
     }
 
     private static void put(DefaultMessageStore store, byte[] body, int batch, int messages) throws Exception {

@@ -1,0 +1,141 @@
+"""A Java process whose RocketMQ classes are called from here, through py4j: mqadmin, producers, consumers.
+
+Py4j comes with PySpark, and needs no Java compiler. Objects of Java are untyped here.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from py4j import java_gateway
+
+from tests.interop.java_process import JAVA_FLAGS, JavaRuntime, write_logback
+from tests.interop.server_process import wait_until
+
+CONSUME_TIMEOUT_S = 60.0
+_POLL_TIMEOUT_MS = 500
+
+
+class CommandFailed(Exception):
+    """An mqadmin command printed a stack trace, or that it failed; carries all that it printed."""
+
+
+class JavaGateway:
+    """One Java process. Create with `open_java_gateway`."""
+
+    # No attrs class: Hypothesis would print its fields, and py4j takes each question about them to Java.
+
+    def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
+        self._instances = itertools.count()
+
+    @property
+    def jvm(self) -> Any:
+        """Java's classes by their full names: `jvm.org.apache.rocketmq.common.message.Message(...)`."""
+        return self._gateway.jvm
+
+    def mqadmin(self, name_server: str, command: str, *options: str) -> str:
+        """Run an mqadmin command as its main method does; what it prints. Raises `CommandFailed`."""
+        arguments = self.array(self.jvm.java.lang.String, command, "-n", name_server, *options)
+        printed = self.jvm.java.io.ByteArrayOutputStream()
+        system = self.jvm.java.lang.System
+        to = self.jvm.java.io.PrintStream(printed, True, "UTF-8")
+        before = system.out, system.err
+        system.setOut(to)
+        system.setErr(to)
+        try:
+            self.jvm.org.apache.rocketmq.tools.command.MQAdminStartup.main0(arguments, None)
+        finally:
+            system.setOut(before[0])
+            system.setErr(before[1])
+        text = str(printed.toString("UTF-8"))
+        if "Exception" in text or "command failed" in text or "not exist" in text:
+            raise CommandFailed(f"mqadmin {command} {' '.join(options)}:\n{text}")
+        return text
+
+    def produce(self, name_server: str, topic: str, bodies: Sequence[bytes]) -> list[str]:
+        """Send messages one after another with a DefaultMQProducer; the broker that took each one."""
+        client = self.jvm.org.apache.rocketmq.client
+        producer = client.producer.DefaultMQProducer("PG_interop")
+        producer.setNamesrvAddr(name_server)
+        producer.setInstanceName(self._new_instance())
+        producer.setSendMsgTimeout(int(CONSUME_TIMEOUT_S * 1000))
+        producer.start()
+        try:
+            message = self.jvm.org.apache.rocketmq.common.message.Message
+            results = [producer.send(message(topic, bytearray(body))) for body in bodies]
+            refused = [str(result) for result in results if result.getSendStatus().name() != "SEND_OK"]
+            assert not refused, refused
+            return [str(result.getMessageQueue().getBrokerName()) for result in results]
+        finally:
+            producer.shutdown()
+
+    def consume(self, name_server: str, topic: str, count: int) -> list[bytes]:
+        """The bodies of the first `count` messages that a DefaultLitePullConsumer of a new group gets."""
+        client = self.jvm.org.apache.rocketmq.client
+        consumer = client.consumer.DefaultLitePullConsumer(f"CG_{self._new_instance()}")
+        consumer.setNamesrvAddr(name_server)
+        consumer.setInstanceName(self._new_instance())
+        consumer.setConsumeFromWhere(
+            self.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        )
+        consumer.subscribe(topic, "*")
+        consumer.start()
+        bodies: list[bytes] = []
+        try:
+            wait_until(lambda: self._poll(consumer, bodies) >= count, CONSUME_TIMEOUT_S, f"{count} messages of {topic}")
+        finally:
+            consumer.shutdown()
+        return bodies
+
+    def _poll(self, consumer: Any, bodies: list[bytes]) -> int:
+        bodies += [bytes(message.getBody()) for message in consumer.poll(_POLL_TIMEOUT_MS)]
+        return len(bodies)
+
+    def _new_instance(self) -> str:
+        # Two clients of one process share a connection when their instances bear the same name.
+        return f"interop{next(self._instances)}"
+
+    def array(self, java_class: Any, *values: Any) -> Any:
+        """A Java array."""
+        array = self._gateway.new_array(java_class, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
+
+
+@contextlib.contextmanager
+def open_java_gateway(directory: Path, runtime: JavaRuntime, *java_options: str) -> Iterator[JavaGateway]:
+    """A Java process that ends with the block, or with this process; `directory` is its home."""
+    write_logback(directory, "tools")
+    own = (
+        f"-Drocketmq.home.dir={directory}",
+        f"-Dlogback.configurationFile={directory}/conf/logback_tools.xml",
+        f"-Duser.home={directory}",
+        f"-Djava.io.tmpdir={directory}",
+    )
+    port, token, process = java_gateway.launch_gateway(
+        classpath=runtime.classpath,
+        javaopts=[*JAVA_FLAGS, *own, *java_options],
+        java_path=runtime.java,
+        cwd=str(directory),
+        redirect_stdout=collections.deque(maxlen=1),
+        redirect_stderr=collections.deque(maxlen=1),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    parameters = java_gateway.GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    gateway = java_gateway.JavaGateway(gateway_parameters=parameters)
+    try:
+        yield JavaGateway(gateway)
+    finally:
+        gateway.shutdown()
+        process.kill()
+        process.wait()
+        process.stdin.close()

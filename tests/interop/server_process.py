@@ -1,0 +1,179 @@
+"""A server in a child process, started and stopped any number of times over one directory.
+
+The calls block; a Trio test makes them in a worker thread. Nothing waits a fixed time: conditions are polled, with a
+generous deadline, because the machine may be slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from tests.interop.java_client import JavaClient, Response
+
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 120.0
+POLL_INTERVAL_S = 0.05
+
+#: What every server of RocketMQ prints when it is up, and what ours prints for those who wait for it.
+UP_MESSAGE = b"boot success"
+
+
+class ServerFailed(Exception):
+    """The process did not do what was waited for; carries the end of its log."""
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Poll until `condition` holds. Raises `TimeoutError` naming `what`."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def free_port(*neighbours: int) -> int:
+    """A free port; the ports at these distances from it are free, too.
+
+    Below the range from which Linux gives ports to outgoing connections, so that none of those takes it meanwhile.
+    """
+    for _ in range(200):
+        port = random.randrange(20_002, 32_000)
+        with contextlib.ExitStack() as probes:
+            try:
+                for candidate in (port, *(port + distance for distance in neighbours)):
+                    probe = probes.enter_context(socket.socket())
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("", candidate))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError(f"no free port with free neighbours {neighbours} between 20000 and 32000")
+
+
+def free_broker_port() -> int:
+    """A port for a broker, which listens on p, p + 1 (HA) and p - 2 (fast)."""
+    return free_port(-2, 1)
+
+
+def write_properties(path: Path, properties: Mapping[str, str | int]) -> None:
+    """Write a configuration file as RocketMQ reads it."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+
+@attrs.define(eq=False)
+class ServerProcess:
+    """One server. `directory` holds what it writes: its files, its log, and what it prints (`console.log`)."""
+
+    directory: Path
+    listen_port: int = attrs.field(factory=free_port, kw_only=True)
+    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
+
+    def command(self) -> Sequence[str]:
+        """Write the configuration, and return the command line that serves with it."""
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        """What the process needs in its environment besides this process's own."""
+        return {}
+
+    @property
+    def address(self) -> str:
+        """Where others connect to."""
+        return f"127.0.0.1:{self.listen_port}"
+
+    def call(self, code: int, fields: Mapping[str, object]) -> Response:
+        """Send one request on a connection of its own."""
+        with JavaClient.connect(self.listen_port) as client:
+            return client.call(code, fields)
+
+    @property
+    def console(self) -> Path:
+        """What the process printed, over all its starts."""
+        return self.directory / "console.log"
+
+    def log_files(self) -> Sequence[Path]:
+        """Where it writes what it does, there or not."""
+        return (self.console,)
+
+    @property
+    def log_text(self) -> str:
+        """What it printed and logged, over all its starts."""
+        return "\n".join(path.read_text(errors="replace") for path in self.log_files() if path.exists())
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started and neither stopped nor killed since."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start the process; return when it says that it is up. Raises `ServerFailed`."""
+        if self._process is not None:
+            raise RuntimeError(f"the server in {self.directory} runs already")
+        command = self.command()
+        # A name server that this machine's user has set must not be found.
+        environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+        said_before = self._times_up()
+        with self.console.open("ab") as console:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env=environment | dict(self.environment()),
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+            )
+        self.wait_until(lambda: self._times_up() > said_before, START_TIMEOUT_S, "it is up")
+
+    def stop(self) -> None:
+        """Stop it in order (SIGTERM); return when the process has ended. Does nothing when it does not run."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it (SIGKILL): what it wrote to mapped files stays. Does nothing when it does not run."""
+        self._end(signal.SIGKILL)
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Poll until `condition` holds. Raises `ServerFailed` if the process ends meanwhile or the time is up."""
+        process = self._process
+        if process is None:
+            raise RuntimeError(f"the server in {self.directory} does not run")
+
+        def holds_or_ended() -> bool:
+            return condition() or process.poll() is not None
+
+        try:
+            wait_until(holds_or_ended, timeout_s, what)
+        except TimeoutError as error:
+            raise ServerFailed(f"{error}\n{self._log_end()}") from error
+        if not condition():
+            self._process = None
+            raise ServerFailed(f"exit code {process.returncode} before: {what}\n{self._log_end()}")
+
+    def _times_up(self) -> int:
+        return self.console.read_bytes().count(UP_MESSAGE) if self.console.exists() else 0
+
+    def _log_end(self) -> str:
+        return f"the end of the log in {self.directory}:\n{self.log_text[-6000:]}"
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            self._process.kill()
+            self._process.wait()
+            raise ServerFailed(f"{how.name} did not end it within {STOP_TIMEOUT_S:g} s\n{self._log_end()}") from error
+        finally:
+            self._process = None

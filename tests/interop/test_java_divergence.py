@@ -1,0 +1,110 @@
+"""This project's slave asks Java masters about the end of its log: what they answer tells two logs apart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.ha.ha_client import Halt
+from rmq_actors.real_io.environment import real_environment
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.wire.record import Message
+from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
+from tests.interop.server_process import free_broker_port
+from tests.interop.servers import Servers
+from tests.property.recording import Watch, new_recorder
+
+pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(params=["4.9.7", "5.3.1"])
+def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JavaBroker]:
+    """Of either RocketMQ; not started yet."""
+    runtime = request.getfixturevalue({"4.9.7": "java_runtime", "5.3.1": "java_runtime_5"}[request.param])
+    with contextlib.closing(Servers(tmp_path, runtime)) as servers:
+        yield servers.java_broker("master")
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    store: Path, role: BrokerRole, master: JavaBroker | None = None
+) -> AsyncIterator[tuple[BrokerController, Watch]]:
+    """Our broker on a directory."""
+    recorder = new_recorder()
+    config = BrokerConfig(
+        "broker-a",
+        MessageStoreConfig(broker_role=role, mapped_file_size_commit_log_bytes=MAPPED_FILE_SIZE),
+        HaConfig(ha_listen_port=0, ha_master_address=None if master is None else master.ha_address),
+        remoting=None if master is None else RemotingServerConfig(listen_port=free_broker_port()),
+        broker_id=0 if master is None else 1,
+        master_addr=None if master is None else f"127.0.0.1:{master.listen_port}",
+    )
+    async with open_broker(config, real_environment(store), recorder.tracer("ours")) as broker:
+        yield broker, Watch(recorder)
+
+
+async def send(master: JavaBroker, count: int, size: int = 300) -> None:
+    for number in range(count):
+        body = (b"%d " % number * size)[:size]
+        response = await trio.to_thread.run_sync(master.send, "TopicInterop", body)
+        assert response.code == 0, response
+
+
+async def halted(broker: BrokerController, watch: Watch) -> Halt:
+    await watch.until(lambda event: event.kind == "ha.client.halt", timeout_s=REPLICATION_TIMEOUT_S)
+    assert broker.followed_master is not None
+    assert broker.followed_master.halted is not None
+    return broker.followed_master.halted
+
+
+async def has_all(watch: Watch, master: JavaBroker, store: Path) -> None:
+    """Return when the slave has the master's log."""
+    with trio.fail_after(REPLICATION_TIMEOUT_S):
+        while commit_log_files(store) != commit_log_files(master.store):
+            await trio.sleep(0.1)
+    assert not watch.seen(lambda event: event.kind == "ha.client.halt")
+
+
+async def test_what_a_java_master_answers_tells_two_logs_apart(master: JavaBroker, tmp_path: Path) -> None:
+    await trio.to_thread.run_sync(master.start)
+    store = tmp_path / "slave"
+    await send(master, 10)
+    async with opened(store, BrokerRole.SLAVE, master) as (broker, watch):
+        await has_all(watch, master, store)
+        common = broker.store.commit_log.max_offset
+    # The same log, and a part of it.
+    await send(master, 3)
+    async with opened(store, BrokerRole.SLAVE, master) as (broker, watch):
+        await has_all(watch, master, store)
+        (compared,) = watch.seen(lambda event: event.kind == "ha.client.compare")
+        assert (compared.status, compared.attrs) == ("same", {"questions": "1"})
+        assert broker.store.commit_log.max_offset > common
+        common = broker.store.commit_log.max_offset
+    # The slave gets other records, as if the master had lost its own: it is ahead.
+    async with opened(store, BrokerRole.ASYNC_MASTER) as (broker, _):
+        for number in range(4):
+            await broker.put_message(Message("TopicInterop", b"other %d" % number * 40))
+        before = broker.store.commit_log.max_offset
+    async with opened(store, BrokerRole.SLAVE, master) as (broker, watch):
+        halt = await halted(broker, watch)
+        assert (halt.reason, halt.end_offset, halt.common_end) == ("diverged", before, common)
+        assert "no record at offset" in halt.detail
+    # Its master grows past it: in the middle of one record there stand other bytes.
+    await send(master, 20, 777)
+    async with opened(store, BrokerRole.SLAVE, master) as (broker, watch):
+        halt = await halted(broker, watch)
+        assert (halt.reason, halt.end_offset, halt.common_end) == ("diverged", before, common)
+        assert broker.store.commit_log.max_offset == before
+        await broker.truncate_log()
+        with trio.fail_after(REPLICATION_TIMEOUT_S):
+            while commit_log_files(store) != commit_log_files(master.store):
+                await trio.sleep(0.1)
+    assert [path.name for path in (store / "cut").iterdir()] == [f"{common:020d}"]
