@@ -65,7 +65,7 @@ def _decode(kind: type[ValueT], what: str, data: bytes) -> ValueT:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
+        pass  # no standard JSON, or wrong: the last reader says which
     try:
         return msgspec.json.decode(_quote_integer_keys(data), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
