@@ -91,8 +91,13 @@ def read_by_java(gateway: JavaGateway, body: RemotingSerializable) -> Any:
 
 
 def written_by_java(gateway: JavaGateway, value: Any) -> bytes:
-    """What RemotingSerializable.encode does, which py4j does not find beside another method of that name."""
-    return str(gateway.jvm.com.alibaba.fastjson.JSON.toJSONString(value, False)).encode()
+    """What RemotingSerializable.encode does with objects of any class."""
+    java = gateway.jvm.java.lang
+    # Py4j takes the first method of a name, in whichever order this Java process has them, and that may be toJSONString
+    # without arguments, which is not static: so it is asked for by its parameters.
+    parameters = gateway.array(java.Class, java.Class.forName("java.lang.Object"), java.Boolean.TYPE)
+    method = java.Class.forName("com.alibaba.fastjson.JSON").getMethod("toJSONString", parameters)
+    return str(method.invoke(None, gateway.array(java.Object, value, False))).encode()
 
 
 @pytest.mark.parametrize("body_type", BODIES, ids=lambda body: body.__name__)
