@@ -11,9 +11,9 @@ import errno
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, SupportsInt
 
 import attrs
 import trio
@@ -103,6 +103,11 @@ class SimFile:
         if self.cached.unsynced_bytes > disk.config.unsynced_bytes_max:
             self.cached.settle(self.cached.mark())
 
+    def write_scattered(self, offsets: Iterable[SupportsInt], values: Iterable[SupportsInt]) -> None:
+        """Write `values`, 4 bytes big-endian each, at byte `offsets`: that many operations, in this order."""
+        for offset, value in zip(offsets, values, strict=True):
+            self.write_at(int(offset), int(value).to_bytes(4, "big", signed=True))
+
     def map(self) -> memoryview:
         """A read-only view of the whole file that sees later writes; stale once the file grows or shrinks."""
         self._check()
@@ -144,6 +149,10 @@ class SimFile:
         """Whether a process that lives can still use it."""
         opener = self._opener
         return not self._closed and (opener is None or not (opener.fenced or opener.over.is_set()))
+
+    def opened_by(self, incarnation: Incarnation) -> bool:
+        """Whether that process opened it."""
+        return self._opener is incarnation
 
     def _check(self) -> None:
         if self._closed or (self._opener is not None and self._opener.fenced):
@@ -392,6 +401,11 @@ class SimDisk:
             self.space.count()
 
     # --- for its own parts ------------------------------------------------------------------------------------------
+
+    def held_by(self, incarnation: Incarnation) -> Sequence[str]:
+        """The files that a process has open, and the locks that it holds."""
+        files = [f"open file {file.path}" for file in self._handles if file.is_open and file.opened_by(incarnation)]
+        return files + [f"lock on {path}" for path in self._locks.held_by(incarnation)]
 
     def begin(self, operation: Operation, path: str) -> bool:
         """Start an operation for the current task: EBADF if its process was killed, or what a fault makes of it.

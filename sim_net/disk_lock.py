@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sim_net.directory import os_error
 from sim_net.identity import current_incarnation
 from sim_net.page_cache import CachedFile
 
+if TYPE_CHECKING:
+    from sim_net.node import Incarnation
+
 
 class SimLock:
     """A lock that is held."""
 
-    def __init__(self, release: Callable[[], object]) -> None:
+    def __init__(self, path: str, release: Callable[[], object]) -> None:
+        self.path = path
         self._release = release
-        self._holder = current_incarnation.get()
+        #: For the locks of its disk: the process that took it.
+        self.holder = current_incarnation.get()
         self._closed = False
 
     def close(self) -> None:
@@ -27,7 +33,7 @@ class SimLock:
     @property
     def is_held(self) -> bool:
         """Whether it was not released, and the process that took it lives."""
-        holder = self._holder
+        holder = self.holder
         return not self._closed and (holder is None or not (holder.fenced or holder.over.is_set()))
 
 
@@ -42,5 +48,9 @@ class DiskLocks:
         held = self._locks.get(file)
         if held is not None and held.is_held:
             raise os_error(errno.EAGAIN, path)
-        lock = self._locks[file] = SimLock(lambda: self._locks.pop(file))
+        lock = self._locks[file] = SimLock(path, lambda: self._locks.pop(file))
         return lock
+
+    def held_by(self, incarnation: Incarnation) -> list[str]:
+        """The paths of what a process has locked."""
+        return [lock.path for lock in self._locks.values() if lock.is_held and lock.holder is incarnation]

@@ -120,6 +120,15 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             if target == node.name:
                 link.heal()
 
+    def open_ends(self) -> list[str]:
+        """The ends of connections that nobody has closed, as "from -> to: address -> address"."""
+        return [
+            f"{source} -> {target}: connection {_text(end.local)} -> {_text(end.remote)}"
+            for (source, target), link in self._links.items()
+            for end in link.endpoints.values()
+            if end.established and not (end.closed or end.torn or end.aborted)
+        ]
+
     def digest_datagram(self, serial: int, data: bytes) -> None:
         """A datagram has arrived at the socket of that number, 0 for none."""
         self.kernel.digest.add(pack_datagram_arrival(serial, data))
@@ -293,6 +302,11 @@ class Ports:
                     found, best = socket, score
         return found
 
+    @property
+    def taken(self) -> list[int]:
+        """The numbers of the ports that a socket has."""
+        return [port for _, port in self._taken]
+
     def clear(self) -> None:
         """The process that held the ports is gone."""
         self._taken.clear()
@@ -305,6 +319,10 @@ def _incarnation() -> Incarnation:
             "this task runs on no simulated node: open sockets in a node's main, or through Node.start_soon"
         )
     return incarnation
+
+
+def _text(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
 
 
 def _is_a_hosts(address: str) -> bool:

@@ -115,6 +115,8 @@ class Node:
         self.incarnation = 0
         #: Whether the machine is on, which it is before the first boot too.
         self.has_power = True
+        #: What processes that ended by themselves had not closed: sockets, files, locks. Who is killed closes nothing.
+        self.left_open: list[str] = []
         self._world = world
         self._main: NodeMain | None = None
         self._current: Incarnation | None = None
@@ -290,6 +292,9 @@ class Node:
             await incarnation.run(main)
         except BaseException as raised:  # noqa: BLE001 - reported as the run's failure
             error = _unwrapped(raised)
+        if not incarnation.fenced:
+            self.left_open += [f"{self.name}: {socket!r}" for socket in incarnation.sockets.values()]
+            self.left_open += [f"{self.name}: {what}" for what in self.disk.held_by(incarnation)]
         for socket in list(incarnation.sockets.values()):
             socket.close()
         if self._current is incarnation:

@@ -292,6 +292,10 @@ class StreamSocket(SimSocket):
             raise socket_error(errno.EOPNOTSUPP)
         return await self._nonblocking(self._try_send, [bytes_view(each) for each in buffers], self._wait_for_room)
 
+    def try_sendmsg(self, buffers: Iterable[Buffer], /) -> int:
+        """`sendmsg` without a checkpoint: how many bytes, 0 when there is no room. Trio has no such call."""
+        return self._try_send([bytes_view(each) for each in buffers]) or 0
+
     def _try_send(self, views: list[memoryview]) -> int | None:
         self._check()
         if len(views) > _BUFFERS_MAX:

@@ -158,6 +158,17 @@ class World:
         """When the last fault is over, in virtual seconds; one whose event has not come yet does not count."""
         return max((each.ends_s for each in self.faults if each.ends_s is not None), default=0.0)
 
+    def leaks(self) -> list[str]:
+        """What is left of processes that should be over, for an end of a run at which no node runs.
+
+        What they had not closed when they ended (`Node.left_open`), their tasks, ports, and ends of connections, on
+        either side.
+        """
+        found = [what for node in self.nodes.values() for what in node.left_open]
+        found += [f"{each.node.name}: process {each.number} has not ended" for each in self._incarnations]
+        found += [f"{node.name}: port {port}" for node in self.nodes.values() for port in node.ports.taken]
+        return found + self.network.open_ends()
+
     def task_number(self) -> int:
         """The current task's number, in order of spawning; RuntimeError outside a task of this world."""
         return self.kernel.task_number(trio.lowlevel.current_task())

@@ -7,7 +7,11 @@ parts. Every operation raises `OSError` with the errno that Linux would give (EN
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # who writes no columns does not wait for numpy
+    import numpy as np
+    import numpy.typing as npt
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -27,6 +31,13 @@ class DiskFile(Protocol):
 
     def write_at(self, offset: int, data: BytesLike) -> None:
         """Write all of `data` at byte `offset` into the page cache; the file grows if need be."""
+        ...
+
+    def write_scattered(self, offsets: npt.NDArray[np.int64], values: npt.NDArray[np.int32]) -> None:
+        """Write `values`, 4 bytes big-endian each, at byte `offsets`: as that many calls of `write_at`, in this order.
+
+        After an `OSError` any of them may be written. Fastest with ascending offsets, all multiples of 4.
+        """
         ...
 
     def map(self) -> memoryview:

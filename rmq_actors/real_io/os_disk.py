@@ -9,27 +9,45 @@ import os
 import stat
 import struct
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import trio
 
 from rmq_actors.ports.disk import BytesLike
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 #: What RocketMQ writes into the file that it locks.
 _LOCK_BYTES: Final = b"lock"
 # struct flock: l_type, l_whence, l_start, l_len, l_pid; the padding before l_start and behind l_pid is the compiler's.
 _FLOCK: Final = struct.Struct("hhqqi4x")
+#: Fewer scattered integers are written one by one: all pages of a mapping are looked through each time, and written
+#: back by the next sync.
+_SCATTERED_MIN: Final = 1024
+#: A mapping to write to ends at a multiple of this, or with the file.
+_SCATTERED_MULTIPLE: Final = 1 << 20
+#: Linux 5.14; Python does not name it yet.
+_MADV_POPULATE_WRITE: Final = 23
+#: File systems that write over a block where it stands: once it has a place on the disk, that cannot run out.
+_IN_PLACE: Final = frozenset({"ext4", "xfs", "tmpfs"})
 
 
 @attrs.define(eq=False)
 class OsFile:
-    """An open file. Appends are `pwrite`; readers share one read-only mapping."""
+    """An open file. Appends are `pwrite`; readers share one read-only mapping.
+
+    Mappings are never closed by hand, which would pull pages from under their views: they go with the last view.
+    """
 
     path: str
     size_bytes: int
     _fd: int
     _view: memoryview | None = attrs.field(default=None, init=False)
+    #: The file's first part, to write to, from the first scattered write to the next sync.
+    _scattered: mmap.mmap | None = attrs.field(default=None, init=False)
 
     def write_at(self, offset: int, data: BytesLike) -> None:
         """See `ports.disk.DiskFile`."""
@@ -44,11 +62,46 @@ class OsFile:
             if written:
                 self.size_bytes = max(self.size_bytes, offset + written)
 
+    def write_scattered(self, offsets: npt.NDArray[np.int64], values: npt.NDArray[np.int32]) -> None:
+        """See `ports.disk.DiskFile`: through a writable mapping where nothing can go wrong with that, else `pwrite`."""
+        self._check()
+        mapping = self._map_to_scatter(offsets) if len(offsets) == len(values) >= _SCATTERED_MIN else None
+        if mapping is not None:
+            import numpy as np  # noqa: PLC0415 - the caller has it already; other users of a disk need not wait for it
+
+            np.frombuffer(mapping, ">i4")[offsets >> 2] = values
+            return
+        for offset, value in zip(offsets.tolist(), values.tolist(), strict=True):
+            self.write_at(offset, value.to_bytes(4, "big", signed=True))
+
+    def _map_to_scatter(self, offsets: npt.NDArray[np.int64]) -> mmap.mmap | None:
+        """A mapping in which the pages of all offsets can be written to; None if `pwrite` has to say what is wrong.
+
+        To write to a page that has no place on the disk could end in SIGBUS. So all are made writable before, which
+        gives them one, or is an error. Should the system write one back and protect it again in between: it has its
+        place then, and keeps it, as the file system writes over it there.
+        """
+        first, end = int(offsets[0]), int(offsets[-1]) + 4
+        if not 0 <= first < end <= self.size_bytes or (offsets & 3).any() or (offsets[1:] <= offsets[:-1]).any():
+            return None
+        try:
+            if self._scattered is None or len(self._scattered) < end:
+                if _file_system(self._fd) not in _IN_PLACE:
+                    return None
+                size = min(self.size_bytes, -(-end // _SCATTERED_MULTIPLE) * _SCATTERED_MULTIPLE)
+                self._scattered = mmap.mmap(
+                    self._fd, size - size % 4, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE
+                )
+            first -= first % mmap.PAGESIZE
+            self._scattered.madvise(_MADV_POPULATE_WRITE, first, end - first)
+        except OSError:  # an old kernel, a full disk, a broken one: `pwrite` works, or says it
+            return None
+        return self._scattered
+
     def map(self) -> memoryview:
         """See `ports.disk.DiskFile`."""
         self._check()  # to mmap, -1 is memory without a file
         if self._view is None or len(self._view) != self.size_bytes:
-            # The mapping lives as long as a view of it does: closing it by hand would pull pages from under readers.
             mapping = mmap.mmap(self._fd, self.size_bytes, access=mmap.ACCESS_READ) if self.size_bytes else b""
             self._view = memoryview(mapping)
         return self._view
@@ -67,8 +120,9 @@ class OsFile:
         return end
 
     async def sync(self) -> None:
-        """See `ports.disk.DiskFile`: `fdatasync` in a worker thread."""
+        """See `ports.disk.DiskFile`: `fdatasync` in a worker thread. It covers what was written through a mapping."""
         self._check()
+        self._scattered = None  # its pages become read-only by the sync: a new one costs no more
         await trio.to_thread.run_sync(os.fdatasync, self._fd)
 
     def truncate(self, size_bytes: int) -> None:
@@ -81,7 +135,7 @@ class OsFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            self._view = None
+            self._view = self._scattered = None
 
     def _check(self) -> None:
         if self._fd < 0:
@@ -199,6 +253,18 @@ def _file_size(fd: int, path: str) -> int:
     if stat.S_ISDIR(status.st_mode):  # to read it, Linux opens a directory
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return status.st_size
+
+
+def _file_system(fd: int) -> str:
+    """The type of the file system that a file is on, as /proc has it; empty if that does not say."""
+    device = os.fstat(fd).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        for mount in mounts:  # "36 35 98:0 /root /mount/point options optional fields - ext4 source options"
+            fields = mount.split(" ")
+            if fields[2] == number:
+                return fields[fields.index("-") + 1]
+    return ""
 
 
 def _make_directories(directory: Path) -> None:

@@ -20,7 +20,7 @@ from rmq_actors.ports.disk import BytesLike, Disk, DiskFile
 from rmq_actors.store.consume_queues import is_lmq
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile, PreparedFile
-from rmq_actors.store.mapped_file_queue import PAGE_BYTES, MappedFileQueue, sync_directories
+from rmq_actors.store.mapped_file_queue import PAGE_BYTES, SECTOR_BYTES, MappedFileQueue, sync_directories
 from rmq_actors.store.recovery import LogEnd, LogWalk
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.message_id import create_message_id
@@ -262,17 +262,20 @@ class CommitLog:
         self._uncommitted = bytearray()
         self._tracer.emit("log.append", _ACTOR, offset=offset, size=size)
 
-    def append_data(self, offset: int, data: BytesLike) -> None:
-        """Append a master's bytes as they are; they lie in one of its files.
+    def append_data(self, offset: int, data: BytesLike, *, whole_sectors: bool = False) -> int:
+        """Append a master's bytes as they are; they lie in one of its files. Where the log ends now.
 
-        Raises `AppendRefused` if they do not continue this log, or the disk fails; `FileSizeMismatch`.
+        With `whole_sectors` that is the end of a record or of a sector; what is behind it, less than a sector, is left
+        to the caller. Of a sector that is written twice a power cut may keep the first part alone, and those behind it
+        whole: where no checksum covers the second part, nobody could tell. Raises `AppendRefused` if the bytes do not
+        continue this log, or the disk fails; `FileSizeMismatch`.
         """
         try:
-            self._append_data(offset, data)
+            return self._append_data(offset, data, whole_sectors)
         except OSError as error:
             raise AppendRefused(f"{len(data)} bytes at offset {offset}: {error}") from error
 
-    def _append_data(self, offset: int, data: BytesLike) -> None:
+    def _append_data(self, offset: int, data: BytesLike, whole_sectors: bool) -> int:
         self.commit()  # of a master that has become a slave
         begin, next_record_offset = self.max_offset, self._next_record_offset
         if not self._queue.files:
@@ -289,35 +292,58 @@ class CommitLog:
                 f"{len(data)} bytes at offset {offset} cross the end of a file of {self.file_size_bytes} bytes: "
                 "is mappedFileSizeCommitLog the same on both?"
             )
-        next_record_offset = self._follow_records(next_record_offset, offset, data)
+        last_record, next_record_offset = self._follow_records(next_record_offset, offset, data)
+        end = offset + len(data)
+        if whole_sectors and next_record_offset != end:
+            end = max(offset, last_record, end - end % self.file_size_bytes % SECTOR_BYTES)
+            if end < last_record + BLANK.size:
+                next_record_offset = last_record
+            if end == offset:
+                return end
+            data = memoryview(data)[: end - offset]
         if not self._queue.files and offset:
             self._begin = self.on_begin(offset)
         mapped_file = self._file_with_room() if self._queue.files else self._add_file(offset)
         mapped_file.append(data)
         self._next_record_offset = next_record_offset
         self._tracer.emit("log.append", _ACTOR, offset=offset, size=len(data))
+        return end
 
-    def _follow_records(self, at: int, begin: int, data: BytesLike) -> int:
-        """Where the next record begins once `data` is at `begin`; `at`: where before. Raises `FileSizeMismatch`.
+    def _follow_records(self, at: int, begin: int, data: BytesLike) -> tuple[int, int]:
+        """Where the last and the next record begin once `data` is at `begin`; `at`: where the next one did before.
+
+        The next one is the first whose header is not there; the last one is the same where it would begin within
+        `data`, or right behind. If `data` ends inside a record whose header was there before, the last one is far off.
+        Raises `FileSizeMismatch`.
 
         A master with other file sizes may send frames that fit this log's files: the records in them then do not (S3).
         """
         file_end = begin - begin % self.file_size_bytes + self.file_size_bytes
-        while at + BLANK.size <= begin + len(data):
-            head = bytes(self.select(at, begin - at)) if at < begin else b""
-            position = max(0, at - begin)
-            total_size, magic = BLANK.unpack(head + bytes(data[position : position + BLANK.size - len(head)]))
-            room = file_end - at
-            is_message = (
-                magic == MESSAGE_MAGIC and RECORD_OVERHEAD_BYTES <= total_size <= room - END_FILE_MIN_BLANK_LENGTH
-            )
-            if not is_message and not (magic == BLANK_MAGIC and total_size == room):
-                raise FileSizeMismatch(
-                    f"offset {at}: no record that fits a file of {self.file_size_bytes} bytes (totalSize {total_size}, "
-                    f"magic 0x{magic:08X}): is mappedFileSizeCommitLog the same on both?"
-                )
+        last_header = begin + len(data) - BLANK.size
+        last = -BLANK.size  # nothing ends in that one
+        if at < begin and at <= last_header:
+            last = at
+            head = bytes(self.select(at, begin - at))
+            at += self._check_record(at, file_end, *BLANK.unpack(head + bytes(data[: BLANK.size - len(head)])))
+        unpack, message_end = BLANK.unpack_from, file_end - END_FILE_MIN_BLANK_LENGTH
+        while at <= last_header:  # for each record that a slave receives
+            total_size, magic = unpack(data, at - begin)
+            if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD_BYTES <= total_size <= message_end - at:
+                self._check_record(at, file_end, total_size, magic)
+            last = at
             at += total_size
-        return at
+        return (at if at <= begin + len(data) else last), at
+
+    def _check_record(self, at: int, file_end: int, total_size: int, magic: int) -> int:
+        """Its size. Raises `FileSizeMismatch` if no record with this header fits its file."""
+        room = file_end - at
+        is_message = magic == MESSAGE_MAGIC and RECORD_OVERHEAD_BYTES <= total_size <= room - END_FILE_MIN_BLANK_LENGTH
+        if not is_message and not (magic == BLANK_MAGIC and total_size == room):
+            raise FileSizeMismatch(
+                f"offset {at}: no record that fits a file of {self.file_size_bytes} bytes (totalSize {total_size}, "
+                f"magic 0x{magic:08X}): is mappedFileSizeCommitLog the same on both?"
+            )
+        return total_size
 
     def _file_with_room(self) -> MappedFile:
         files = self._queue.files

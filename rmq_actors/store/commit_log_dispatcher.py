@@ -7,9 +7,12 @@ runs), and able to be built again from the log at any time. How far all of them 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rmq_actors.wire.dispatch_request import DispatchRequest
+
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import DispatchBatch
 
 
 class CommitLogDispatcher(Protocol):
@@ -34,6 +37,10 @@ class CommitLogDispatcher(Protocol):
 
         Raises `OSError`, with any part of the batch taken.
         """
+        ...
+
+    def dispatch_batch(self, batch: DispatchBatch) -> None:
+        """`dispatch` of records as columns, under the same contract."""
         ...
 
     async def flush(self) -> None:

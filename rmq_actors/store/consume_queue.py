@@ -210,6 +210,20 @@ class ConsumeQueue:
         if data:
             self._append(b"".join(data), max_physic_offset)
 
+    def put_units(self, units: memoryview, first_index: int, first_physical_offset: int, end_offset: int) -> bool:
+        """Append stored entries, of records from `first_physical_offset` to `end_offset`, at indexes one after another.
+
+        False, with nothing done, where `put_message_position_info` must look at each entry. Raises `OSError` like it.
+        """
+        if (
+            self.ext is not None
+            or first_index != self.max_offset_in_queue
+            or first_physical_offset < self.max_physic_offset
+        ):
+            return False
+        self._append(units, end_offset)
+        return True
+
     def _takes(self, index: int, expected: int, offset: int) -> bool:
         """Whether an entry may stand at an index that is not the next one."""
         is_empty = self.queue.max_offset == self.queue.min_offset and expected == self.max_offset_in_queue
@@ -239,7 +253,7 @@ class ConsumeQueue:
         self._min_index, self._min_record_offset = index, _NO_RECORD
         return from_offset // CQ_STORE_UNIT_SIZE
 
-    def _append(self, data: bytes, max_physic_offset: int) -> None:
+    def _append(self, data: bytes | memoryview, max_physic_offset: int) -> None:
         rest = memoryview(data)
         try:
             while rest:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,12 +19,17 @@ from rmq_actors.store.consume_queue_ext import ConsumeQueueExt
 from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY
 from rmq_actors.store.mapped_file_queue import DirtyDirectories, MappedFileQueue, sync_directories
 from rmq_actors.store.open_files import OpenFiles
-from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.dispatch_request import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    DispatchRequest,
+)
+
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import DispatchBatch
 
 _log = logging.getLogger(__name__)
 
-PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
-PROPERTY_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 _MULTI_DISPATCH_QUEUE_SPLITTER = ","
 LMQ_PREFIX = "%LMQ%"
 #: How long a file name may be, in bytes of UTF-8.
@@ -205,6 +211,22 @@ class ConsumeQueues:
         for queue, entries in batches.items():
             self._dirty_queues[queue] = None
             queue.put_message_position_info(entries)
+
+    def dispatch_batch(self, batch: DispatchBatch) -> None:
+        """`dispatch` of records as columns. Raises `OSError`."""
+        # It imports numpy, which takes a while: who dispatches single records does without.
+        from rmq_actors.store.queue_columns import entries_by_queue  # noqa: PLC0415
+
+        for each in entries_by_queue(batch):
+            queue = self._queues.get((each.topic, each.queue_id)) or self._create(each.topic, each.queue_id)
+            if queue is None:
+                self.refused += len(each) - 1
+                continue
+            self._dirty_queues[queue] = None
+            if each.units is None or not queue.put_units(
+                each.units, each.first_index, each.first_physical_offset, each.end_physical_offset
+            ):
+                queue.put_message_position_info(each.entries())
 
     def _create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         try:

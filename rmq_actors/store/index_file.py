@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from rmq_actors.ports.disk import DiskFile
-from rmq_actors.wire.java_string import java_hash_code
+
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import Int32Array, Int64Array
 
 _HEADER = struct.Struct(">qqqqii")
 _SLOT = struct.Struct(">i")
@@ -41,18 +43,6 @@ class IndexKey(NamedTuple):
     key_hash: int
     physical_offset: int
     store_timestamp_ms: int
-
-
-@lru_cache(maxsize=4096)
-def _topic_code(topic: str) -> int:
-    """The hash code of what stands before each key of a topic."""
-    return java_hash_code(f"{topic}#")
-
-
-def index_key_hash(topic: str, key: str) -> int:
-    """The hash of a topic's key, 0 to 2^31 - 1 (IndexFile.indexKeyHashMethod of IndexService.buildKey)."""
-    code = abs(java_hash_code(key, _topic_code(topic)))
-    return code if code <= _INT_MAX else 0
 
 
 def index_file_size_bytes(hash_slot_num: int, index_num: int) -> int:
@@ -166,6 +156,33 @@ class IndexFile:
             begin_ms, end.store_timestamp_ms, begin_phy_offset, end.physical_offset, hash_slot_count, number
         )
 
+    def put_key_columns(
+        self, key_hashes: Int32Array, physical_offsets: Int64Array, store_timestamps_ms: Int64Array
+    ) -> None:
+        """`put_keys` of many keys, as columns. Raises `OSError` with none of them counted."""
+        # It imports numpy, which takes a while: who puts single keys does without.
+        from rmq_actors.store import index_columns as columns  # noqa: PLC0415
+
+        assert 0 < len(key_hashes) <= self.room
+        begin_ms, begin_phy_offset = self.begin_timestamp_ms, self.begin_phy_offset
+        seconds = columns.seconds_since(begin_ms, store_timestamps_ms)
+        if self.index_count == 1:  # the first counts from the end of the file before, the others from the first
+            begin_ms, begin_phy_offset = int(store_timestamps_ms[0]), int(physical_offsets[0])
+            seconds[1:] = columns.seconds_since(begin_ms, store_timestamps_ms[1:])
+        chains = columns.chain_entries(key_hashes, self.hash_slot_num, self.index_count, self._heads)
+        entries = columns.encode_entries(key_hashes, physical_offsets, seconds, chains.before)
+        self._writes += 1
+        self.file.write_at(self._entry_position(self.index_count), entries)
+        self.file.write_scattered(_HEADER.size + _SLOT.size * chains.slots, chains.newest)
+        self._write_header(
+            begin_ms,
+            int(store_timestamps_ms[-1]),
+            begin_phy_offset,
+            int(physical_offsets[-1]),
+            self.hash_slot_count + chains.new_slots,
+            self.index_count + len(key_hashes),
+        )
+
     def correct_end_timestamp(self, end_timestamp_ms: int) -> None:
         """Say exactly when the last record was stored: a cut leaves it known by the second. Raises `OSError`."""
         if self.end_timestamp_ms != end_timestamp_ms:
@@ -239,6 +256,15 @@ class IndexFile:
             before = self.entry(head)[3] if head < self.index_num else 0
             head = before if before < head else 0
         return max(0, int(head))
+
+    def _heads(self, slots: Int64Array) -> Int64Array:
+        """`_head` of many slots."""
+        from rmq_actors.store import index_columns as columns  # noqa: PLC0415 - see `put_key_columns`
+
+        heads = columns.read_slots(self._view, _HEADER.size, self.hash_slot_num, slots)
+        for place in ((heads < 0) | (heads >= self.index_count)).nonzero()[0].tolist():
+            heads[place] = self._head(int(slots[place]))
+        return heads
 
     def _entry_position(self, number: int) -> int:
         return _HEADER.size + _SLOT.size * self.hash_slot_num + _ENTRY.size * number

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 import trio
@@ -17,17 +17,22 @@ import trio
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.index_file import IndexFile, IndexFileError, IndexKey, index_file_size_bytes, index_key_hash
+from rmq_actors.store.index_file import IndexFile, IndexFileError, IndexKey, index_file_size_bytes
 from rmq_actors.store.layout import INDEX_DIRECTORY
 from rmq_actors.store.mapped_file_queue import StoreLayoutError
-from rmq_actors.wire.dispatch_request import PROPERTY_KEYS, PROPERTY_UNIQ_KEY, DispatchRequest
+from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.record import TRANSACTION_ROLLBACK_TYPE
 
-KEY_SEPARATOR = " "
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import DispatchBatch, Int64Array
+
 _NAME_DIGITS = 17
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, by the wall clock's own offset
 #: A query lets others run after so many entries.
 _ENTRIES_BETWEEN_CHECKPOINTS = 1000
+#: Of so many keys those of further records wait: one record may have thousands.
+_KEYS_AT_ONCE = 4096
 
 
 class QueryOffsetResult(NamedTuple):
@@ -36,17 +41,6 @@ class QueryOffsetResult(NamedTuple):
     physical_offsets: Sequence[int]
     index_last_update_timestamp_ms: int
     index_last_update_physical_offset: int
-
-
-def index_keys(request: DispatchRequest) -> list[str]:
-    """The keys that a record is found by, in the order of their entries; one that stands twice is there twice."""
-    properties = request.properties
-    unique_key = properties.get(PROPERTY_UNIQ_KEY)
-    keys = properties.get(PROPERTY_KEYS)
-    found = [] if unique_key is None else [unique_key]
-    if keys:
-        found += [key for key in keys.split(KEY_SEPARATOR) if key] if KEY_SEPARATOR in keys else [keys]
-    return found
 
 
 @attrs.define(eq=False)
@@ -194,7 +188,37 @@ class IndexService:
                 self.files[-1].correct_end_timestamp(request.store_timestamp_ms)
             topic, timestamp_ms = request.topic, request.store_timestamp_ms
             keys += [IndexKey(index_key_hash(topic, name), offset, timestamp_ms) for name in names]
+            if len(keys) >= _KEYS_AT_ONCE:
+                self._put(keys)
+                keys = []
         self._put(keys)
+
+    def dispatch_batch(self, batch: DispatchBatch) -> None:
+        """See `CommitLogDispatcher`."""
+        if not self._config.message_index_enable:
+            return
+        physical_offsets = batch.commit_log_offsets[batch.key_records]
+        timestamps_ms = batch.store_timestamps_ms[batch.key_records]
+        taken = self._keys_taken(batch, physical_offsets)
+        while taken < len(physical_offsets):
+            file = self._file_with_room()
+            part = slice(taken, taken + file.room)
+            offsets = physical_offsets[part]
+            file.put_key_columns(batch.key_hashes[part], offsets, timestamps_ms[part])
+            taken += len(offsets)
+            last = int(offsets[-1])
+            self._note_last(last, len(offsets) - int(offsets.searchsorted(last)))
+
+    def _keys_taken(self, batch: DispatchBatch, physical_offsets: Int64Array) -> int:
+        """How many of a batch's keys the index has, given each key's record."""
+        last = self._last_offset
+        if batch.commit_log_offsets[0] > last:
+            return 0
+        record = int(batch.commit_log_offsets.searchsorted(last))
+        if record < len(batch) and batch.commit_log_offsets[record] == last:
+            self.files[-1].correct_end_timestamp(int(batch.store_timestamps_ms[record]))
+        begin, end = int(physical_offsets.searchsorted(last)), int(physical_offsets.searchsorted(last, "right"))
+        return min(begin + self._last_keys, end)
 
     def _put(self, keys: Sequence[IndexKey]) -> None:
         taken = 0
@@ -203,17 +227,15 @@ class IndexService:
             part = keys[taken : taken + file.room]
             file.put_keys(part)
             taken += len(part)
-            self._note_last(part)
+            last, count = part[-1].physical_offset, 1
+            while count < len(part) and part[-1 - count].physical_offset == last:
+                count += 1
+            self._note_last(last, count)
 
-    def _note_last(self, part: Sequence[IndexKey]) -> None:
-        offset = part[-1].physical_offset
-        count = 0
-        for key in reversed(part):
-            if key.physical_offset != offset:
-                break
-            count += 1
-        self._last_keys = self._last_keys + count if offset == self._last_offset else count
-        self._last_offset = offset
+    def _note_last(self, physical_offset: int, keys: int) -> None:
+        """So many keys of the last record were put."""
+        self._last_keys = self._last_keys + keys if physical_offset == self._last_offset else keys
+        self._last_offset = physical_offset
 
     def _file_with_room(self) -> IndexFile:
         last = self.files[-1] if self.files else None

@@ -20,20 +20,19 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.commit_log import AppendMessageResult, CommitLog
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from rmq_actors.store.consume_queues import (
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    IllegalTopic,
-    check_topic,
-    is_lmq,
-)
+from rmq_actors.store.consume_queues import IllegalTopic, check_topic, is_lmq
 from rmq_actors.store.flush_services import FlushService
 from rmq_actors.store.put_completion_service import PutCompletionService
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch, encode_message_batch
-from rmq_actors.wire.dispatch_request import PROPERTY_DELAY, SCHEDULE_TOPIC
+from rmq_actors.wire.dispatch_request import (
+    PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    SCHEDULE_TOPIC,
+)
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty, encode_properties
 from rmq_actors.wire.record import (
     END_FILE_MIN_BLANK_LENGTH,
@@ -347,7 +346,7 @@ class MessagePuts:
     def _await_confirmation(self, pending: PendingPut, end_offset: int, arrived: float) -> None:
         config = self.config
         sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        replication = self._completion_service.replication
+        replication = self._completion_service.replication_for(end_offset)
         sync_master = config.broker_role is BrokerRole.SYNC_MASTER and replication.is_needed
         if not sync_flush and not sync_master:
             pending.answered(PutStatus.PUT_OK)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.actors.channels import Broadcast, BroadcastChannel, LatestSender
+from rmq_actors.actors.channels import Broadcast, BroadcastChannel
 from rmq_actors.actors.supervisor import Supervisor
 from rmq_actors.ports.disk import BytesLike
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import ReplicationState
-from rmq_actors.protocols.put_completion import PutCompletion
 from rmq_actors.store.allocate_mapped_file_service import AllocateMappedFileService
 from rmq_actors.store.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
 from rmq_actors.store.commit_log import AppendRefused, CommitLog
@@ -24,9 +23,10 @@ from rmq_actors.store.flush_services import (
 )
 from rmq_actors.store.get_message import GetMessageResult, MessageFilter, MessageReads
 from rmq_actors.store.message_puts import MessagePuts, PendingPut, PutResult
-from rmq_actors.store.put_completion_service import REPLICATION_STATE, PutCompletionService
+from rmq_actors.store.put_completion_service import PutCompletionService
 from rmq_actors.store.query_message import QueryMessageResult, RecordLookup, query_message
 from rmq_actors.store.queue_offsets import QueueOffsets
+from rmq_actors.store.receiving import Receiving
 from rmq_actors.store.reput_message_service import DISPATCHED, ReputMessageService
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_files import StoreFiles
@@ -54,9 +54,9 @@ class MessageStore:
     files: StoreFiles
     log_end: Broadcast[int]
     flush_outcomes: Broadcast[FlushOutcome]
-    replication_states: LatestSender[ReplicationState]
     #: The offset before which every record is in its queue and in the index.
     dispatched: Broadcast[int]
+    receiving: Receiving
     running_flags: RunningFlags
     stats: StoreStatsService
     puts: MessagePuts
@@ -80,8 +80,7 @@ class MessageStore:
         outcomes: Broadcast[FlushOutcome] = FLUSH_OUTCOMES.open()
         log_end: Broadcast[int] = LOG_END.open()
         dispatched: Broadcast[int] = DISPATCHED.open()
-        send, receive = REPLICATION_STATE.open()
-        flags, stats = RunningFlags(), StoreStatsService(environment.wall_clock)
+        flags, stats, receiving = RunningFlags(), StoreStatsService(environment.wall_clock), Receiving()
         is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
         def readable_to() -> int:
@@ -89,7 +88,7 @@ class MessageStore:
             return commit_log.flushed_where if is_sync else commit_log.max_offset
 
         flush_service = make_flush_service(config, commit_log, outcomes, tracer)
-        completion_service = PutCompletionService(PutCompletion(config.waiting_puts_max), outcomes, receive)
+        completion_service = PutCompletionService(config, outcomes)
         puts = MessagePuts(
             config, commit_log, log_end, environment, tracer, flush_service, completion_service, flags, stats
         )
@@ -116,8 +115,8 @@ class MessageStore:
             files,
             log_end,
             outcomes,
-            send,
             dispatched,
+            receiving,
             flags,
             stats,
             puts,
@@ -128,7 +127,9 @@ class MessageStore:
             commit_service,
             allocate_service,
             completion_service,
-            ReputMessageService(files.reput, outcomes if is_sync else log_end, readable_to, dispatched, flags, tracer),
+            ReputMessageService(
+                files.reput, outcomes if is_sync else log_end, readable_to, dispatched, flags, tracer, receiving
+            ),
             flush_consume_queue_service,
             CleanCommitLogService(
                 config,
@@ -207,6 +208,10 @@ class MessageStore:
         index = self.files.index_service
         return await query_message(self.config, index, self.records, topic, key, max_num, begin_ms, end_ms)
 
+    def replicated(self, state: ReplicationState) -> None:
+        """Take what is known of the slaves now, and answer the puts that enough of them have."""
+        self._completion_service.replicated(state)
+
     async def wait_for_slaves(self, count: int) -> None:
         """Return when `count` slaves are connected: from then on a sync put waits for one instead of being refused.
 
@@ -220,8 +225,9 @@ class MessageStore:
         if failure is not None:
             raise AppendRefused(f"a sync failed: {failure.reason}")
 
-    def append_to_commit_log(self, offset: int, data: BytesLike) -> None:
-        """Append a master's bytes (DefaultMessageStore.appendToCommitLog). Raises `AppendRefused`."""
+    def append_to_commit_log(self, offset: int, data: BytesLike, *, whole_sectors: bool = False) -> int:
+        """Append a master's bytes (DefaultMessageStore.appendToCommitLog); see `CommitLog.append_data`."""
         self.check_follows()
-        self.commit_log.append_data(offset, data)
+        end = self.commit_log.append_data(offset, data, whole_sectors=whole_sectors)
         self.puts.log_grew()
+        return end

@@ -7,10 +7,15 @@ the system's own write-back could go unseen. Of the others, those used last stay
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 import attrs
 
 from rmq_actors.ports.disk import BytesLike, Disk, DiskFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @attrs.define(eq=False)
@@ -61,6 +66,12 @@ class ManagedFile:
         """See `ports.disk.DiskFile`."""
         file = self._open_to_change()
         file.write_at(offset, data)
+        self.size_bytes = file.size_bytes
+
+    def write_scattered(self, offsets: npt.NDArray[np.int64], values: npt.NDArray[np.int32]) -> None:
+        """See `ports.disk.DiskFile`."""
+        file = self._open_to_change()
+        file.write_scattered(offsets, values)
         self.size_bytes = file.size_bytes
 
     def map(self) -> memoryview:

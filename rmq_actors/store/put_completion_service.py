@@ -7,17 +7,11 @@ from typing import Protocol
 import attrs
 import trio
 
-from rmq_actors.actors.channels import Broadcast, LatestChannel
+from rmq_actors.actors.channels import Broadcast
 from rmq_actors.protocols.group_transfer import ReplicationState
 from rmq_actors.protocols.put_completion import Completed, PutCompletion, PutStatus
+from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.flush_services import FlushFailed, FlushOutcome
-
-REPLICATION_STATE = LatestChannel[ReplicationState].declare(
-    "store.replication_state",
-    carries="how many slaves live, and up to where they have the log",
-    sender="GroupTransferService",
-    receiver="PutCompletionService",
-)
 
 
 class StoreStopped(RuntimeError):
@@ -34,20 +28,24 @@ class WaitingPut(Protocol):
 
 @attrs.define(eq=False)
 class PutCompletionService:
-    """The one owner of waiting puts. `MessageStore` adds to it; its three loops release."""
+    """The one owner of waiting puts. `MessageStore` adds to it; its two loops and `replicated` release."""
 
     name = "PutCompletionService"
-    completion: PutCompletion[WaitingPut]
+    _config: MessageStoreConfig
+    _outcomes: Broadcast[FlushOutcome]
+    completion: PutCompletion[WaitingPut] = attrs.field(init=False)
     replication: ReplicationState = attrs.field(factory=ReplicationState, init=False)
     #: From here on nobody answers a put: the store refuses it.
     stopped: bool = attrs.field(default=False, init=False)
-    _outcomes: Broadcast[FlushOutcome]
-    _replication_states: trio.MemoryReceiveChannel[ReplicationState]
     #: When the sweeper looks next, and what makes it look sooner.
     _sweep_at: float = attrs.field(default=0.0, init=False)
     _sooner: trio.Event = attrs.field(factory=trio.Event, init=False)
     _waiting_for_slaves: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    @completion.default
+    def _make_completion(self) -> PutCompletion[WaitingPut]:
+        return PutCompletion(self._config.waiting_puts_max)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until asked to stop. What still waits then is answered as timed out: stored, not confirmed."""
@@ -55,7 +53,6 @@ class PutCompletionService:
             with self._outcomes.subscribe() as outcomes, self._scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow_flush, outcomes)
-                    nursery.start_soon(self._follow_replication)
                     task_status.started()
                     await self._sweep()
         finally:
@@ -85,6 +82,17 @@ class PutCompletionService:
             self._sooner.set()
         self._answer(done)
 
+    def replicated(self, state: ReplicationState) -> None:
+        """Take what is known of the slaves now, and answer the puts that they have."""
+        self.replication = state
+        self._waiting_for_slaves.unpark_all()
+        state = self.replication_for(self.completion.last_end_offset)
+        self._answer(self.completion.replicated_to(state.replicated_to))
+
+    def replication_for(self, end_offset: int) -> ReplicationState:
+        """What a put that ends there needs to know of the slaves."""
+        return self.replication.seen_from(end_offset, self._config.ha_slave_fallbehind_max_bytes)
+
     async def wait_for_slaves(self, count: int) -> None:
         """Return when `count` slaves are connected. A checkpoint only if it has to wait. Raises `StoreStopped`."""
         while self.replication.live_slaves < count:
@@ -98,12 +106,6 @@ class PutCompletionService:
                 self._answer(self.completion.flush_failed())
             else:
                 self._answer(self.completion.flushed_to(outcome))
-
-    async def _follow_replication(self) -> None:
-        async for state in self._replication_states:
-            self.replication = state
-            self._waiting_for_slaves.unpark_all()
-            self._answer(self.completion.replicated_to(state.replicated_to))
 
     async def _sweep(self) -> None:
         # The deadline stays when the put that it was set for is answered: most later puts have later ones, and need

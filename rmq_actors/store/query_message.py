@@ -10,8 +10,9 @@ import attrs
 
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.get_message import ReadableLog
-from rmq_actors.store.index_service import IndexService, index_keys
+from rmq_actors.store.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
+from rmq_actors.wire.index_key import index_keys
 from rmq_actors.wire.message_id import MessageIdError, decode_message_id
 from rmq_actors.wire.record import RecordCheck, RecordError, StoredMessage, check_record, decode_record
 

@@ -8,6 +8,7 @@ record with good ones behind it is damage then, and this store refuses to open w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -22,8 +23,16 @@ from rmq_actors.store.store_checkpoint import Checkpoint
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import check_record, text_span
 
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import DispatchBatch
+
 #: How many records are dispatched at once, and between two checkpoints of the event loop.
 BATCH_RECORDS = 512
+#: Where so many records wait, they are read as columns; the first time it must be many, as that starts numpy, which
+#: takes as long as dispatching thousands.
+COLUMNS_RECORDS_FIRST = 4096
+COLUMNS_RECORDS_MIN = 64
+COLUMNS_RECORDS_MAX = 4096
 _SECTOR_BYTES = 512
 _CHUNK_BYTES = 1024 * 1024
 #: After an orderly stop of RocketMQ, as many files are read again as it reads (CommitLog.recoverNormally).
@@ -125,6 +134,7 @@ class LogWalk:
     end: LogEnd | None = attrs.field(default=None, init=False)
     #: The last record met, before the torn one if there is one.
     last: DispatchRequest | None = attrs.field(default=None, init=False)
+    _singles: int = attrs.field(default=0, init=False)
 
     @property
     def found_end(self) -> LogEnd:
@@ -133,13 +143,40 @@ class LogWalk:
         return self.end
 
     def batches(self) -> Iterator[list[DispatchRequest]]:
-        """Every record, in order, in batches of one file each."""
+        """Every record, in order, in batches of one file each, but for what `next_columns` gives in between."""
         while self.end is None:
             mapped_file = self._queue.find(self.offset)
             if mapped_file is None:
                 self.end = LogEnd(self.offset)
                 return
             yield from self._walk_file(mapped_file)
+
+    def next_columns(self) -> DispatchBatch | None:
+        """What comes next, as columns: between two of `batches`, which go on behind it. None where those must look.
+
+        That is in a short log, at whatever is no common record, and at a text that may be torn.
+        """
+        mapped_file = self._queue.find(self.offset)
+        is_trusted = self.offset < self._trusted_to
+        if mapped_file is None or self._singles < COLUMNS_RECORDS_FIRST or not (is_trusted or self._check_crc):
+            return None
+        # It imports numpy: a store that has little to recover does without.
+        from rmq_actors.wire.dispatch_batch import read_dispatch_batch  # noqa: PLC0415
+
+        view, begin = mapped_file.whole(), mapped_file.from_offset
+        found = read_dispatch_batch(
+            view,
+            self.offset - begin,
+            self.offset,
+            min(len(view), self._trusted_to - begin) if is_trusted else len(view),
+            COLUMNS_RECORDS_MAX,
+            delay_levels_ms=self._delay_levels_ms,
+            check_crc=not is_trusted,
+            min_records=COLUMNS_RECORDS_MIN,
+        )
+        if found is not None:
+            self.last, self.offset = found.last, found.last.end_offset
+        return found
 
     def _walk_file(self, mapped_file: MappedFile) -> Iterator[list[DispatchRequest]]:
         view, begin, batch = mapped_file.whole(), mapped_file.from_offset, list[DispatchRequest]()
@@ -164,6 +201,7 @@ class LogWalk:
                 return
             self.last = found
             self.offset += found.msg_size
+            self._singles += 1
             batch.append(found)
             if len(batch) >= BATCH_RECORDS:
                 yield batch
@@ -226,14 +264,16 @@ async def write_again(queue: MappedFileQueue, begin: int, end: int) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def keep_aside(disk: Disk, queue: MappedFileQueue, end: LogEnd) -> None:
+async def keep_aside(disk: Disk, queue: MappedFileQueue, end: LogEnd, valid_to: int = 0) -> None:
     """Copy what stands behind `end` to `cut/`, durable on return: it is about to be zeroed, and holds whole records.
 
     A power cut may leave such records behind a hole, none of them acknowledged under SYNC_FLUSH; damage may too. What
-    was kept before stays. Raises `OSError`.
+    was kept before stays. Zeros at a file's end are left out, unless they are of a record: before `valid_to`. Raises
+    `OSError`.
     """
     for mapped_file in queue.files:
-        begin, used = max(0, end.end_offset - mapped_file.from_offset), mapped_file.used_bytes()
+        begin = max(0, end.end_offset - mapped_file.from_offset)
+        used = max(mapped_file.used_bytes(), min(mapped_file.size_bytes, valid_to - mapped_file.from_offset))
         if begin < used:
             await _keep_aside(disk, file_name(mapped_file.from_offset + begin), mapped_file.whole()[begin:used])
     if disk.exists(CUT_DIRECTORY):
@@ -280,6 +320,10 @@ async def redo(walk: LogWalk, dispatchers: Sequence[CommitLogDispatcher]) -> Log
         for dispatcher in dispatchers:
             dispatcher.dispatch(batch)
         await trio.lowlevel.checkpoint()
+        while (columns := walk.next_columns()) is not None:
+            for dispatcher in dispatchers:
+                dispatcher.dispatch_batch(columns)
+            await trio.lowlevel.checkpoint()
     return walk.found_end
 
 

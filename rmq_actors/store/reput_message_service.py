@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -16,11 +17,21 @@ from rmq_actors.actors.channels import Broadcast, BroadcastChannel
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.flush_services import FlushOutcome
-from rmq_actors.store.recovery import BATCH_RECORDS, DamagedLog
+from rmq_actors.store.receiving import Receiving
+from rmq_actors.store.recovery import (
+    BATCH_RECORDS,
+    COLUMNS_RECORDS_FIRST,
+    COLUMNS_RECORDS_MAX,
+    COLUMNS_RECORDS_MIN,
+    DamagedLog,
+)
 from rmq_actors.store.running_flags import RunningFlag, RunningFlags
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import BLANK
+
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import DispatchBatch
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +44,12 @@ DISPATCHED = BroadcastChannel[int].declare(
 
 #: After a failed dispatch (a full disk, say) it is tried again so much later.
 RETRY_INTERVAL_S = 1.0
+#: What waits is guessed from its bytes and the size of the last record.
+_GUESSED_RECORD_BYTES = 256
+#: A slave that receives all the time leaves so much undispatched at most, for so long; then it dispatches until nothing
+#: waits. Whoever consumes from it waits for that, and so does an orderly stop.
+GIVE_WAY_MAX_S = 10.0
+GIVE_WAY_MAX_BYTES = 2 * 1024**3
 
 
 @attrs.define(eq=False)
@@ -45,6 +62,7 @@ class Reput:
     reput_from_offset: int
     #: The record that ends at `reput_from_offset`, if one was met.
     last: DispatchRequest | None
+    _columns_records: int = attrs.field(factory=lambda: COLUMNS_RECORDS_FIRST, init=False)
 
     def dispatch_some(self, limit: int) -> int:
         """Dispatch the next records that end at or before `limit`; how many: 0 when there is none.
@@ -53,6 +71,14 @@ class Reput:
         """
         # A cleaned log begins later than where this one stands.
         offset = max(self.reput_from_offset, self._commit_log.min_offset)
+        record_bytes = _GUESSED_RECORD_BYTES if self.last is None else self.last.msg_size
+        if limit - offset >= self._columns_records * record_bytes:
+            columns = self._read_columns(offset, limit)
+            if columns is not None:
+                for dispatcher in self.dispatchers:
+                    dispatcher.dispatch_batch(columns)
+                self.last, self.reput_from_offset = columns.last, columns.last.end_offset
+                return len(columns)
         batch: list[DispatchRequest] = []
         while not batch and offset + BLANK.size <= limit:
             view, begin = self._commit_log.file_at(offset)
@@ -66,6 +92,23 @@ class Reput:
             self.last = batch[-1]
         self.reput_from_offset = offset
         return len(batch)
+
+    def _read_columns(self, offset: int, limit: int) -> DispatchBatch | None:
+        """Many records of one file; None where the next ones must be read one by one."""
+        # It imports numpy: a broker that dispatches record by record does without.
+        from rmq_actors.wire.dispatch_batch import read_dispatch_batch  # noqa: PLC0415
+
+        self._columns_records = COLUMNS_RECORDS_MIN
+        view, begin = self._commit_log.file_at(offset)
+        return read_dispatch_batch(
+            view,
+            offset - begin,
+            offset,
+            limit - begin,
+            COLUMNS_RECORDS_MAX,
+            delay_levels_ms=self._delay_levels_ms,
+            min_records=COLUMNS_RECORDS_MIN,
+        )
 
     def _read(self, view: memoryview, begin: int, offset: int, limit: int, batch: list[DispatchRequest]) -> int:
         """Fill `batch` with records of one file; where the next one begins."""
@@ -100,6 +143,7 @@ class ReputMessageService:
     dispatched: Broadcast[int]
     _flags: RunningFlags
     _tracer: Tracer
+    _receiving: Receiving = attrs.field(factory=Receiving)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _failing: bool = attrs.field(default=False, init=False)
 
@@ -116,8 +160,10 @@ class ReputMessageService:
         self._scope.cancel()
 
     async def _catch_up(self) -> None:
-        count = 0
+        count = count_before_others = 0
+        give_way_until = trio.current_time() + GIVE_WAY_MAX_S
         while True:
+            await self._give_way(give_way_until)
             try:
                 dispatched = self._reput.dispatch_some(self._limit())
             except (OSError, DamagedLog) as error:
@@ -131,12 +177,20 @@ class ReputMessageService:
             if not dispatched:
                 break
             count += dispatched
-            if dispatched == BATCH_RECORDS:
+            if count - count_before_others >= BATCH_RECORDS:
+                count_before_others = count
                 await trio.lowlevel.checkpoint()
         if count:
             offset = self._reput.reput_from_offset
             self._tracer.emit("store.dispatch", self.name, offset=offset, size=count)
             self.dispatched.put(offset)
+
+    async def _give_way(self, until: float) -> None:
+        """Wait while a slave has more to receive. No checkpoint if it has not."""
+        while (resume_at := min(self._receiving.busy_until, until)) > trio.current_time():
+            if self._limit() - self._reput.reput_from_offset >= GIVE_WAY_MAX_BYTES:
+                break
+            await trio.sleep_until(resume_at)
 
     def _fail(self, error: Exception) -> None:
         self._flags.set(RunningFlag.WRITE_LOGICS_QUEUE_ERROR, f"records cannot be dispatched: {error}")

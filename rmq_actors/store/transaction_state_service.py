@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -27,7 +27,15 @@ from rmq_actors.store.mapped_file_queue import (
     mark_directory,
     sync_directories,
 )
-from rmq_actors.wire.dispatch_request import PROPERTY_TAGS, PROPERTY_UNIQ_KEY, DispatchRequest
+from rmq_actors.wire.dispatch_request import (
+    CHECK_MAX_TIME_TOPIC,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    TRANSACTION_TOPICS,
+    DispatchRequest,
+)
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import (
     TRANSACTION_COMMIT_TYPE,
@@ -38,11 +46,11 @@ from rmq_actors.wire.record import (
     decode_record,
 )
 
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import DispatchBatch
+
 _log = logging.getLogger(__name__)
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 PROPERTY_PRODUCER_GROUP = "PGROUP"
 PROPERTY_TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 #: The tag of an op message, and what stands between half queue offsets in its body.
@@ -65,7 +73,6 @@ _REPLACES = -2
 
 _REDO_UNIT = struct.Struct(">qiq")
 _UNITS_A_READ = 4096
-_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC})
 
 
 class OpenTransaction(NamedTuple):
@@ -307,8 +314,11 @@ class TransactionStateService:
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
         """See `CommitLogDispatcher`."""
         for request in requests:
-            if request.sys_flag & TRANSACTION_ROLLBACK_TYPE or request.topic in _TOPICS:
+            if request.sys_flag & TRANSACTION_ROLLBACK_TYPE or request.topic in TRANSACTION_TOPICS:
                 self._take(request)
+
+    def dispatch_batch(self, batch: DispatchBatch) -> None:
+        """See `CommitLogDispatcher`: no record of a batch has a part in a transaction."""
 
     def _take(self, request: DispatchRequest) -> None:
         """Write what one message changes: tranRedoLog first. After an error the message may come again."""

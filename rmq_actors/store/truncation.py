@@ -74,7 +74,7 @@ class _Truncation:
         queue = MappedFileQueue(self.environment.disk, COMMIT_LOG_DIRECTORY, log.file_size_bytes)
         with contextlib.closing(queue):
             queue.load(holds_durable=lambda *_: True)
-            await keep_aside(self.environment.disk, queue, LogEnd(self.end_offset))
+            await keep_aside(self.environment.disk, queue, LogEnd(self.end_offset), log.max_offset)
             try:
                 await self._move_recovery_point(record)
                 queue.truncate(self.end_offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import trio
 
 from rmq_actors.ports.disk import Disk, DiskFile
@@ -169,6 +170,52 @@ async def write_buffers(disk: Disk) -> Seen:
     file.write_at(2, memoryview(bytearray(b"xcdx"))[1:3])
     file.write_at(4, file.map()[:4])
     return [bytes(file.map())]
+
+
+async def write_scattered(disk: Disk) -> Seen:
+    """Many integers of four bytes, at places in any order, aligned or not, twice at one, behind the end."""
+    file = disk.open("f", allocate_bytes=3 * _PAGE)
+    seen: Seen = []
+    for size, offsets in (
+        (1, np.arange(0, 3 * _PAGE, 8)),
+        (3, np.arange(0, 3 * _PAGE - 4, 40)[::-1]),
+        (5, np.arange(1, 3 * _PAGE - 4, 11)),
+        (7, np.arange(4, 3 * _PAGE, 8).repeat(2)),
+        (11, np.arange(0, 0)),
+        (13, np.arange(0, 4 * _PAGE, 16)),
+    ):
+        file.write_scattered(offsets, np.arange(len(offsets), dtype=np.int32) * size - 100)
+        seen += [bytes(file.map()), file.size_bytes]
+    view = file.map()
+    disk.remove("f")
+    file.write_scattered(np.arange(0, 3 * _PAGE, 4), np.arange(3072, dtype=np.int32))
+    return [*seen, bytes(view)]
+
+
+async def write_scattered_refused(disk: Disk) -> Seen:
+    """EBADF for a file that is closed or read-only, EINVAL for a negative offset: those before it are written."""
+    file = made(disk, "f", b"." * _PAGE)
+    reader = disk.open("f", read_only=True)
+    offsets, values = np.arange(0, _PAGE, 4), np.arange(1024, dtype=np.int32)
+    seen = [outcome_of(reader.write_scattered, offsets, values)]
+    seen += [outcome_of(file.write_scattered, np.array([8, -4, 0]), values[:3] + 1), held(disk, "f")]
+    file.write_scattered(offsets, values)
+    file.close()
+    return [*seen, outcome_of(file.write_scattered, offsets, -values), held(disk, "f")]
+
+
+async def truncate_after_write_scattered(disk: Disk) -> Seen:
+    """Nothing is written behind the new end."""
+    file = made(disk, "f", b"." * 3 * _PAGE)
+    offsets, values = np.arange(0, 2 * _PAGE, 4), np.arange(2048, dtype=np.int32)
+    file.write_scattered(offsets, values)
+    file.truncate(0)
+    seen: Seen = [file.size_bytes]
+    file.truncate(_PAGE + 2)
+    file.write_scattered(offsets[:1024], values[:1024])
+    seen += [file.size_bytes, bytes(file.map())]
+    file.write_scattered(offsets, values)
+    return [*seen, file.size_bytes, bytes(file.map())]
 
 
 async def two_handles(disk: Disk) -> Seen:
@@ -495,6 +542,19 @@ async def full(disk: Disk) -> Seen:
     return [*seen, bytes(view[8:17]), file.size_bytes]
 
 
+async def full_and_scattered(disk: Disk) -> Seen:
+    """ENOSPC, not a dead process; what stands before it is written. What has its place can be written again."""
+    file = disk.open("f", allocate_bytes=2 * SMALL_BYTES)
+    view = file.map()[:SMALL_BYTES]  # to read a hole takes a page of a tmpfs
+    offsets = np.arange(0, 2 * SMALL_BYTES, 64)
+    values = np.arange(1, len(offsets) + 1, dtype=np.int32)
+    seen = [outcome_of(file.write_scattered, offsets, values), bytes(view)]
+    seen += [outcome_of(file.write_scattered, offsets, -values), bytes(view)]
+    half = len(offsets) // 2
+    file.write_scattered(offsets[:half], values[half:])
+    return [*seen, bytes(view)]
+
+
 async def full_while_growing(disk: Disk) -> Seen:
     """A file that grows gets as long as there was room."""
     made(disk, "other", b"x" * (SMALL_BYTES - 2 * _PAGE))
@@ -571,8 +631,11 @@ CASES: tuple[DiskBody, ...] = (
     write_read_only,
     write_large,
     write_buffers,
+    write_scattered,
+    write_scattered_refused,
     two_handles,
     truncate_shrinks_and_grows,
+    truncate_after_write_scattered,
     truncate_negative,
     truncate_then_write,
     huge_and_sparse,
@@ -606,6 +669,7 @@ CASES: tuple[DiskBody, ...] = (
 #: On a disk of `SMALL_BYTES`.
 SMALL_DISK_CASES: tuple[DiskBody, ...] = (
     full,
+    full_and_scattered,
     full_while_growing,
     full_and_sparse,
     room_by_truncating,

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 import trio
 
 from rmq_actors.ports.disk import BytesLike
@@ -15,7 +17,7 @@ from rmq_actors.real_io.os_disk import OsDisk, OsDiskUsage, OsFile, OsLock
 
 @attrs.define(eq=False)
 class FaultyFile:
-    """An `OsFile` whose writes and syncs may fail. Its sync makes no thread: a mock clock would run past it."""
+    """An `OsFile` whose reads, writes and syncs may fail. Its sync makes no thread: a mock clock would run past it."""
 
     inner: OsFile
     disk: FaultyDisk
@@ -33,7 +35,14 @@ class FaultyFile:
         self.inner.write_at(offset, data)
         self.disk.written_bytes[self.path] = self.disk.written_bytes.get(self.path, 0) + len(data)
 
+    def write_scattered(self, offsets: npt.NDArray[np.int64], values: npt.NDArray[np.int32]) -> None:
+        for offset, value in zip(offsets.tolist(), values.tolist(), strict=True):
+            self.write_at(offset, value.to_bytes(4, "big", signed=True))
+
     def map(self) -> memoryview:
+        if self.disk.failing_maps:
+            self.disk.failing_maps -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), self.path)
         return self.inner.map()
 
     def written_end(self) -> int:
@@ -59,10 +68,14 @@ class FaultyFile:
 
 @attrs.define(eq=False)
 class FaultyDisk:
-    """`failing_syncs` counts the syncs still to fail; `space_bytes` is what may still be written, None for no bound."""
+    """`failing_syncs` counts the syncs still to fail, `failing_maps` the reads.
+
+    `space_bytes` is what may still be written, None for no bound.
+    """
 
     root: Path
     failing_syncs: int = 0
+    failing_maps: int = 0
     space_bytes: int | None = None
     path_that_cannot_be_synced: str = ""
     sync_gate: trio.Event | None = None

@@ -10,14 +10,13 @@ import trio
 
 from rmq_actors.actors.channels import LatestSender
 from rmq_actors.ports.environment import Environment
-from rmq_actors.protocols.put_completion import PutCompletion
 from rmq_actors.store.allocate_mapped_file_service import ALLOCATE_REQUESTS
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.flush_services import COMMIT_REQUESTS, FLUSH_OUTCOMES, make_flush_service
 from rmq_actors.store.message_puts import MessagePuts
 from rmq_actors.store.message_store import LOG_END
-from rmq_actors.store.put_completion_service import REPLICATION_STATE, PutCompletionService
+from rmq_actors.store.put_completion_service import PutCompletionService
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.recorder import Recorder
@@ -59,7 +58,6 @@ class LogPuts:
         tracer = recorder.tracer("node")
         log = CommitLog.open(disk, file_size_bytes, tracer)
         outcomes = FLUSH_OUTCOMES.open()
-        _, replication = REPLICATION_STATE.open()
         puts = MessagePuts(
             config,
             log,
@@ -67,7 +65,7 @@ class LogPuts:
             Environment(disk, clock, NoEntropy()),
             tracer,
             make_flush_service(config, log, outcomes, tracer),
-            PutCompletionService(PutCompletion[Any](config.waiting_puts_max), outcomes, replication),
+            PutCompletionService(config, outcomes),
             RunningFlags(),
             StoreStatsService(clock),
         )

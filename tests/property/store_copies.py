@@ -16,7 +16,8 @@ from rmq_actors.store.index_service import IndexService
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.recovery import LogWalk
-from rmq_actors.store.transaction_state_service import HALF_TOPIC, TransactionStateService, record_reader
+from rmq_actors.store.transaction_state_service import TransactionStateService, record_reader
+from rmq_actors.wire.dispatch_request import HALF_TOPIC
 from rmq_actors.wire.record import Message, encode_message
 from tests.property.recording import new_tracer
 from tests.property.running_store import StillClock

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rmq_actors.ha.log_comparison import LogComparison
 from rmq_actors.protocols.divergence import Answer, Questions, compare, find_record
-from rmq_actors.store.log_records import LogRecords
+from rmq_actors.store.log_records import LogCleaned, LogRecords
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, encode_blank
 from tests.property.log_pairs import FILE_BYTES, Log, Master, log_of
 
@@ -44,8 +44,7 @@ def common_end(ours: Log, theirs: Log, common: int) -> int | None:
     same = [offset for offset in ours.offsets[:common] if offset in set(theirs.offsets)]
     if same:
         return ours.end(same[-1])
-    both = bool(ours.offsets) and ours.offsets[0] in theirs.offsets
-    return ours.offsets[0] if both else None
+    return 0 if ours.data and 0 in theirs.offsets else None
 
 
 @given(pairs(), st.sampled_from(["own", "java"]))
@@ -72,23 +71,23 @@ def test_a_log_is_followed_if_and_only_if_it_is_a_part_of_the_masters(
     assert comparison.questions <= 3
     begin, end = theirs.min_offset, ours.max_offset
     is_part = end <= theirs.max_offset and ours.data[begin:] == theirs.data[begin:end]
-    if not ours.offsets:
+    if not ours.data:
         assert comparison.questions == 0
         return
-    last = ours.offsets[-1]
+    last, rest_at = (ours.offsets[-1], ours.end(ours.offsets[-1])) if ours.offsets else (0, 0)
     if begin > last:
         # The master has deleted what could tell: it is followed only if it goes on right there.
         assert (found is None) == (end == begin < theirs.max_offset)
         return
-    rest = ours.data[ours.end(last) :]
-    weak = rest[: FILE_BYTES - ours.end(last) % FILE_BYTES]
+    rest = ours.data[rest_at:]
+    weak = rest[: FILE_BYTES - rest_at % FILE_BYTES]
     is_blank = weak[4:8] == encode_blank(8)[4:] or len(weak) < BLANK.size
     if is_part:
         assert found is None
     elif found is None:
         # Nobody can ask about a blank, or less than the head of a record: the bytes before must be the same.
         assert is_blank
-        assert ours.data[begin : ours.end(last)] == theirs.data[begin : ours.end(last)]
+        assert ours.data[begin:rest_at] == theirs.data[begin:rest_at]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 1000, 1_000_000])
@@ -143,7 +142,11 @@ SLAVE, OTHER = log_of([*COMMON, (100, "o0")]), log_of([*COMMON, (100, "t0")])
         (SLAVE.cut(256), SLAVE, "None in 2", "None in 2"),
         (SLAVE.cut(256), log_of([(100, "c0"), (100, "c1"), (48, "t0")]), "OTHER at 200 in 2", "OTHER at 200 in 2"),
         (log_of([]), SLAVE, "None in 0", "None in 0"),
-        (SLAVE.cut(50), OTHER, "None in 0", "None in 0"),
+        # Of the first record a part has come.
+        (SLAVE.cut(50), OTHER, "None in 1", "None in 1"),
+        (SLAVE.cut(5), OTHER, "None in 1", "None in 1"),
+        (SLAVE.cut(50), log_of([(100, "t0")]), "OTHER at 0 in 1", "OTHER at 0 in 1"),
+        (SLAVE.cut(50), log_of([]), "MISSING at 0 in 1", "MISSING at 0 in 1"),
         (SLAVE, OTHER, "OTHER at 356 in 1", "OTHER at 356 in 1"),
         (SLAVE, OTHER.cut(356), "MISSING at 356 in 1", "MISSING at 356 in 1"),
         (SLAVE, log_of([*COMMON, (60, "t0"), (60, "t1")]), "OTHER at 356 in 1", "OTHER at 356 in 1"),
@@ -174,6 +177,28 @@ def test_what_the_end_of_a_log_tells(ours: Log, theirs: Log, own: str, java: str
         found = trio.run(comparison.divergence, None)
         text = "None" if found is None else f"{found.answer.name} at {found.offset}"
         assert f"{text} in {comparison.questions}" == expected, kind
+
+
+def test_a_file_that_is_cleaned_meanwhile_is_named() -> None:
+    """Cleaning goes on while the master is asked."""
+    ours = [log_of([(200, f"o{number}") for number in range(4)])]
+
+    class Changing:
+        min_offset, max_offset, file_size_bytes = 0, ours[0].max_offset, FILE_BYTES
+
+        def file_at(self, offset: int) -> tuple[memoryview, int]:
+            if offset < ours[0].min_offset:
+                raise ValueError(f"offset {offset} is not in the log")
+            return ours[0].file_at(offset)
+
+    class Cleaning(Master):
+        async def record_at(self, offset: int) -> bytes | None:
+            ours[0] = ours[0].delete(2)
+            return await super().record_at(offset)
+
+    comparison = LogComparison(Cleaning(log_of([]), "own"), LogRecords(Changing()))
+    with pytest.raises(LogCleaned, match="offset 256 is not in the log: it was cleaned meanwhile"):
+        trio.run(comparison.common_end)
 
 
 def test_some_pairs_of_each_kind_are_tried() -> None:

@@ -2,12 +2,14 @@
 
 A dispatcher takes records and is flushed now and then; the power goes, or the process dies, at any disk operation. Its
 next life recovers to the last flush that ended, takes the records again from where it asks for them, and holds exactly
-what one holds that never crashed; also after a further crash in the middle of that.
+what one holds that never crashed; also after a further crash in the middle of that. Every other one takes columns.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
+import itertools
 import operator
 import random
 from collections.abc import Callable, Sequence
@@ -19,11 +21,12 @@ import trio
 
 from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.consume_queues import ConsumeQueues
-from rmq_actors.store.index_file import index_key_hash
-from rmq_actors.store.index_service import IndexService, index_keys
+from rmq_actors.store.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE
 from sim_net import DiskConfig, Fault, Node, SimDisk, World, WorldConfig
+from tests.property.dispatch_batches import batch_of
 from tests.simulation.store_workload import CONFIG, NODE, files_of, kill_at, power_loss_at, queues_on
 
 RECORDS = 120
@@ -161,6 +164,8 @@ class Dispatched:
     seed: int
     #: How many disk operations fail in each life but the last.
     errors: int = 0
+    #: Whether plain records come as columns.
+    as_columns: bool = False
     durable_to: int = 0
 
     async def live(self, node: Node) -> None:
@@ -181,7 +186,7 @@ class Dispatched:
             batch = self.log[at : at + rng.choice(BATCHES)]
             await trio.sleep(0.001)
             try:
-                dispatcher.dispatch(batch)
+                self._dispatch(dispatcher, batch)
             except OSError:
                 errors += 1
                 assert errors <= ERRORS_MAX, "a dispatch that never succeeds"
@@ -194,6 +199,13 @@ class Dispatched:
             await self._flush_fails(dispatcher, self.log[-1].end_offset)
         dispatcher.close()
 
+    def _dispatch(self, dispatcher: CommitLogDispatcher, batch: Sequence[DispatchRequest]) -> None:
+        for is_plain, part in itertools.groupby(batch, lambda each: self.as_columns and each.takes_queue_offset):
+            if is_plain:
+                dispatcher.dispatch_batch(batch_of(list(part)))
+            else:
+                dispatcher.dispatch(list(part))
+
     async def _flush_fails(self, dispatcher: CommitLogDispatcher, end_offset: int) -> bool:
         """Flush; after a sync that failed the checkpoint stays where it is until the next life."""
         try:
@@ -204,9 +216,9 @@ class Dispatched:
         return False
 
 
-def survive(kind: Kind, seed: int, *crashes: Fault, disk: DiskConfig, errors: int = 0) -> int:
+def survive(kind: Kind, seed: int, *crashes: Fault, disk: DiskConfig, errors: int = 0, as_columns: bool = False) -> int:
     """Crash in each of the first lives; the last one ends well. The disk operations of the first life."""
-    dispatched = Dispatched(kind, records(f"{seed}/1"), seed, errors)
+    dispatched = Dispatched(kind, records(f"{seed}/1"), seed, errors, as_columns)
 
     async def main(world: World) -> int:
         node = world.node(NODE)
@@ -233,13 +245,14 @@ def test_a_dispatcher_comes_back_as_the_log_says(kind: Kind, unsynced: Any) -> N
     disk = DiskConfig(unsynced=unsynced)
     for seed in range(12):
         rng = random.Random(seed)
-        operations = survive(kind, seed, disk=disk)
+        as_columns = seed % 2 == 1
+        operations = survive(kind, seed, disk=disk, as_columns=as_columns)
         for _ in range(3):
             crashes = [
                 rng.choice((power_loss_at, power_loss_at, kill_at))(1 + rng.randrange(operations if not n else 40))
                 for n in range(rng.choice((1, 2, 3)))
             ]
-            survive(kind, seed, *crashes, disk=disk)
+            survive(kind, seed, *crashes, disk=disk, as_columns=as_columns)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -248,18 +261,19 @@ def test_a_dispatcher_comes_back_from_errors_too(kind: Kind) -> None:
     for seed in range(40):
         rng = random.Random(seed)
         crashes = [rng.choice((power_loss_at, kill_at, kill_at))(1 + rng.randrange(150)) for _ in range(3)]
-        survive(kind, seed, *crashes, disk=DiskConfig(unsynced="any"), errors=rng.choice((1, 2, 4)))
+        errors = rng.choice((1, 2, 4))
+        survive(kind, seed, *crashes, disk=DiskConfig(unsynced="any"), errors=errors, as_columns=seed % 2 == 1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_dispatcher_crashes_at_every_operation(kind: Kind, seed: int) -> None:
-    disk = DiskConfig(unsynced="any")
-    for operation in range(1, survive(kind, seed, disk=disk) + 1):
-        survive(kind, seed, power_loss_at(operation), disk=disk)
-        survive(kind, seed, power_loss_at(operation), power_loss_at(1 + operation % 50), disk=disk)
-        survive(kind, seed, kill_at(operation), power_loss_at(1 + operation % 50), disk=disk)
+    run = functools.partial(survive, kind, seed, disk=DiskConfig(unsynced="any"), as_columns=seed % 2 == 1)
+    for operation in range(1, run() + 1):
+        run(power_loss_at(operation))
+        run(power_loss_at(operation), power_loss_at(1 + operation % 50))
+        run(kill_at(operation), power_loss_at(1 + operation % 50))
 
 
 def test_a_recovery_that_dies_behind_its_cut_loses_no_key() -> None:

@@ -1,7 +1,11 @@
-"""The index against a list of records: dispatched in any portions, again, lost and torn by power cuts, recovered."""
+"""The index against a list of records: dispatched in any portions, again, lost and torn by power cuts, recovered.
+
+Plain records come as columns too.
+"""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import attrs
@@ -9,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.index_service import IndexService, index_keys
+from rmq_actors.store.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.index_key import index_keys
 from sim_net import Node, SimDisk, World
+from tests.property.dispatch_batches import batch_of
 from tests.unit.test_index_service import SteppingClock
 
 RECORD_BYTES = 100
@@ -38,6 +44,8 @@ class Model:
     log: list[DispatchRequest] = attrs.field(factory=list)
     dispatched: int = 0
     durable: int = 0
+    #: Whether what a recovery asks for comes as columns.
+    as_columns: bool = False
     now_ms: int = 1_700_000_000_000
     service: IndexService = attrs.field(init=False)
 
@@ -52,11 +60,21 @@ class Model:
             self.now_ms += step_ms
             self.log.append(record(len(self.log) * RECORD_BYTES, self.now_ms, unique_key, keys, sys_flag=sys_flag))
 
-    async def dispatch(self, count: int, again: int) -> None:
+    async def dispatch(self, count: int, again: int, *, as_columns: bool = False) -> None:
         end = min(len(self.log), self.dispatched + count)
-        self.service.dispatch(self.log[max(0, self.dispatched - again) : end])
+        for each, portion in itertools.groupby(
+            self.log[max(0, self.dispatched - again) : end], lambda each: as_columns and not each.sys_flag
+        ):
+            if each:
+                self.service.dispatch_batch(batch_of(list(portion)))
+            else:
+                self.service.dispatch(list(portion))
         self.dispatched = end
         await self.check()
+
+    async def dispatch_portion(self, portion: tuple[int, int, bool]) -> None:
+        count, again, as_columns = portion
+        await self.dispatch(count, again, as_columns=as_columns)
 
     async def flush(self) -> None:
         end = self.dispatched
@@ -79,9 +97,8 @@ class Model:
     async def recovered(self, redo_from: int, durable: int) -> None:
         assert 0 <= redo_from <= durable * RECORD_BYTES
         assert redo_from % RECORD_BYTES == 0
-        self.service.dispatch(self.log[redo_from // RECORD_BYTES :])
-        self.dispatched = len(self.log)
-        await self.check()
+        self.dispatched = redo_from // RECORD_BYTES
+        await self.dispatch(len(self.log), 0, as_columns=self.as_columns)
 
     async def stop(self) -> None:
         """An orderly stop, by RocketMQ or by this store."""
@@ -134,7 +151,7 @@ messages = st.tuples(
     st.sampled_from([0, 0, 0, 4, 8, 12]),
 )
 batches = st.tuples(st.lists(messages, min_size=1, max_size=12), st.integers(1, 15))
-portions = st.tuples(st.integers(0, 200), st.integers(0, 3))
+portions = st.tuples(st.integers(0, 200), st.integers(0, 3), st.booleans())
 endings = st.one_of(
     st.tuples(st.just("lose_power"), st.integers(0, 50)),
     st.tuples(st.just("lose_power"), st.integers(0, 50)),
@@ -153,19 +170,23 @@ lives = st.tuples(batches, portions, st.booleans(), batches, portions, portions,
     slots=st.sampled_from([5, 1, 1100]),
     entries=st.sampled_from([500, 70, 3, 2]),
     todo=st.lists(lives, min_size=1, max_size=4),
+    as_columns=st.booleans(),
 )
-def test_the_index_is_that_of_a_life_without_crashes(seed: int, slots: int, entries: int, todo: list[Any]) -> None:
+def test_the_index_is_that_of_a_life_without_crashes(
+    seed: int, slots: int, entries: int, todo: list[Any], as_columns: bool
+) -> None:
     async def program(node: Node) -> None:
-        model = Model(node.disk, others[0], MessageStoreConfig(max_hash_slot_num=slots, max_index_num=entries))
+        config = MessageStoreConfig(max_hash_slot_num=slots, max_index_num=entries)
+        model = Model(node.disk, others[0], config, as_columns=as_columns)
         assert model.service.recover(0) == 0
         for before, portion, is_flushed, behind, *portions, (ending, *arguments) in todo:
             model.append(*before)
-            await model.dispatch(*portion)
+            await model.dispatch_portion(portion)
             if is_flushed:
                 await model.flush()
             model.append(*behind)
             for each in portions:
-                await model.dispatch(*each)
+                await model.dispatch_portion(each)
             await getattr(model, ending)(*arguments)
 
     async def main(world: World) -> None:

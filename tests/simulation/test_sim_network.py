@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from sim_net import LinkConfig, Node, NodeFailed, World, WorldConfig
+from sim_net.stream_socket import StreamSocket
 
 PORT = 7000
 Handler = Callable[[trio.SocketStream], Awaitable[None]]
@@ -132,6 +133,29 @@ def test_sendmsg_takes_only_what_there_is_room_for() -> None:
     world = run_pair(server, client, config=WorldConfig(receive_buffer_bytes=5))
     assert sent == [10, 2]
     assert entries(world, "net.partial_write") == [("client", {"peer": "server", "size": 10})]
+
+
+def test_try_sendmsg_takes_what_there_is_room_for_without_a_checkpoint() -> None:
+    received = bytearray()
+
+    async def handler(stream: trio.SocketStream) -> None:
+        async for data in stream:
+            received.extend(data)
+
+    async def client(node: Node) -> None:
+        stream = await trio.open_tcp_stream("server", PORT)
+        assert isinstance(stream.socket, StreamSocket)
+        taken = 0
+        while some := stream.socket.try_sendmsg([b"ab", memoryview(b"c" * 10_000)]):
+            taken += some
+        await trio.sleep(1)
+        assert len(received) == taken > 10_002
+        assert received.startswith(b"abccc")
+        stream.socket.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            stream.socket.try_sendmsg([b"ab"])
+
+    run_pair(serving(handler), client)
 
 
 def test_refused_without_a_listener() -> None:

@@ -17,6 +17,7 @@ import attrs
 import pytest
 import trio
 
+from rmq_actors.store import recovery, reput_message_service
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.layout import CHECKPOINT_FILE, COMMIT_LOG_DIRECTORY
 from rmq_actors.store.message_store import MessageStore
@@ -95,14 +96,14 @@ def record_ends(log: bytes) -> list[int]:
 
 
 async def follow(life: Life, store: MessageStore, log: bytes) -> None:
-    """Take a master's log in pieces that begin and end anywhere; whole records that were flushed must stay.
+    """Take a master's log in pieces, as HAClient does; whole records that were flushed must stay.
 
     Of a record that is not whole nothing need stay: a report that ends in it confirms no put that ends behind it.
     """
     ends = record_ends(log)
     while (offset := store.commit_log.max_offset) < len(log):
         room = LOG_FILE_BYTES - offset % LOG_FILE_BYTES
-        store.append_to_commit_log(offset, log[offset : offset + min(room, 333 + offset % 777)])
+        store.append_to_commit_log(offset, log[offset : offset + min(room, 520 + offset % 777)], whole_sectors=True)
         life.ledger.acknowledged.append((0, ends[bisect.bisect_right(ends, store.commit_log.flushed_where) - 1]))
         await trio.sleep(0.02)
     await trio.sleep(1)
@@ -185,6 +186,28 @@ def test_killed_on_a_slave() -> None:
     log = log_of_a_master()
     for seed, operation in enumerate(spread(6, operations_of_a_slave(log))):
         survive_as_slave(seed, kill_at(operation), log)
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are dispatched as columns, however few they are, in recovery too."""
+    for module in (recovery, reput_message_service):
+        monkeypatch.setattr(module, "COLUMNS_RECORDS_FIRST", 1)
+        monkeypatch.setattr(module, "COLUMNS_RECORDS_MIN", 1)
+
+
+@pytest.mark.usefixtures("columns")
+@pytest.mark.parametrize("kind", [power_loss_at, kill_at])
+def test_a_crash_while_records_are_dispatched_as_columns(kind: Callable[[int], Fault]) -> None:
+    for operation in spread(12, live(0, Life(busy)).operations[0]):
+        survive(operation, kind(operation))
+
+
+@pytest.mark.usefixtures("columns")
+def test_a_crash_of_a_slave_that_dispatches_columns() -> None:
+    log = log_of_a_master()
+    for seed, operation in enumerate(spread(8, operations_of_a_slave(log))):
+        survive_as_slave(seed, power_loss_at(operation), log)
 
 
 # --- everything -------------------------------------------------------------------------------------------------------

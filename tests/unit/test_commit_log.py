@@ -149,6 +149,28 @@ def test_raw_bytes_in_any_frames_make_the_same_log(tmp_path_factory: pytest.Temp
     again.close()
 
 
+@settings(max_examples=60)
+@given(cuts=st.lists(st.integers(1, 3800), max_size=40))
+def test_no_sector_is_written_twice_inside_a_record(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
+    """A power cut may keep the first version of such a sector, and all that is behind it."""
+    data = whole_log(tmp_path_factory.mktemp("master"))
+    ends = {0}
+    while max(ends) < len(data):
+        ends.add(max(ends) + int.from_bytes(data[max(ends) : max(ends) + 4], "big"))
+    log, held = open_log(tmp_path_factory.mktemp("slave")), b""
+    for offset, frame in cut_as_frames(data, cuts):
+        begin = offset - len(held)
+        end = log.append_data(begin, held + frame, whole_sectors=True)
+        held = (held + frame)[end - begin :]
+        assert end == log.max_offset == offset + len(frame) - len(held)
+        assert end in ends or end % SIZE % 512 == 0
+        assert len(held) < 512
+    assert not held
+    assert log_bytes(log) == data
+    assert append(log, b"x") >= 0
+    log.close()
+
+
 def test_raw_bytes_a_byte_at_a_time(tmp_path: Path) -> None:
     data = whole_log(tmp_path / "master")
     log = open_log(tmp_path / "slave")

@@ -13,6 +13,7 @@ from rmq_actors.store.consume_queues import ConsumeQueues, IllegalTopic, check_t
 from rmq_actors.store.layout import file_name
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
+from tests.property.dispatch_batches import batch_of
 from tests.property.faulty_disk import FaultyDisk
 from tests.property.golden_capture import (
     END_OFFSET,
@@ -335,3 +336,34 @@ def test_many_queues_hold_few_descriptors(tmp_path: Path) -> None:
 
 def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("indexes", [[0, 1, 2], [0, 2, 3], [3, 4], [0, 1, 1, 2], [1, 0], [0, 1, 1_500_000, 2]])
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_columns_get_the_entries_that_single_records_get(tmp_path: Path, indexes: list[int], known: int) -> None:
+    """With gaps, indexes that are taken, and records that came before: `known` of them."""
+    log = [request(index, 100 * number, tags_code=-number) for number, index in enumerate(indexes)]
+    counts = []
+    for name in ("single", "columns"):
+        queues = open_queues(tmp_path / name)
+        if known:
+            queues.dispatch(log[:known])
+        if name == "single":
+            queues.dispatch(log)
+        else:
+            queues.dispatch_batch(batch_of(log))
+        counts.append([(queue.max_physic_offset, queue.refused) for queue in queues])
+        queues.close()
+    assert tree(tmp_path / "columns") == tree(tmp_path / "single")
+    assert counts[0] == counts[1]
+
+
+def test_columns_of_records_before_the_last_one_are_ignored(tmp_path: Path) -> None:
+    """Whatever their indexes say: the queue knows them, or has refused them."""
+    queues = open_queues(tmp_path)
+    queues.dispatch([request(0, 400), request(1, 500)])
+    before = tree(tmp_path)
+    queues.dispatch_batch(batch_of([request(2, 100), request(3, 200)]))
+    assert tree(tmp_path) == before
+    assert queues.topic_queue_table() == {("T", 0): 2}
+    queues.close()

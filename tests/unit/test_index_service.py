@@ -14,10 +14,11 @@ import trio
 
 from rmq_actors.real_io.os_disk import OsDisk, OsFile
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.index_file import IndexFileError, index_key_hash
-from rmq_actors.store.index_service import IndexService, QueryOffsetResult, index_keys
+from rmq_actors.store.index_file import IndexFile, IndexFileError, IndexKey
+from rmq_actors.store.index_service import IndexService, QueryOffsetResult
 from rmq_actors.store.mapped_file_queue import StoreLayoutError
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
+from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.java_string import java_hash_code
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -73,6 +74,10 @@ class FailingFile(OsFile):
     def write_at(self, offset: int, data: Any) -> None:
         self.disk.count()
         super().write_at(offset, data)
+
+    def write_scattered(self, offsets: Any, values: Any) -> None:
+        for offset, value in zip(offsets.tolist(), values.tolist(), strict=True):
+            self.write_at(offset, value.to_bytes(4, "big", signed=True))
 
 
 def message(number: int, keys: str = "", unique_key: str | None = None, **fields: Any) -> DispatchRequest:
@@ -542,3 +547,21 @@ def test_problems_names_what_is_wrong(tmp_path: Path) -> None:
         "entry 5 is of offset 1, the one before of 300",
         "the last entry is of offset 1, endPhyOffset is 400",
     ]
+
+
+def test_records_with_many_keys_are_put_by_and_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a thousand records may have eight million keys: together they would take gigabytes."""
+    counts: list[int] = []
+    put_keys = IndexFile.put_keys
+
+    def count_keys(file: IndexFile, keys: Sequence[IndexKey]) -> None:
+        counts.append(len(keys))
+        put_keys(file, keys)
+
+    monkeypatch.setattr(IndexFile, "put_keys", count_keys)
+    service = IndexService(OsDisk(tmp_path), MessageStoreConfig(max_hash_slot_num=7), SteppingClock())
+    service.recover(0)
+    service.dispatch([message(number, "k " * 1000) for number in range(50)])
+    assert sum(counts) == 50_000
+    assert max(counts) <= 5000
+    assert next(service.files[0].problems(), None) is None

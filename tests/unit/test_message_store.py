@@ -10,7 +10,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from rmq_actors.protocols.group_transfer import ReplicationState
+from rmq_actors.protocols.group_transfer import GroupTransfer, ReplicationState
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
@@ -200,22 +200,31 @@ async def test_without_a_slave_a_sync_master_says_so_at_once(
 async def test_a_sync_put_waits_for_a_slave(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running_store(tmp_path, sync_master=True) as bench, trio.open_nursery() as nursery:
         results: list[PutResult] = []
-        bench.store.replication_states.put(ReplicationState(1, 0))
+        bench.store.replicated(ReplicationState(1, 0))
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(put, bench, results)
         await trio.sleep(1)
-        bench.store.replication_states.put(ReplicationState(1, 95))
+        bench.store.replicated(ReplicationState(1, 95))
         await trio.sleep(1)
         assert results == []
-        bench.store.replication_states.put(ReplicationState(1, 96))
+        bench.store.replicated(ReplicationState(1, 96))
         await trio.testing.wait_all_tasks_blocked()
         assert [result.status for result in results] == [PutStatus.PUT_OK]
 
 
 @pytest.mark.trio
+async def test_a_put_is_answered_in_the_step_that_brings_the_report(tmp_path: Path) -> None:
+    async with running_store(tmp_path, sync_master=True) as bench:
+        bench.store.replicated(ReplicationState(1, 0))
+        pending = [bench.store.async_put_message(message()) for _ in range(3)]
+        bench.store.replicated(ReplicationState(1, 192))
+        assert [None if one.result is None else one.result.status for one in pending] == [PutStatus.PUT_OK] * 2 + [None]
+
+
+@pytest.mark.trio
 async def test_a_silent_slave_times_out(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running_store(tmp_path, sync_master=True) as bench:
-        bench.store.replication_states.put(ReplicationState(1, 0))
+        bench.store.replicated(ReplicationState(1, 0))
         await trio.testing.wait_all_tasks_blocked()
         result = await bench.store.put_message(message())
         assert (result.status, trio.current_time()) == (PutStatus.FLUSH_SLAVE_TIMEOUT, 3.0)
@@ -224,10 +233,47 @@ async def test_a_silent_slave_times_out(tmp_path: Path, autojump_clock: trio.tes
 @pytest.mark.trio
 async def test_a_slave_too_far_behind_is_no_slave(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running_store(tmp_path, sync_master=True, ha_slave_fallbehind_max_bytes=96) as bench:
-        bench.store.replication_states.put(ReplicationState(1, 0))
+        bench.store.replicated(ReplicationState(1, 0))
         await trio.testing.wait_all_tasks_blocked()
         assert (await bench.store.put_message(message())).status is PutStatus.SLAVE_NOT_AVAILABLE
         assert trio.current_time() == 0
+
+
+@pytest.mark.trio
+async def test_a_master_that_may_go_on_alone_waits_for_slaves_that_are_near(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    slaves = GroupTransfer(acks_required=1, acks_min=0)
+    async with running_store(tmp_path, sync_master=True, ha_slave_fallbehind_max_bytes=3 * 96) as bench:
+        store = bench.store
+        store.replicated(slaves.connected(1))
+        for _ in range(3):
+            assert (await store.put_message(message())).status is PutStatus.PUT_OK  # it has said nothing
+        store.replicated(slaves.reported(1, 0))
+        assert (await store.put_message(message())).status is PutStatus.PUT_OK  # it is far behind
+        store.replicated(slaves.reported(1, 4 * 96))
+        waiting = [store.async_put_message(message()) for _ in range(3)]
+        assert [put.result and put.result.status for put in waiting] == [None, None, PutStatus.PUT_OK]
+        store.replicated(slaves.reported(1, 5 * 96))
+        assert [put.result and put.result.status for put in waiting] == [PutStatus.PUT_OK, None, PutStatus.PUT_OK]
+        assert trio.current_time() == 0
+
+
+@pytest.mark.trio
+async def test_a_waiting_put_does_not_wait_for_a_slave_that_comes_from_far_behind(tmp_path: Path) -> None:
+    slaves = GroupTransfer(acks_required=2, acks_min=0)
+    async with running_store(tmp_path, sync_master=True, ha_slave_fallbehind_max_bytes=2 * 96) as bench:
+        store = bench.store
+        store.replicated(slaves.connected(1))
+        await store.put_message(message())
+        await store.put_message(message())
+        store.replicated(slaves.reported(1, 2 * 96))
+        put = store.async_put_message(message())
+        store.replicated(slaves.connected(2))
+        store.replicated(slaves.reported(2, 0))
+        assert put.result is None
+        store.replicated(slaves.reported(1, 3 * 96))
+        assert put.result is not None
 
 
 @pytest.mark.trio
@@ -287,7 +333,7 @@ async def test_what_waits_at_the_stop_is_answered(tmp_path: Path, autojump_clock
     results: list[PutResult] = []
     async with trio.open_nursery() as nursery:
         async with running_store(tmp_path, sync_master=True) as bench:
-            bench.store.replication_states.put(ReplicationState(1, 0))
+            bench.store.replicated(ReplicationState(1, 0))
             await trio.testing.wait_all_tasks_blocked()
             nursery.start_soon(put, bench, results)
             await trio.testing.wait_all_tasks_blocked()
@@ -321,7 +367,7 @@ async def test_what_waits_when_the_system_dies_is_answered(
         async with trio.open_nursery() as nursery:
             with pytest.RaisesGroup(BodyFailed):
                 async with running_store(tmp_path, sync_master=True) as bench:
-                    bench.store.replication_states.put(ReplicationState(1, 0))
+                    bench.store.replicated(ReplicationState(1, 0))
                     await trio.testing.wait_all_tasks_blocked()
                     nursery.start_soon(put, bench, results)
                     await trio.testing.wait_all_tasks_blocked()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 import trio
 import trio.testing
@@ -56,13 +57,17 @@ def test_a_view_outlives_its_file_and_sees_later_writes(tmp_path: Path) -> None:
     assert (files["a"].size_bytes, len(files["a"].map())) == (20, 20)
     files["a"].write_at(18, b"12345")
     assert files["a"].size_bytes == 23
+    files["a"].write_scattered(np.array([0, 21]), np.array([-2, 258], np.int32))
+    assert bytes(files["a"].map()) == b"\xff\xff\xff\xfeyz" + bytes(12) + b"123\0\0\1\2"
+    assert files["a"].size_bytes == 25
 
 
 @pytest.mark.trio
 async def test_a_file_with_unsynced_writes_stays_open(tmp_path: Path) -> None:
     disk, files = open_some(tmp_path, "abcd", 1)
-    for name in "abc":
+    for name in "ab":
         files[name].write_at(0, b"x")
+    files["c"].write_scattered(np.array([4]), np.array([1], np.int32))
     files["d"].map()
     assert disk.names() == "abcd"
     await files["b"].sync()

@@ -6,13 +6,17 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.real_io import os_disk
+from rmq_actors.real_io.os_disk import OsDisk, OsFile
 
 
 def test_a_new_file_is_zeros_and_an_existing_one_stays(tmp_path: Path) -> None:
@@ -118,6 +122,160 @@ async def test_a_failed_sync_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="Input/output error"):
         await file.sync()
     file.close()
+
+
+OFFSETS = np.arange(40, 40_000, 12)
+VALUES = np.arange(1, len(OFFSETS) + 1, dtype=np.int32)
+
+
+def file_for_mappings(root: Path, patch: pytest.MonkeyPatch) -> OsFile:
+    patch.setattr(os_disk, "_file_system", lambda _: "ext4")
+    return OsDisk(root).open("f", allocate_bytes=50_000)
+
+
+def pwrite_fails(fd: int, data: bytes, offset: int) -> int:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def read_back(path: Path) -> list[int]:
+    integers: list[int] = np.frombuffer(path.read_bytes(), ">i4", 12_500)[OFFSETS // 4].tolist()
+    return integers
+
+
+def knows_populate() -> bool:
+    major, minor = (int(part) for part in os.uname().release.split(".")[:2])
+    return (major, minor) >= (5, 14)
+
+
+needs_populate = pytest.mark.skipif(not knows_populate(), reason="no MADV_POPULATE_WRITE: a Linux before 5.14")
+
+
+@needs_populate
+def test_many_integers_are_written_without_a_call_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_for_mappings(tmp_path, monkeypatch)
+    view = file.map()
+    monkeypatch.setattr(os, "pwrite", pwrite_fails)
+    file.write_scattered(OFFSETS, VALUES)
+    assert np.frombuffer(view, ">i4")[OFFSETS // 4].tolist() == VALUES.tolist()
+    assert int(np.count_nonzero(np.frombuffer(view, np.uint8)[40:])) == np.count_nonzero(VALUES.view(np.uint8))
+    file.close()
+    assert read_back(tmp_path / "f") == VALUES.tolist()
+
+
+@pytest.mark.parametrize("refusal", ["file system", "proc", "kernel", "few"])
+def test_where_no_mapping_is_safe_each_integer_is_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
+    file = file_for_mappings(tmp_path, monkeypatch)
+    if refusal == "file system":
+        monkeypatch.setattr(os_disk, "_file_system", lambda _: "btrfs")
+    elif refusal == "proc":
+        monkeypatch.setattr(os_disk, "_file_system", lambda _: (tmp_path / "mountinfo").read_text())
+    elif refusal == "kernel":
+        monkeypatch.setattr(os_disk, "_MADV_POPULATE_WRITE", 9999)
+    else:
+        monkeypatch.setattr(os_disk, "_SCATTERED_MIN", len(OFFSETS) + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", pwrite_fails)
+        with pytest.raises(OSError, match="Input/output error"):
+            file.write_scattered(OFFSETS, VALUES)
+    assert not bytes(file.map()).strip(b"\0")
+    file.write_scattered(OFFSETS, VALUES)
+    assert read_back(tmp_path / "f") == VALUES.tolist()
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        pytest.param(OFFSETS[::-1], id="descending"),
+        pytest.param(OFFSETS + 1, id="unaligned"),
+        pytest.param(OFFSETS - 44, id="negative"),
+        pytest.param(OFFSETS + 10_012, id="behind the end"),
+        pytest.param(np.insert(OFFSETS, 100, OFFSETS[100]), id="repeated"),
+        pytest.param(np.insert(OFFSETS, 100, 49_996), id="one out of order"),
+        pytest.param(np.insert(OFFSETS, 100, 50_000), id="one behind the end"),
+        pytest.param(np.insert(OFFSETS, 100, 1 << 40), id="one far behind it"),
+        pytest.param(np.insert(OFFSETS, 100, -4), id="one negative"),
+    ],
+)
+def test_only_ascending_offsets_within_the_file_go_through_a_mapping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offsets: np.ndarray[Any, np.dtype[np.int64]]
+) -> None:
+    file = file_for_mappings(tmp_path, monkeypatch)
+    monkeypatch.setattr(os, "pwrite", pwrite_fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.write_scattered(offsets, np.ones(len(offsets), np.int32))
+    assert not (tmp_path / "f").read_bytes().strip(b"\0")
+
+
+@pytest.mark.trio
+async def test_a_sync_comes_behind_scattered_integers_and_more_may_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, synced = file_for_mappings(tmp_path, monkeypatch), list[list[int]]()
+    monkeypatch.setattr(os, "fdatasync", lambda _: synced.append(read_back(tmp_path / "f")))
+    file.write_scattered(OFFSETS, VALUES)
+    await file.sync()
+    file.write_scattered(OFFSETS, -VALUES)
+    await file.sync()
+    assert synced == [VALUES.tolist(), (-VALUES).tolist()]
+    file.close()
+
+
+def mappings_to_write_to(path: Path) -> int:
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    return sum(f" {path}" in line and "rw-s" in line for line in maps.splitlines())
+
+
+@needs_populate
+@pytest.mark.trio
+async def test_a_file_can_be_written_to_in_memory_until_it_is_synced_or_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, seen = file_for_mappings(tmp_path, monkeypatch), list[int]()
+    for end in (file.sync, None):
+        for _ in range(2):
+            file.write_scattered(OFFSETS, VALUES)
+            seen.append(mappings_to_write_to(tmp_path / "f"))
+        if end is not None:
+            await end()
+        else:
+            file.close()
+        seen.append(mappings_to_write_to(tmp_path / "f"))
+    assert seen == [1, 1, 0, 1, 1, 0]
+
+
+def test_a_removed_file_takes_integers_until_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_for_mappings(tmp_path, monkeypatch)
+    view = file.map()
+    file.write_scattered(OFFSETS, VALUES)
+    (tmp_path / "f").unlink()
+    file.write_scattered(OFFSETS, -VALUES)
+    file.close()
+    assert np.frombuffer(view, ">i4")[OFFSETS // 4].tolist() == (-VALUES).tolist()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.write_scattered(OFFSETS, VALUES)
+
+
+@needs_populate
+def test_the_mapping_grows_with_the_offsets_up_to_the_files_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os_disk, "_file_system", lambda _: "ext4")
+    file = OsDisk(tmp_path).open("f", allocate_bytes=(2 << 20) + 6)
+    for begin in (0, 1 << 20, (2 << 20) + 4 - 8000):
+        file.write_scattered(np.arange(begin, begin + 8000, 4), np.arange(1, 2001, dtype=np.int32))
+        assert np.frombuffer(file.map()[begin : begin + 8000], ">i4").tolist() == list(range(1, 2001))
+    assert (tmp_path / "f").stat().st_size == (2 << 20) + 6
+    file.close()
+
+
+def test_the_file_system_is_named_as_proc_has_it(tmp_path: Path) -> None:
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    with (tmp_path / "f").open("wb") as file:
+        assert os_disk._file_system(file.fileno()) in {"", *re.findall(r" - (\S+) ", mounts)}
+    with Path("/proc/self/status").open("rb") as file:
+        assert os_disk._file_system(file.fileno()) == "proc"
 
 
 def test_behind_the_written_end_there_are_zeros_only(tmp_path: Path) -> None:

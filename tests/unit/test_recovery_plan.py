@@ -202,3 +202,12 @@ def test_whole_records_behind_the_end_are_kept_aside(make_log: MakeLog) -> None:
     behind = whole[hole - SIZE :].rstrip(b"\0")
     assert kept[file_name(hole)] == bytes(200) + behind[200:]
     assert kept[file_name(2 * SIZE)].startswith((log.ends[8] - log.begin(8)).to_bytes(4, "big"))
+
+
+def test_zeros_at_the_end_of_the_last_record_are_kept_too(make_log: MakeLog) -> None:
+    """A record without properties ends with the two bytes of their length."""
+    log = make_log([400] * 3)
+    whole = (log.root / COMMIT_LOG_DIRECTORY / file_name(0)).read_bytes()[: log.ends[-1]]
+    assert whole.endswith(b"\0\0")
+    trio.run(keep_aside, OsDisk(log.root), log.queue, LogEnd(log.ends[0]), log.ends[-1])
+    assert (log.root / CUT_DIRECTORY / file_name(log.ends[0])).read_bytes() == whole[log.ends[0] :]

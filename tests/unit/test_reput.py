@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from rmq_actors.actors.channels import Broadcast, ChannelSpec
 from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store import reput_message_service
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.recovery import BATCH_RECORDS, DamagedLog
 from rmq_actors.store.reput_message_service import DISPATCHED, RETRY_INTERVAL_S, Reput, ReputMessageService
 from rmq_actors.store.running_flags import RunningFlag, RunningFlags
+from rmq_actors.wire.dispatch_batch import DispatchBatch
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
 from rmq_actors.wire.record import Message, encode_message
 from tests.property.recording import new_recorder, new_tracer
@@ -45,6 +47,15 @@ class Listener:
             raise OSError(errno.ENOSPC, "full")
         self.seen += requests
 
+    def dispatch_batch(self, batch: DispatchBatch) -> None:
+        columns = (batch.commit_log_offsets, batch.msg_sizes)
+        self.dispatch(
+            [
+                batch.last._replace(commit_log_offset=offset, msg_size=size)
+                for offset, size in zip(*columns, strict=True)
+            ]
+        )
+
     async def flush(self) -> None: ...
 
     def delete_expired(self, log_min_offset: int) -> int:
@@ -63,10 +74,22 @@ def reput_of(log: CommitLog, listener: Listener, begin: int = 0) -> Reput:
     return Reput(log, [listener], DELAY_LEVELS_MS, begin, None)
 
 
-@given(sizes=st.lists(st.integers(0, 1500), max_size=12), limits=st.lists(st.integers(0, 20_000), max_size=8))
+@given(
+    sizes=st.lists(st.integers(0, 1500) | st.just(10), max_size=12),
+    limits=st.lists(st.integers(0, 20_000), max_size=8),
+    records_min=st.sampled_from([1, 3, 1 << 30]),
+)
 def test_any_limits_give_the_same_records(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limits: list[int]
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limits: list[int], records_min: int
 ) -> None:
+    """Also where as few as `records_min` are read as columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reput_message_service, "COLUMNS_RECORDS_FIRST", records_min)
+        patch.setattr(reput_message_service, "COLUMNS_RECORDS_MIN", records_min)
+        check_limits(tmp_path_factory, sizes, limits)
+
+
+def check_limits(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limits: list[int]) -> None:
     log, begins = make_log(tmp_path_factory.mktemp("log"), sizes)
     listener = Listener()
     reput = reput_of(log, listener)
@@ -137,12 +160,35 @@ def test_what_failed_comes_again_and_nothing_is_left_out(tmp_path: Path) -> None
     log.close()
 
 
-def test_a_batch_is_bounded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("records_min", "steps"), [(1 << 30, [BATCH_RECORDS, 1, 0]), (60, [300, 213, 0])])
+def test_a_batch_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records_min: int, steps: list[int]
+) -> None:
+    monkeypatch.setattr(reput_message_service, "COLUMNS_RECORDS_FIRST", records_min)
+    monkeypatch.setattr(reput_message_service, "COLUMNS_RECORDS_MIN", records_min)
+    monkeypatch.setattr(reput_message_service, "COLUMNS_RECORDS_MAX", 300)
     log = CommitLog.open(OsDisk(tmp_path), 1 << 20, new_tracer())
     for _ in range(BATCH_RECORDS + 1):
         log.append_message(encode_message(Message("T", b"")), 1)
     reput = reput_of(log, Listener())
-    assert [reput.dispatch_some(log.max_offset) for _ in range(3)] == [BATCH_RECORDS, 1, 0]
+    assert [reput.dispatch_some(log.max_offset) for _ in range(3)] == steps
+    log.close()
+
+
+def test_few_records_are_read_as_columns_once_many_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first time starts numpy: that must pay."""
+    log = CommitLog.open(OsDisk(tmp_path), 1 << 20, new_tracer())
+    counts: list[int] = []
+    listener = Listener()
+    monkeypatch.setattr(Listener, "dispatch_batch", lambda _, batch: counts.append(len(batch)))
+    monkeypatch.setattr(reput_message_service, "COLUMNS_RECORDS_FIRST", 200)
+    reput = reput_of(log, listener)
+    for waiting in (1, 199, 200, 63, 64):
+        for _ in range(waiting):
+            log.append_message(encode_message(Message("T", b"")), 1)
+        assert reput.dispatch_some(log.max_offset) == waiting
+    assert counts == [200, 64]
+    assert len(listener.seen) == 1 + 199 + 63
     log.close()
 
 

@@ -14,15 +14,8 @@ import trio
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.consume_queue import ConsumeQueue
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.transaction_state_service import (
-    CHECK_MAX_TIME_TOPIC,
-    ENDS_SEVERAL_TAGS_CODE,
-    HALF_TOPIC,
-    OP_HALF_TOPIC,
-    TransactionStateService,
-    record_reader,
-)
-from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.store.transaction_state_service import ENDS_SEVERAL_TAGS_CODE, TransactionStateService, record_reader
+from rmq_actors.wire.dispatch_request import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, DispatchRequest
 from rmq_actors.wire.record import StoredMessage
 from tests.unit.test_index_service import GOLDEN, FailingDisk, golden_requests
 

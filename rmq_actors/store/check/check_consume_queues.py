@@ -16,15 +16,13 @@ from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Severity
 from rmq_actors.store.consume_queue import parse_queue_offset
-from rmq_actors.store.consume_queues import (
+from rmq_actors.store.consume_queues import IllegalTopic, check_topic, is_lmq
+from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY
+from rmq_actors.wire.dispatch_request import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    IllegalTopic,
-    check_topic,
-    is_lmq,
+    DispatchRequest,
 )
-from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY
-from rmq_actors.wire.dispatch_request import DispatchRequest
 
 ENTRY = struct.Struct(">qiq")
 _NO_ENTRY = bytes(ENTRY.size)

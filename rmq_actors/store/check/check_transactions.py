@@ -17,11 +17,10 @@ from rmq_actors.store.check.finding import CheckContext, Finding, Severity
 from rmq_actors.store.layout import TRAN_REDO_LOG_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY
 from rmq_actors.store.transaction_state_service import (
     ENDS_SEVERAL_TAGS_CODE,
-    HALF_TOPIC,
     PREPARED_MESSAGE_TAGS_CODE,
     TRANSACTION_REDOLOG_TOPIC,
 )
-from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.dispatch_request import HALF_TOPIC, DispatchRequest
 from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
 
 # Both begin with a log offset and a size; then come the tags code, or store time, group hash and state.

@@ -1,0 +1,73 @@
+"""A slave that receives a log faster than it dispatches it: cut off in between, it loses nothing of what it derives."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from rmq_actors.store.message_store import MessageStore
+from tests.simulation.ha_bench import HaBench
+
+PUTS = 120
+#: A receive fills one, as a real master's log fills a large one.
+SMALL_BUFFERS = {"read_buffer_bytes": 2048, "ha_transfer_batch_size_bytes": 512}
+
+
+def behind(store: MessageStore) -> int:
+    return store.commit_log.max_offset - store.files.reput.reput_from_offset
+
+
+def queues(store: MessageStore) -> list[list[int]]:
+    """Of each queue: where its records are."""
+    offsets = store.offsets
+    return [
+        [
+            offsets.get_commit_log_offset_in_queue("TopicTest", queue_id, number)
+            for number in range(offsets.get_max_offset_in_queue("TopicTest", queue_id))
+        ]
+        for queue_id in (0, 1)
+    ]
+
+
+async def catch_up_to(bench: HaBench, share: float) -> None:
+    """Start a slave, and return when it has so much of the master's log, and has dispatched less."""
+    slave = await bench.start("slave")
+    with slave.store.log_end.subscribe() as growth:
+        while slave.store.commit_log.max_offset < share * bench.master_end:
+            await growth.receive()
+    assert behind(slave.store) > 0.3 * slave.store.commit_log.max_offset
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@pytest.mark.parametrize("end", ["kill", "power_loss", "stop"])
+def test_what_was_received_and_not_dispatched_is_dispatched_after_the_next_start(end: str, share: float) -> None:
+    async def main(bench: HaBench) -> None:
+        master = await bench.start("master")
+        await bench.put_many(PUTS)
+        await catch_up_to(bench, share)
+        if end == "stop":
+            await bench.stop("slave")
+        else:
+            getattr(bench.node("slave"), end)()
+        slave = await bench.start("slave")
+        await trio.sleep(5)
+        assert slave.store.commit_log.max_offset == bench.master_end
+        assert not behind(slave.store)
+        assert queues(slave.store) == queues(master.store)
+        assert sum(map(len, queues(slave.store))) == PUTS
+
+    HaBench(ha=SMALL_BUFFERS).run(main)
+
+
+def test_a_catch_up_is_the_same_in_every_run() -> None:
+    def run() -> list[object]:
+        async def main(bench: HaBench) -> None:
+            await bench.start("master")
+            await bench.put_many(PUTS)
+            await catch_up_to(bench, 1.0)
+            await trio.sleep(1)
+            assert not behind(bench.brokers["slave"].store)
+
+        return list(HaBench(ha=SMALL_BUFFERS).run(main).recorder.events)
+
+    assert run() == run()

@@ -1,0 +1,141 @@
+"""A slave that is behind receives first and dispatches later, but not for ever; nobody else waits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from rmq_actors.actors.channels import Broadcast
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store import reput_message_service
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.message_store import LOG_END
+from rmq_actors.store.receiving import BUSY_S, Receiving
+from rmq_actors.store.reput_message_service import DISPATCHED, GIVE_WAY_MAX_S, Reput, ReputMessageService
+from rmq_actors.store.running_flags import RunningFlags
+from rmq_actors.wire.record import Message, encode_message
+from tests.property.recording import new_tracer
+
+
+@attrs.define(eq=False)
+class Bench:
+    """The service over a log of a few records, without dispatchers."""
+
+    log: CommitLog
+    receiving: Receiving = attrs.field(factory=Receiving)
+    log_end: Broadcast[int] = attrs.field(factory=LOG_END.open)
+    reput: Reput = attrs.field(init=False)
+    service: ReputMessageService = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.reput = Reput(self.log, [], (), 0, None)
+        self.service = ReputMessageService(
+            self.reput,
+            self.log_end,
+            lambda: self.log.max_offset,
+            DISPATCHED.open(),
+            RunningFlags(),
+            new_tracer(),
+            self.receiving,
+        )
+
+    def append(self) -> None:
+        self.log.append_message(encode_message(Message("T", b"")), 1)
+        self.log_end.put(self.log.max_offset)
+
+    @property
+    def behind(self) -> int:
+        return self.log.max_offset - self.reput.reput_from_offset
+
+    def run(self, main: Callable[[Bench], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.service.run)
+                await main(self)
+                nursery.cancel_scope.cancel()
+
+        trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    log = CommitLog.open(OsDisk(tmp_path), 1 << 20, new_tracer())
+    yield Bench(log)
+    log.close()
+
+
+async def receive_for(bench: Bench, seconds: float) -> None:
+    """A full receive every millisecond."""
+    end = trio.current_time() + seconds
+    while trio.current_time() < end:
+        bench.receiving.more_waits()
+        bench.append()
+        await trio.sleep(0.001)
+
+
+def test_a_master_dispatches_at_once(bench: Bench) -> None:
+    async def main(bench: Bench) -> None:
+        began = trio.current_time()
+        for _ in range(5):
+            bench.append()
+            await trio.testing.wait_all_tasks_blocked()
+            assert not bench.behind
+        assert trio.current_time() == began
+
+    bench.run(main)
+
+
+def test_receiving_comes_first_and_what_it_left_is_dispatched_soon_after(bench: Bench) -> None:
+    async def main(bench: Bench) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await receive_for(bench, GIVE_WAY_MAX_S / 2)
+        assert bench.reput.reput_from_offset == 0
+        await trio.sleep(2 * BUSY_S)
+        assert not bench.behind
+
+    bench.run(main)
+
+
+def test_dispatching_goes_on_after_a_while_however_much_is_received(bench: Bench) -> None:
+    async def main(bench: Bench) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await receive_for(bench, GIVE_WAY_MAX_S - 0.1)
+        assert bench.reput.reput_from_offset == 0
+        await receive_for(bench, 0.2)
+        assert bench.reput.reput_from_offset > 0
+
+    bench.run(main)
+
+
+def test_no_more_than_so_much_is_left_undispatched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reput_message_service, "GIVE_WAY_MAX_BYTES", 1000)
+
+    async def main(bench: Bench) -> None:
+        most = 0
+        end = trio.current_time() + 1
+        while trio.current_time() < end:
+            await receive_for(bench, 0.001)
+            await trio.sleep(BUSY_S / 2)
+            most = max(most, bench.behind)
+        assert 500 < most < 2000
+
+    bench.run(main)
+
+
+def test_a_service_that_gives_way_ends_at_once(bench: Bench) -> None:
+    async def main(bench: Bench) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await receive_for(bench, 0.1)
+        bench.receiving.more_waits()
+        began = trio.current_time()
+        bench.service.request_stop()
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.current_time() == began
+        assert bench.behind
+
+    bench.run(main)
