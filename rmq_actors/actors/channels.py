@@ -8,7 +8,7 @@ other, such as the end of the log. A broadcast is a latest channel for each of s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Literal, TypeVar
 
 import attrs
@@ -101,21 +101,26 @@ class Broadcast(Generic[T]):
     """One sender, any number of receivers, each with a latest channel of its own."""
 
     spec: ChannelSpec[T]
-    _senders: dict[int, LatestSender[T]] = attrs.field(factory=dict, init=False)
+    _senders: dict[int, tuple[LatestSender[T], Callable[[T], bool] | None]] = attrs.field(factory=dict, init=False)
     _next: int = attrs.field(default=0, init=False)
 
     def put(self, value: T) -> None:
         """Hand `value` to every receiver."""
-        for sender in self._senders.values():
-            sender.put(value)
+        for sender, take in self._senders.values():
+            if take is None or not take(value):
+                sender.put(value)
 
     @contextlib.contextmanager
-    def subscribe(self) -> Iterator[trio.MemoryReceiveChannel[T]]:
-        """A receiving end for as long as the context lasts; it sees values put after this call."""
+    def subscribe(self, take: Callable[[T], bool] | None = None) -> Iterator[trio.MemoryReceiveChannel[T]]:
+        """A receiving end for as long as the context lasts; it sees values put after this call.
+
+        `take` is called first, in the sender's step: a value for which it returns True needs no wake-up. It must not
+        raise.
+        """
         number, self._next = self._next, self._next + 1
         ends: tuple[LatestSender[T], trio.MemoryReceiveChannel[T]] = _open_latest()
         sender, receive = ends
-        self._senders[number] = sender
+        self._senders[number] = sender, take
         try:
             yield receive
         finally:

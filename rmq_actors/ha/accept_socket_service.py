@@ -44,4 +44,8 @@ class AcceptSocketService:
                 _log.warning("%s: cannot accept a connection now: %s", self.name, error)
                 await trio.sleep(_SHORTAGE_PAUSE_S)
             else:
-                await self._accepted.send(stream)
+                try:
+                    await self._accepted.send(stream)
+                except BaseException:
+                    stream.socket.close()
+                    raise

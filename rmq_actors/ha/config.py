@@ -26,11 +26,12 @@ class HaConfig:
     the one above it unless told. `read_buffer_bytes` bounds a frame that a slave takes.
 
     `in_sync_replicas` copies make a put of a SYNC_MASTER replicated, the master's own among them: 2 is one slave, which
-    is all that 4.9 knows. With `enable_auto_in_sync_replicas` as many as there are will do, but at least
+    is all that 4.9 knows. With `enable_auto_in_sync_replicas` as many as are in sync will do, but at least
     `min_in_sync_replicas`. The names are RocketMQ 5's.
 
-    A slave without a log gets all that its master has, or with the master's `sync_from_last_file` (RocketMQ 5's name)
-    what 4.9 sends: the last file. Buffer sizes of 0 are the system's; 4.9 has system properties for them.
+    A slave without a log gets all that its master has; with `sync_from_last_file` (RocketMQ 5's name), the master's or
+    for a Java master its own, what 4.9 sends: the last file. Buffer sizes of 0 are the system's; 4.9 has system
+    properties for them.
 
     A slave whose log is no part of its master's follows no more, unless `ha_truncate_on_divergence`: then it cuts its
     log where the two part, and keeps what it has cut aside.
@@ -77,7 +78,7 @@ class HaConfig:
 
     @property
     def acks_min(self) -> int | None:
-        """How few slaves will do when there are no more; None: `acks_required` always."""
+        """How few slaves will do when no more are in sync; None: `acks_required` always."""
         return self.min_in_sync_replicas - 1 if self.enable_auto_in_sync_replicas else None
 
     @property

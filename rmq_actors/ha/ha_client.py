@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import attrs
 import trio
@@ -13,18 +12,19 @@ import trio
 from rmq_actors.actors.channels import LatestChannel, LatestSender
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.ha.first_record import first_record
 from rmq_actors.ha.ha_connection import close_reason
 from rmq_actors.ha.log_comparison import LogComparison
-from rmq_actors.ha.master_record_lookup import LookupFailed, MasterRecordLookup
+from rmq_actors.ha.master_record_lookup import LookupFailed, MasterLogLookup, MasterRecordLookup, NoAnswer
 from rmq_actors.ha.read_socket_service import PeerClosed
 from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.divergence import Divergence
-from rmq_actors.protocols.ha_slave import HaSlave, MasterRefused
+from rmq_actors.protocols.ha_slave import HaSlave, MasterRefused, joined
 from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.config import FlushDiskType
-from rmq_actors.store.log_records import LogRecords
+from rmq_actors.store.log_records import LogCleaned, LogRecords
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
@@ -32,8 +32,12 @@ from rmq_actors.wire.ha_frames import REPORT
 
 _log = logging.getLogger(__name__)
 
-#: A master that serves its log, but answers no question: for so long it is tried again, then followed unasked.
+#: A master that serves its log, but refuses every question: for so long it is tried again, then followed unasked.
 LOOKUP_PATIENCE_S = 10.0
+#: The same for one that says nothing at all: longer than any stall, as a stall may hide that its log is another.
+SILENCE_PATIENCE_S = 60.0
+#: A search for where two logs part that has failed is made again so much later.
+_SEARCH_AGAIN_S = 1.0
 
 #: Makes the machine of one connection from the log's end and the time.
 MakeSlave = Callable[[int, float, HaConfig], HaSlave]
@@ -81,6 +85,13 @@ class Diverged(MasterRefused):
         self.common_end = common_end
 
 
+class Unanswered(NamedTuple):
+    """Since when each question to a master has failed in the same way."""
+
+    since_s: float
+    is_silent: bool
+
+
 class ConnectTimeout(ConnectionError):
     """The master did not answer within connect_timeout_ms."""
 
@@ -104,6 +115,13 @@ class FollowedMaster:
     halts: LatestSender[Halt] | None = None
     #: Why it is not followed now, until it changes or somebody calls `follow_again`.
     halted: Halt | None = attrs.field(default=None, init=False)
+    #: How often it was followed, and how many attempts ended, by reason: what `ha.client.close` says.
+    connections: int = attrs.field(default=0, init=False)
+    ends: dict[str, int] = attrs.field(factory=dict, init=False)
+    #: The machine of the last connection, when that began, and with which offset.
+    slave: HaSlave | None = attrs.field(default=None, init=False)
+    followed_since_s: float = attrs.field(default=0.0, init=False)
+    followed_from: int = attrs.field(default=0, init=False)
     _again: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def follow_again(self) -> None:
@@ -120,6 +138,15 @@ class FollowedMaster:
         finally:
             self.halted = None
 
+    def begun(self, slave: HaSlave) -> None:
+        """It is followed from now on."""
+        self.connections += 1
+        self.slave, self.followed_since_s, self.followed_from = slave, slave.last_read, slave.max_offset
+
+    def ended(self, reason: str) -> None:
+        """An attempt to connect, or a connection, is over."""
+        self.ends[reason] = self.ends.get(reason, 0) + 1
+
     async def changed(self) -> None:
         """Wait until it is told another address."""
         if self.told is None:
@@ -133,7 +160,8 @@ class HAClient:
     """Connects, follows, and on any end of the connection waits a little and connects again.
 
     Without an address it waits for one; told another one, it leaves the master that it follows. With a `lookup` it
-    compares the end of its log with the master's first, and halts where that has something else.
+    compares the end of its log with the master's first, and halts where that has something else; where it has no log
+    it begins with the master's first record.
     """
 
     name = "HAClient"
@@ -143,9 +171,9 @@ class HAClient:
     _entropy: Entropy
     _tracer: Tracer
     _make_slave: MakeSlave = make_ha_slave
-    _lookup: MasterRecordLookup | None = None
-    #: Since when the master has not answered.
-    _unanswered_since: float | None = attrs.field(default=None, init=False)
+    _lookup: MasterLogLookup | None = None
+    #: That of the master which is tried now.
+    _unanswered: Unanswered | None = attrs.field(default=None, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -171,7 +199,7 @@ class HAClient:
     async def _follow_forever(self, address: str) -> NoReturn:
         config = self.config
         backoff = Backoff(config.reconnect_pause_min_ms / 1000, config.reconnect_pause_max_ms / 1000)
-        self._unanswered_since = None
+        self._unanswered = None
         while True:
             halt = await self._follow(address, backoff)
             if halt is None:
@@ -195,28 +223,36 @@ class HAClient:
         except* (Diverged, FileSizeMismatch) as group:
             cause = first_leaf(group)
             self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
+            self.master.ended(close_reason(cause))
             end = self._store.commit_log.max_offset
             common_end = cause.common_end if isinstance(cause, Diverged) else None
             halts.append(Halt(close_reason(cause), str(cause), address, end, common_end))
-        except* (MasterRefused, AppendRefused, OSError) as group:
+        except* (MasterRefused, AppendRefused, LogCleaned, OSError) as group:
             cause = first_leaf(group)
             self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
+            self.master.ended(close_reason(cause))
             _log.warning("master %s: %s: %s", address, close_reason(cause), cause)
         return halts[0] if halts else None
 
     async def _one_connection(self, address: str, backoff: Backoff) -> None:
         host, port = parse_address(address)
         await self._until_flushed()
+        # A master that was away may have another log now, and serves it before it answers: its time begins anew.
+        unanswered, self._unanswered = self._unanswered, None
         with trio.move_on_after(self.config.connect_timeout_ms / 1000) as connecting:
             stream = await trio.open_tcp_stream(host, port)
         if connecting.cancelled_caught:
             raise ConnectTimeout(f"no answer within {self.config.connect_timeout_ms} ms")
+        self._unanswered = unanswered
         self._tracer.emit("ha.client.connect", self.name, attributes={"network.peer.address": address})
         with stream.socket:
             set_buffer_sizes(stream.socket, self.config)
             # A master that dies after its answer takes this connection along.
             if self._lookup is not None:
-                await self._compare(self._lookup, address)
+                if self._store.commit_log.max_offset:
+                    await self._compare(self._lookup, address)
+                elif not self.config.sync_from_last_file:
+                    await self._begin_log(self._lookup, address)
             await self._follow_master(stream.socket, backoff)
 
     async def _compare(self, lookup: MasterRecordLookup, address: str) -> None:
@@ -225,20 +261,53 @@ class HAClient:
         try:
             found = await comparison.divergence(self._near_end())
         except LookupFailed as error:
-            if self._unanswered_since is None:
-                self._unanswered_since = trio.current_time()
             self._note_comparison(comparison, error.reason)
-            if trio.current_time() - self._unanswered_since < LOOKUP_PATIENCE_S:
+            if self._waits_for_answers(error):
                 raise
             _log.warning("master %s is followed, and not asked whether it has the same log: %s", address, error)
             return
-        self._unanswered_since = None
+        self._unanswered = None
         self._note_comparison(comparison, "same" if found is None else Diverged.reason)
         if found is not None:
-            common_end = None
-            with contextlib.suppress(LookupFailed):
-                common_end = await comparison.common_end()
+            common_end = await self._common_end(comparison)
             raise Diverged(found, self._store.commit_log.max_offset, common_end)
+
+    @staticmethod
+    async def _common_end(comparison: LogComparison) -> int | None:
+        """Where the two logs part, if that can be known. A search that fails is made again: nobody else will."""
+        give_up_at = trio.current_time() + LOOKUP_PATIENCE_S
+        while True:
+            try:
+                return await comparison.common_end()
+            except LookupFailed as error:
+                _log.warning("where this log parts from the master's is not known: %s", error)
+                if trio.current_time() >= give_up_at:
+                    return None
+                await trio.sleep(_SEARCH_AGAIN_S)
+
+    async def _begin_log(self, lookup: MasterLogLookup, address: str) -> None:
+        """Take the master's first record, if it tells where that is: a Java master sends an empty log its last file.
+
+        Whoever reports another offset than 0 gets all that follows it. Raises `LookupFailed`, `AppendRefused`.
+        """
+        try:
+            record = await first_record(lookup)
+        except LookupFailed as error:
+            if self._waits_for_answers(error):
+                raise
+            _log.warning("master %s is followed, and may send its last file alone: %s", address, error)
+            return
+        self._unanswered = None
+        if record is not None:
+            self._store.append_to_commit_log(*record)
+            await self._until_flushed()
+
+    def _waits_for_answers(self, failure: LookupFailed) -> bool:
+        """Whether a master that could not be asked just now is to be tried again."""
+        is_silent, now = isinstance(failure, NoAnswer), trio.current_time()
+        if self._unanswered is None or self._unanswered.is_silent is not is_silent:
+            self._unanswered = Unanswered(now, is_silent)
+        return now - self._unanswered.since_s < (SILENCE_PATIENCE_S if is_silent else LOOKUP_PATIENCE_S)
 
     def _note_comparison(self, comparison: LogComparison, status: str) -> None:
         self._tracer.emit(
@@ -257,6 +326,7 @@ class HAClient:
 
     async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
         slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)
+        self.master.begun(slave)
         reporter = Reporter(slave, socket, self._reportable, self._tracer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(reporter.keep_alive)
@@ -267,12 +337,18 @@ class HAClient:
             await self._read(socket, slave, reporter, backoff)
 
     async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, reporter: Reporter, backoff: Backoff) -> None:
+        file_size_bytes, held = self._store.commit_log.file_size_bytes, b""
         while True:
-            size = await socket.recv_into(slave.free())
+            room = slave.free()
+            size = await socket.recv_into(room)
             if not size:
                 raise PeerClosed("the master closed the connection")
-            for append in slave.received(size, trio.current_time()):
-                self._store.append_to_commit_log(append.offset, append.data)
+            if size == len(room):
+                self._store.receiving.more_waits()
+            for append in joined(slave.received(size, trio.current_time()), file_size_bytes):
+                offset, data = append.offset - len(held), held + append.data if held else append.data
+                end = self._store.append_to_commit_log(offset, data, whole_sectors=True)
+                held = bytes(data[end - offset :])
             if slave.frames:
                 backoff.succeeded()
             await reporter.report()

@@ -9,12 +9,13 @@ import trio
 
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.group_transfer_service import SlaveEvent
+from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.read_socket_service import PeerClosed, ReadSocketService
 from rmq_actors.ha.slave_status import SlaveStatus
 from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
+from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferCursor, first_offset
-from rmq_actors.store.config import FlushDiskType
+from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 
@@ -37,8 +38,9 @@ class HAConnection:
     _stream: trio.SocketStream
     _config: HaConfig
     _store: MessageStore
-    _events: trio.MemorySendChannel[SlaveEvent]
+    _group_transfer: GroupTransferService
     _tracer: Tracer
+    _try_send: TrySend
     _reader: ReadSocketService = attrs.field(init=False)
     _writer: WriteSocketService = attrs.field(init=False)
     _connected_s: float = attrs.field(factory=trio.current_time, init=False)
@@ -57,6 +59,7 @@ class HAConnection:
             ack,
             None if ack is None else self._store.commit_log.max_offset - ack,
             None if ack is None else now - self._reader.last_read_s,
+            self._writer.next_offset,
         )
 
     @property
@@ -115,13 +118,20 @@ class HAConnection:
             store.flush_outcomes if synced_only else store.log_end,
             receive,
             self._tracer,
+            # Where no put waits for a slave, none takes the time to send.
+            self._try_send if store.config.broker_role is BrokerRole.SYNC_MASTER else None,
         )
+
+        def reported(offset: int) -> None:
+            writer.reported(offset)
+            self._group_transfer.reported(self.conn_id, offset)
+
         reader = ReadSocketService(
             self.conn_id,
             self._stream.socket,
             reports,
             log,
-            self._events,
+            reported,
             send,
             writer.check_taken,
             self._tracer,

@@ -10,10 +10,11 @@ import trio
 
 from rmq_actors.ha.accept_socket_service import ACCEPTED, AcceptSocketService
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.group_transfer_service import SlaveEvent
+from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.ha.slave_status import HaCounters, SlaveStatus
 from rmq_actors.ha.socket_options import set_buffer_sizes
+from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
@@ -30,8 +31,9 @@ class HAService:
     name = "HAService"
     config: HaConfig
     _store: MessageStore
-    _events: trio.MemorySendChannel[SlaveEvent]
+    _group_transfer: GroupTransferService
     _tracer: Tracer
+    _try_send: TrySend = try_sendmsg
     connections: dict[int, HAConnection] = attrs.field(factory=dict, init=False)
     #: "host:port" once listening; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
@@ -49,6 +51,7 @@ class HAService:
         send, receive = ACCEPTED.open()
         with self._scope:
             async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
+                stack.callback(_close_accepted, receive)
                 for listener in listeners:
                     await stack.enter_async_context(listener)
                     nursery.start_soon(AcceptSocketService(listener, send).run)
@@ -92,17 +95,26 @@ class HAService:
             await stream.aclose()
             return
         conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
-        connection = HAConnection(conn_id, peer, stream, self.config, self._store, self._events, self._tracer)
+        connection = HAConnection(
+            conn_id, peer, stream, self.config, self._store, self._group_transfer, self._tracer, self._try_send
+        )
         self.connections[conn_id] = connection
         nursery.start_soon(self._serve, connection)
 
     async def _serve(self, connection: HAConnection) -> None:
         reason = "stopped"
+        self._group_transfer.connected(connection.conn_id, connection.peer.rpartition(":")[0])
         try:
-            await self._events.send(SlaveEvent(connection.conn_id, "connected"))
             reason = await connection.run()
         finally:
             del self.connections[connection.conn_id]
             self._sent_bytes += connection.sent_bytes
             self._ends[reason] = self._ends.get(reason, 0) + 1
-        await self._events.send(SlaveEvent(connection.conn_id, "disconnected"))
+            self._group_transfer.disconnected(connection.conn_id)
+
+
+def _close_accepted(receive: trio.MemoryReceiveChannel[trio.SocketStream]) -> None:
+    """Close what was accepted and came too late to be served."""
+    with contextlib.suppress(trio.WouldBlock):
+        while True:
+            receive.receive_nowait().socket.close()

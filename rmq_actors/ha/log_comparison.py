@@ -22,14 +22,17 @@ class LogComparison:
     questions: int = attrs.field(default=0, init=False)
 
     async def divergence(self, near: int | None) -> Divergence | None:
-        """What in this log's end the master has not; `near`: see `LogRecords.tail`. Raises `LookupFailed`."""
+        """What in this log's end the master has not; `near`: see `LogRecords.tail`.
+
+        Raises `LookupFailed`, `LogCleaned`.
+        """
         tail = await self._records.tail(near)
         return None if tail is None else await self._ask(check_tail(tail))
 
     async def common_end(self) -> int | None:
         """Where the part of the log ends that the master has too; None if it has nothing of it, or has deleted that.
 
-        Raises `LookupFailed`.
+        Raises `LookupFailed`, `LogCleaned`.
         """
         begins = self._records.file_begins()
         number = await self._ask(find_file(begins))
@@ -38,6 +41,8 @@ class LogComparison:
         if number < 0:
             return begins[0]
         offsets, _ = await self._records.from_offset(begins[number])
+        if not offsets:
+            return begins[number]
         last = offsets[await self._ask(find_record(offsets))]
         return last + len(self._records.at(last))
 

@@ -1,4 +1,4 @@
-"""How a slave asks its master for single records, beside the HA connection, on which nothing can be asked."""
+"""How a slave asks its master about its log, beside the HA connection, on which nothing can be asked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from typing import Protocol
 
 
 class LookupFailed(ConnectionError):
-    """The master cannot be asked now."""
+    """The master cannot be asked now: it refuses, or where it answers is not known."""
 
     reason = "lookup_failed"
+
+
+class NoAnswer(LookupFailed):
+    """Nothing was heard from it in time: it may be there, and have another log."""
+
+    reason = "no_answer"
 
 
 class MasterRecordLookup(Protocol):
@@ -16,6 +22,17 @@ class MasterRecordLookup(Protocol):
 
     async def record_at(self, offset: int) -> bytes | None:
         """What the master has at `offset`: a record's bytes, or what it takes for one; None if nothing.
+
+        No bytes: something that can be no record. Raises `LookupFailed`.
+        """
+        ...
+
+
+class MasterLogLookup(MasterRecordLookup, Protocol):
+    """The log of the master that is followed."""
+
+    async def log_range(self) -> tuple[int, int] | None:
+        """Where the master's log begins and ends; None if it does not tell, or sends all of it by itself.
 
         Raises `LookupFailed`.
         """

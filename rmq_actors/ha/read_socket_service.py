@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import attrs
 import trio
 
-from rmq_actors.ha.group_transfer_service import SlaveEvent
 from rmq_actors.protocols.ha_master import SlaveReports
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.tracing.recorder import Tracer
@@ -23,7 +23,8 @@ class PeerClosed(ConnectionError):
 class ReadSocketService:
     """Drives `protocols.ha_master.SlaveReports` on one socket.
 
-    `check_taken` raises when the slave, which may be heard all the time, takes nothing of what it is sent.
+    `reported` takes each new offset. `check_taken` raises when the slave, which may be heard all the time, takes
+    nothing of what it is sent.
     """
 
     name = "ReadSocketService"
@@ -31,7 +32,7 @@ class ReadSocketService:
     _socket: trio.socket.SocketType
     _reports: SlaveReports
     _commit_log: CommitLog
-    _events: trio.MemorySendChannel[SlaveEvent]
+    _reported: Callable[[int], None]
     _first_report: trio.MemorySendChannel[int]
     _check_taken: Callable[[float], None]
     _tracer: Tracer
@@ -46,16 +47,13 @@ class ReadSocketService:
     async def run(self) -> None:
         """Read until the connection ends. Raises `SlaveRefused`, `PeerClosed`, `OSError`: never returns."""
         while True:
-            event = None
             # Most deadlines are pushed on long before they pass: one scope a deadline that passes, not one a report.
             with trio.CancelScope(deadline=self._reports.silent_at):
-                event = await self._read()
-            if event is not None:
-                await self._events.send(event)  # out of the scope: what was read must not be lost to a deadline
+                await self._read()
             self._reports.check_silence(trio.current_time())
 
-    async def _read(self) -> SlaveEvent:
-        """Hand over what is new, up to the first that finds no room: return that."""
+    async def _read(self) -> NoReturn:
+        """Hand over what is new, in the step that has received it."""
         while True:
             data = await self._socket.recv(_RECEIVE_BYTES)
             if not data:
@@ -73,11 +71,5 @@ class ReadSocketService:
             self._tracer.emit("ha.report", self.name, conn_id=self.conn_id, conn_dir=0, offset=offset)
             if self.reported is None:
                 self._first_report.send_nowait(offset)  # there is room for this one, and no other comes
-            if offset == self.reported:  # most are heartbeats, and say nothing new
-                continue
             self.reported = offset
-            event = SlaveEvent(self.conn_id, "reported", offset)
-            try:
-                self._events.send_nowait(event)
-            except trio.WouldBlock:
-                return event
+            self._reported(offset)

@@ -9,7 +9,7 @@ import attrs
 class SlaveStatus:
     """One connection, as it is now. `ack_offset`, `lag_bytes` and `last_ack_age_s`: None before its first report.
 
-    `lag_bytes` is what the slave has not confirmed of the master's log.
+    `lag_bytes` is what the slave has not confirmed of the master's log; `next_offset` is what it is sent next.
     """
 
     conn_id: int
@@ -19,6 +19,7 @@ class SlaveStatus:
     ack_offset: int | None
     lag_bytes: int | None
     last_ack_age_s: float | None
+    next_offset: int | None = None
 
     def __str__(self) -> str:
         if self.ack_offset is None:

@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import BoundedChannel, Broadcast
+from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import Transfer, TransferCursor
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.flush_services import FlushOutcome
@@ -39,26 +40,84 @@ class WriteSocketService:
     _growth: Broadcast[int] | Broadcast[FlushOutcome]
     _first_report: trio.MemoryReceiveChannel[int]
     _tracer: Tracer
+    #: How whoever makes the log grow sends it himself; None: never.
+    _try_send: TrySend | None = None
     #: Log bytes that the socket took, and will take.
     sent_bytes: int = attrs.field(default=0, init=False)
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _cursor: TransferCursor | None = attrs.field(default=None, init=False)
+    #: Of what the cursor has planned: what the socket has not taken.
+    _rest: list[bytes | memoryview] = attrs.field(factory=list, init=False)
+    #: Whether growth has woken the task that sends, which has not looked yet.
+    _is_woken: bool = attrs.field(default=False, init=False)
+    #: What the slave has confirmed; how often the log has grown since, and whether it had before at most once.
+    _reported: int = attrs.field(default=-1, init=False)
+    _growths: int = attrs.field(default=0, init=False)
+    _grows_slowly: bool = attrs.field(default=True, init=False)
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where the log goes on for this slave; None before its first report."""
+        return None if self._cursor is None else self._cursor.next_offset
 
     def check_taken(self, now: float) -> None:
         """Raise `SlaveStuck` when the slave takes nothing of what it is sent."""
         if self._cursor is not None:
             self._cursor.check_taken(now)
 
+    def reported(self, offset: int) -> None:
+        """The slave has everything before `offset`."""
+        self._reported = offset
+        self._grows_slowly = self._growths <= 1
+        self._growths = 0
+
     async def run(self) -> None:
         """Send until the connection ends. Raises `OSError`: never returns."""
-        with self._growth.subscribe() as growth:
+        with self._growth.subscribe(self._take_growth) as growth:
             requested = await self._first_report.receive()
             cursor = self._cursor = self._make_cursor(requested, trio.current_time())
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_alive, cursor)
                 await self._transfer(cursor)
                 async for _ in growth:
+                    self._is_woken = False
                     await self._transfer(cursor)
+
+    def _take_growth(self, _: object) -> bool:
+        """Whether growth needs nobody to be woken for it: it is sent, or somebody is awake who will send it."""
+        self._growths += 1
+        if not self._is_woken and not self._send_at_once():
+            self._is_woken = True
+            return False
+        return True
+
+    def _send_at_once(self) -> bool:
+        """Send what is new, if that takes no waiting; whether all of it is with the socket.
+
+        Not where several puts come between two reports: they are better sent together, once all have come.
+        """
+        cursor = self._cursor
+        if self._try_send is None or cursor is None or not self._grows_slowly or self._rest:
+            return False
+        now, log = trio.current_time(), self._commit_log
+        frames = cursor.plan_at_once(self._limit(), self._reported, now, min_offset=log.min_offset)
+        if not frames:
+            return False
+        # What fails is the connection's trouble, and not that of who puts: whoever is woken meets it, too.
+        try:
+            self._rest = self._buffers(frames)
+        except OSError:
+            cursor.take_back(frames)
+            return False
+        try:
+            sent = self._try_send(self._socket, self._rest)
+        except OSError:
+            return False
+        self._rest = _after(self._rest, sent)
+        if self._rest:
+            return False
+        cursor.sent(now)
+        return True
 
     async def _keep_alive(self, cursor: TransferCursor) -> None:
         while True:
@@ -80,11 +139,22 @@ class WriteSocketService:
         return True
 
     async def _send_due(self, cursor: TransferCursor) -> None:
+        if self._rest:
+            await self._send_rest(cursor)
         while frames := cursor.plan(self._limit(), trio.current_time(), min_offset=self._commit_log.min_offset):
-            await self._send(frames, cursor)
-            cursor.sent(trio.current_time())
+            self._rest = self._buffers(frames)
+            await self._send_rest(cursor)
 
-    async def _send(self, frames: list[Transfer], cursor: TransferCursor) -> None:
+    async def _send_rest(self, cursor: TransferCursor) -> None:
+        while self._rest:
+            sent = await self._socket.sendmsg(self._rest)
+            self._rest = _after(self._rest, sent)
+            if self._rest:
+                cursor.taken(trio.current_time())
+        cursor.sent(trio.current_time())
+
+    def _buffers(self, frames: list[Transfer]) -> list[bytes | memoryview]:
+        """The bytes of frames that are sent now."""
         buffers: list[bytes | memoryview] = []
         for frame in frames:
             buffers.append(encode_transfer_header(frame.offset, frame.size))
@@ -96,11 +166,7 @@ class WriteSocketService:
         else:
             self._tracer.emit("ha.heartbeat", self.name, conn_id=self.conn_id, conn_dir=1, offset=first)
         self.sent_bytes += size
-        while buffers:
-            sent = await self._socket.sendmsg(buffers)
-            buffers = _after(buffers, sent)
-            if buffers:
-                cursor.taken(trio.current_time())
+        return buffers
 
 
 def _after(buffers: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

@@ -6,6 +6,7 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
+from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.ports.wall_clock import WallClock
 
 #: What a simulated machine has unless it is told otherwise.
@@ -14,9 +15,10 @@ DEFAULT_PHYSICAL_MEMORY_BYTES = 16 << 30
 
 @attrs.frozen
 class Environment:
-    """Disk, wall clock and entropy of one node, real or simulated, and how much memory its machine has."""
+    """Disk, wall clock and entropy of one node, real or simulated, how much memory its machine has, and `try_send`."""
 
     disk: Disk
     wall_clock: WallClock
     entropy: Entropy
     physical_memory_bytes: int = attrs.field(default=DEFAULT_PHYSICAL_MEMORY_BYTES, validator=attrs.validators.ge(1))
+    try_send: TrySend = try_sendmsg

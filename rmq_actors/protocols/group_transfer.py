@@ -11,11 +11,29 @@ import attrs
 
 @attrs.frozen
 class ReplicationState:
-    """What the store needs to know of the slaves."""
+    """What the store needs to know of the slaves: `acks_required` of them have everything before `replicated_to`.
+
+    With `acks_min` (enableAutoInSyncReplicas) fewer may do, and how many depends on the master's end: see `seen_from`.
+    """
 
     live_slaves: int = 0
     replicated_to: int = 0
     acks_required: int = 1
+    acks_min: int | None = None
+    #: With `acks_min`: what each slave has that has told, the highest first.
+    reports: tuple[int, ...] = ()
+
+    def seen_from(self, master_put_where: int, fallbehind_max_bytes: int) -> ReplicationState:
+        """The same for a put that ends at `master_put_where`: no more slaves are required than are near enough.
+
+        RocketMQ 5 counts them in HAService.inSyncReplicasNums; one that has reported nothing is near there, but no
+        more count than the name server knows of.
+        """
+        if self.acks_min is None:
+            return self
+        in_sync = sum(master_put_where - report < fallbehind_max_bytes for report in self.reports)
+        acks = max(self.acks_min, min(self.acks_required, in_sync))
+        return ReplicationState(self.live_slaves, _reached_by(acks, self.reports), acks)
 
     @property
     def is_needed(self) -> bool:
@@ -31,34 +49,60 @@ class ReplicationState:
 class GroupTransfer:
     """The reports of the live connections, by connection number. `acks_required` slaves make an offset replicated.
 
-    With `acks_min` below it, as many as live are enough, but never fewer than that (enableAutoInSyncReplicas).
+    With `acks_min` below it, as many as are in sync are enough, but never fewer than that (enableAutoInSyncReplicas).
     """
 
     acks_required: int = 1
     acks_min: int | None = None
-    _reports: dict[int, int] = attrs.field(factory=dict, init=False)
+    #: None: nothing yet.
+    _reports: dict[int, int | None] = attrs.field(factory=dict, init=False)
+    _hosts: dict[int, str] = attrs.field(factory=dict, init=False)
+    #: Connections that have been silent since a younger one came from the same host: perhaps of the same slave.
+    _doubtful: dict[int, None] = attrs.field(factory=dict, init=False)
 
-    def connected(self, conn_id: int) -> ReplicationState:
-        """A slave connected; it has reported nothing yet."""
-        self._reports.setdefault(conn_id, 0)
+    def connected(self, conn_id: int, host: str = "") -> ReplicationState:
+        """A slave connected; it has reported nothing yet. Several may be on one `host`; "" is nobody else's."""
+        self._reports.setdefault(conn_id, None)
+        self._hosts[conn_id] = host
+        if host:
+            self._doubtful.update((each, None) for each, of in self._hosts.items() if of == host and each != conn_id)
         return self.state()
 
     def reported(self, conn_id: int, offset: int) -> ReplicationState:
         """A slave has everything before `offset`. A report of a connection that is gone does not count."""
         if conn_id in self._reports:
             self._reports[conn_id] = offset
+            self._doubtful.pop(conn_id, None)
         return self.state()
 
     def disconnected(self, conn_id: int) -> ReplicationState:
         """A connection ended: what its slave reported no longer counts."""
-        self._reports.pop(conn_id, None)
+        for of_connections in (self._reports, self._hosts, self._doubtful):
+            of_connections.pop(conn_id, None)
         return self.state()
+
+    def _counted(self) -> list[int]:
+        """What slaves have that are surely different ones: the protocol names none, and a lost connection lives on."""
+        if not self._doubtful:
+            return [report for report in self._reports.values() if report is not None]
+        counted: list[int] = []
+        for host in dict.fromkeys(self._hosts.values()):
+            of_host = {conn_id: self._reports[conn_id] for conn_id, of in self._hosts.items() if of == host}
+            sure = sorted(
+                each for conn_id, each in of_host.items() if each is not None and conn_id not in self._doubtful
+            )
+            doubtful = [each for conn_id, each in of_host.items() if each is not None and conn_id in self._doubtful]
+            if doubtful:  # of one of the others there, for all that is known
+                sure[-1:] = [max([*sure[-1:], *doubtful])]
+            counted += sure
+        return counted
 
     def state(self) -> ReplicationState:
         """The highest offset that enough live slaves have reached; 0 when there are too few slaves."""
-        offsets = sorted(self._reports.values(), reverse=True)
-        acks = self.acks_required
-        if self.acks_min is not None:
-            acks = min(acks, max(self.acks_min, len(offsets)))
-        replicated_to = offsets[acks - 1] if 0 < acks <= len(offsets) else 0
-        return ReplicationState(len(offsets), replicated_to, acks)
+        reports = tuple(sorted(self._counted(), reverse=True))
+        state = ReplicationState(len(self._reports), _reached_by(self.acks_required, reports), self.acks_required)
+        return state if self.acks_min is None else attrs.evolve(state, acks_min=self.acks_min, reports=reports)
+
+
+def _reached_by(acks: int, reports: tuple[int, ...]) -> int:
+    return reports[acks - 1] if 0 < acks <= len(reports) else 0

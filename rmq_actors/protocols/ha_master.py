@@ -140,6 +140,24 @@ class TransferCursor:
             self._taken_at = now
         return frames
 
+    def plan_at_once(
+        self, limit_offset: int, reported_offset: int, now: float, *, min_offset: int = 0
+    ) -> list[Transfer]:
+        """What whoever made the log grow to `limit_offset` sends itself: like `plan`, but never a heartbeat.
+
+        Nothing unless the slave has all that it was sent, and no more is new than one frame can hold: what comes while
+        something is under way is better sent together.
+        """
+        size = limit_offset - self.next_offset
+        if self.next_offset != reported_offset or not 0 < size <= self.batch_size_bytes:
+            return []
+        return self.plan(limit_offset, now) if self.next_offset >= min_offset else []
+
+    def take_back(self, frames: list[Transfer]) -> None:
+        """Nothing of `frames`, which `plan` has just returned, will be sent: it returns them again."""
+        self.next_offset = frames[0].offset
+        self._taken_at = float("inf")
+
     def taken(self, now: float) -> None:
         """Some of what `plan` returned has been handed to the socket."""
         self._taken_at = now

@@ -7,11 +7,14 @@ master out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 from rmq_actors.wire.ha_frames import SLAVE_BUFFER_BYTES, TRANSFER_HEADER, TRANSFER_HEADER_BYTES, encode_report
+
+#: So much is received at once: a core's cache still holds it when it is written to the log.
+RECEIVE_BYTES = 512 * 1024
 
 
 class MasterRefused(ValueError):
@@ -46,10 +49,36 @@ class ReportStuck(MasterSilent):
 
 @attrs.frozen
 class Append:
-    """An effect: append `data` to the log at `offset`. The view is valid until the machine is next touched."""
+    """An effect: append `data` to the log at `offset`. The view is valid until `HaSlave.free` is called."""
 
     offset: int
     data: memoryview
+
+
+def joined(appends: Iterable[Append], file_size_bytes: int) -> Iterator[Append]:
+    """The same appends with neighbours in one file of the log as one: a write costs more than its bytes.
+
+    What no file could hold stays as it is. Raises what `appends` raises, once what came before has been yielded.
+    """
+    views: list[memoryview] = []
+    begin = end = file_end = 0
+    try:
+        for append in appends:
+            is_neighbour, end = append.offset == end, append.offset + len(append.data)
+            if not is_neighbour or end > file_end:
+                yield from _as_one(begin, views)
+                views, begin = [], append.offset
+                file_end = begin - begin % file_size_bytes + file_size_bytes
+            views.append(append.data)
+    except MasterRefused:
+        yield from _as_one(begin, views)
+        raise
+    yield from _as_one(begin, views)
+
+
+def _as_one(offset: int, views: list[memoryview]) -> Iterator[Append]:
+    if views:
+        yield Append(offset, views[0] if len(views) == 1 else memoryview(b"".join(views)))
 
 
 @attrs.define(eq=False)
@@ -79,14 +108,12 @@ class HaSlave:
         self._buffer = bytearray(self.buffer_bytes)
 
     def free(self) -> memoryview:
-        """Where the next bytes go; never empty."""
-        if self._begin == self._end:
-            self._begin = self._end = 0
-        elif self._begin and self._end == len(self._buffer):
+        """Where the next bytes go, `RECEIVE_BYTES` at most; never empty."""
+        if self._begin:
             rest = self._end - self._begin
             self._buffer[:rest] = self._buffer[self._begin : self._end]
             self._begin, self._end = 0, rest
-        return memoryview(self._buffer)[self._end :]
+        return memoryview(self._buffer)[self._end : self._end + RECEIVE_BYTES]
 
     def received(self, size: int, now: float) -> Iterator[Append]:
         """`size` bytes were put into `free()`: yield what whole frames ask for, in order.

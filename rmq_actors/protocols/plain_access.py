@@ -22,14 +22,14 @@ from rmq_actors.wire.acl_signature import ACCESS_KEY, is_signed_by
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.heartbeat import HeartbeatData
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
-from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 
 RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
 REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
 RMQ_SYS_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 #: What only an administrator's account may ask for (Permission.ADMIN_CODE).
-ADMIN_CODES = frozenset(
+ADMIN_CODES: frozenset[int] = frozenset(
     {
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.UPDATE_BROKER_CONFIG,
@@ -40,6 +40,7 @@ ADMIN_CODES = frozenset(
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        OwnRequestCode.TRUNCATE_LOG,
     }
 )
 

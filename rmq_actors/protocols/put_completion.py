@@ -91,7 +91,8 @@ class PutCompletion(Generic[Token]):
     waiting_max: int = 100_000
     _flush: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_DISK_TIMEOUT), init=False)
     _replica: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_SLAVE_TIMEOUT), init=False)
-    _last_end_offset: int = attrs.field(default=0, init=False)
+    #: Where the last put ends that was taken.
+    last_end_offset: int = attrs.field(default=0, init=False)
 
     @property
     def has_room(self) -> bool:
@@ -117,9 +118,9 @@ class PutCompletion(Generic[Token]):
         With `slave_available` False the put waits for no slave and its status says SLAVE_NOT_AVAILABLE. Raises
         `ValueError` when the offset is not above all earlier ones: our mistake.
         """
-        if end_offset <= self._last_end_offset:
-            raise ValueError(f"a put that ends at {end_offset} after one that ends at {self._last_end_offset}")
-        self._last_end_offset = end_offset
+        if end_offset <= self.last_end_offset:
+            raise ValueError(f"a put that ends at {end_offset} after one that ends at {self.last_end_offset}")
+        self.last_end_offset = end_offset
         wants_flush = flush_deadline is not None and end_offset > self._flush.reached
         wants_replica = replica_deadline is not None and slave_available and end_offset > self._replica.reached
         put = _Waiting(

@@ -42,6 +42,7 @@ class _Peer:
     connecting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     #: Why the last attempt failed.
     failure: str = ""
+    timed_out: bool = False
     retry_at_s: float = 0.0
 
 
@@ -119,7 +120,8 @@ class RemotingClient:
                 raise RemotingConnectError(f"{address}: the client is not running")
             if peer.attempt is None and trio.current_time() < peer.retry_at_s:
                 if peer.retry_at_s >= deadline_s:
-                    raise RemotingConnectError(f"{address}: {peer.failure}; the next attempt would come too late")
+                    why = f"{address}: {peer.failure}; the next attempt would come too late"
+                    raise RemotingConnectError(why, timed_out=peer.timed_out)
                 await trio.sleep_until(peer.retry_at_s)
             else:
                 await self._await_attempt(peer, deadline_s)
@@ -132,9 +134,9 @@ class RemotingClient:
         with trio.move_on_at(deadline_s) as waiting:
             await peer.attempt.wait()
         if waiting.cancelled_caught:
-            raise RemotingConnectError(f"{peer.address}: not connected in time")
+            raise RemotingConnectError(f"{peer.address}: not connected in time", timed_out=True)
         if peer.connection is None:
-            raise RemotingConnectError(f"{peer.address}: {peer.failure}")
+            raise RemotingConnectError(f"{peer.address}: {peer.failure}", timed_out=peer.timed_out)
 
     def _peer(self, address: str) -> _Peer:
         peer = self._peers.get(address)
@@ -161,11 +163,11 @@ class RemotingClient:
                 stream = await trio.open_tcp_stream(peer.host, peer.port)
                 transport = SocketTransport(stream) if self._tls is None else await self._tls.connect(stream, peer.host)
         except OSError as error:
-            self._attempt_failed(peer, f"{type(error).__name__}: {error}")
+            self._attempt_failed(peer, f"{type(error).__name__}: {error}", timed_out=isinstance(error, TimeoutError))
             return
         if transport is None:
             within = f"within {self.config.connect_timeout_ms} ms" if self._nursery else "before the client stopped"
-            self._attempt_failed(peer, f"not connected {within}")
+            self._attempt_failed(peer, f"not connected {within}", timed_out=True)
             return
         if self._nursery is None:
             transport.close()
@@ -213,7 +215,7 @@ class RemotingClient:
         if self.listener is not None:
             self.listener.on_closed(connection, reason)
 
-    def _attempt_failed(self, peer: _Peer, failure: str) -> None:
+    def _attempt_failed(self, peer: _Peer, failure: str, *, timed_out: bool = False) -> None:
         _log.info("%s: %s: %s", self.name, peer.address, failure)
         self._tracer.emit(
             "remoting.client.connect_failed",
@@ -221,6 +223,7 @@ class RemotingClient:
             attributes={"network.peer.address": peer.address, "detail": failure[:200]},
         )
         self._pause(peer, failure)
+        peer.timed_out = timed_out
         self._end_attempt(peer)
 
     def _pause(self, peer: _Peer, failure: str) -> None:

@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 #: Bytes that are handed to the socket at a time, unless one frame is longer.
 _SEND_BYTES = 256 * 1024
+_BAD_FRAME = "bad_frame"
 #: How long an orderly end waits for a peer to take what was promised to it.
 _LAST_SENDS_S = 1.0
 
@@ -40,11 +41,19 @@ class RemotingError(Exception):
 
 
 class RemotingConnectError(RemotingError):
-    """No connection to the peer; says to whom and why."""
+    """No connection to the peer; says to whom and why. `timed_out`: nothing at all was heard from there."""
+
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 class RemotingSendRequestError(RemotingError):
     """The connection ended before the answer came."""
+
+
+class RemotingBadFrameError(RemotingSendRequestError):
+    """It ended by what came: no frame, or a longer one than is read."""
 
 
 class RemotingTimeoutError(RemotingError):
@@ -236,7 +245,8 @@ class RemotingConnection:
 
     def _check_open(self, command: RemotingCommand) -> None:
         if self._nursery is None or self.close_reason is not None:
-            raise RemotingSendRequestError(
+            failure = RemotingBadFrameError if self.close_reason == _BAD_FRAME else RemotingSendRequestError
+            raise failure(
                 f"{self.remote_address}: request {command.code} has no answer, the connection ended: "
                 f"{self.close_reason or 'it is not open yet'}"
             )
@@ -254,7 +264,7 @@ class RemotingConnection:
             self._note_end(type(error).__name__)
         except RemotingCommandError as error:
             _log.warning("%s: %s sent what is no frame: %s", self._owner, self.remote_address, error)
-            self._note_end("bad_frame")
+            self._note_end(_BAD_FRAME)
 
     async def _read(self) -> str:
         reader, transport = self._reader, self._transport

@@ -107,9 +107,18 @@ _KINDS: tuple[Kind, ...] = (
     Kind("run.end", "testing.scenarios, cli", "the run ends; status is its outcome", ("status",)),
     Kind("fault.begin", "sim_net.nemesis", "a fault takes effect", ("fault_id",), ("fault.kind",)),
     Kind("fault.end", "sim_net.nemesis", "a fault is over", ("fault_id",), ("fault.kind",)),
-    Kind("fault.observed", "testing.observation", "the program under test met a fault", ("status",)),
     Kind(
-        "invariant.broken", "testing.scenarios", "an invariant does not hold; status names it", ("status",), ("detail",)
+        "fault.observed",
+        "testing.observation, testing.replication_run",
+        "the program under test met a fault",
+        ("status",),
+    ),
+    Kind(
+        "invariant.broken",
+        "testing.replication_run",
+        "an invariant does not hold; status names it",
+        ("status",),
+        ("detail",),
     ),
     # Nodes and actors.
     Kind("node.boot", "sim_net.node, embedding", "a node starts"),
@@ -280,7 +289,7 @@ _KINDS: tuple[Kind, ...] = (
     Kind(
         "ha.client.compare",
         "ha.ha_client",
-        "the slave asked the master about its log's end, which is at offset; status same, diverged or lookup_failed",
+        "the slave asked the master about its log's end, at offset; status same, diverged, lookup_failed or no_answer",
         ("offset", "status"),
         ("questions",),
     ),

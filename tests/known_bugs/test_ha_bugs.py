@@ -515,7 +515,8 @@ def test_s9_a_put_waits_for_no_other_one() -> None:
             await trio.sleep(1.5)
             reported = trio.current_time()
             await slave.report(3 * RECORD_BYTES)
-        assert [(number, status) for number, status, _ in answers] == [(0, TIMEOUT), (1, OK), (2, OK)]
+        # Answered in one step: who hears of it first is Trio's choice.
+        assert sorted((number, status) for number, status, _ in answers) == [(0, TIMEOUT), (1, OK), (2, OK)]
         assert answers[1][2] - reported < 0.01
         assert answers[1][2] == answers[2][2]
 

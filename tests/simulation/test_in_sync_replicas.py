@@ -16,8 +16,10 @@ from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import RunInfo
+from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
 from sim_net import Node, World
+from tests.simulation.ha_bench import RECORD_BYTES, HaBench
 
 PORT = 10912
 MESSAGE = Message("TopicTest", b"body")
@@ -97,3 +99,20 @@ OK, UNAVAILABLE = PutStatus.PUT_OK, PutStatus.SLAVE_NOT_AVAILABLE
 )
 def test_a_put_waits_for_so_many_slaves(ha: HaConfig, expected: list[PutStatus]) -> None:
     assert _statuses(ha, [0, 1, 2, 1, 0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("puts_before", "said"), [(1, []), (5, [encode_report(0)])], ids=["says nothing", "is far behind"]
+)
+def test_a_master_that_may_go_on_alone_does_not_wait_for_one_who(puts_before: int, said: list[bytes]) -> None:
+    async def main(bench: HaBench) -> None:
+        await bench.start("master")
+        assert await bench.put_many(puts_before) == [OK] * puts_before
+        bench.visit("visitor", *said)
+        await trio.sleep(1)
+        assert bench.connections == 1
+        with trio.fail_after(1):
+            assert await bench.put_many(2) == [OK] * 2
+
+    near = {"ha_slave_fallbehind_max_bytes": 4 * RECORD_BYTES}
+    HaBench(ha={"enable_auto_in_sync_replicas": True}, store=near).run(main)

@@ -126,3 +126,23 @@ def test_declarations_are_listed() -> None:
     latest()
     spec = CHANNELS["test.latest"]
     assert (spec.policy, spec.capacity, spec.carries, spec.sender, spec.receiver) == ("latest", 1, "numbers", "a", "b")
+
+
+@pytest.mark.trio
+async def test_a_subscriber_is_not_woken_for_what_it_takes_at_once() -> None:
+    sender = broadcast().open()
+    taken: list[int] = []
+
+    def take(value: int) -> bool:
+        taken.append(value)
+        return value % 2 == 0
+
+    with sender.subscribe(take) as picky, sender.subscribe() as other:
+        for value in (1, 2):
+            sender.put(value)
+        assert (picky.receive_nowait(), other.receive_nowait()) == (1, 2)
+        sender.put(4)
+        with pytest.raises(trio.WouldBlock):
+            picky.receive_nowait()
+    sender.put(6)
+    assert taken == [1, 2, 4]

@@ -55,6 +55,27 @@ def test_frames_cover_the_log_exactly(
         assert reached == limit == machine.next_offset
 
 
+@given(
+    start=st.integers(1, 3000),
+    grown=st.integers(0, 700),
+    reported=st.integers(0, 3000),
+    caught_up=st.booleans(),
+    min_offset=st.integers(0, 3000),
+)
+def test_at_once_goes_what_one_frame_can_hold_to_a_slave_that_has_all_else(
+    start: int, grown: int, reported: int, caught_up: bool, min_offset: int
+) -> None:
+    machine, limit = cursor(start), start + grown
+    frames = machine.plan_at_once(limit, start if caught_up else reported, 9.0, min_offset=min_offset)
+    if 0 < grown <= 300 and (caught_up or reported == start) and start >= min_offset:
+        assert frames == cursor(start).plan(limit, 9.0)
+        assert machine.next_offset == limit
+    else:
+        assert frames == []
+        assert machine.next_offset == start
+        machine.check_taken(9.0 + 20.0)
+
+
 def test_a_frame_ends_where_the_file_does() -> None:
     assert cursor(850).plan(1400, 0.0) == [Transfer(850, 150), Transfer(1000, 300), Transfer(1300, 100)]
 

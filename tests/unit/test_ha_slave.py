@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rmq_actors.protocols.ha_slave import (
+    RECEIVE_BYTES,
+    Append,
     HaSlave,
     IllegalFrame,
     MasterRefused,
     MasterSilent,
     OffsetMismatch,
     ReportStuck,
+    joined,
 )
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 
@@ -134,3 +143,54 @@ def test_silence_counts_from_the_last_byte() -> None:
     give(machine, b"\0", now=19.0)
     assert machine.silent_at == 39.0
     machine.check_silence(38.0)
+
+
+def test_no_receive_is_large_and_a_large_frame_still_arrives() -> None:
+    machine = HaSlave(0, 0.0, 5.0, 20.0)
+    body = bytes(range(256)) * (3 * RECEIVE_BYTES // 256)
+    sent, taken = encode_transfer_header(0, len(body)) + body + encode_transfer_header(len(body), 1) + b"x", []
+    while sent:
+        room = len(machine.free())
+        assert 0 < room <= RECEIVE_BYTES
+        taken += give(machine, sent[:room])
+        sent = sent[room:]
+    assert taken == [(0, body), (len(body), b"x")]
+
+
+FILE_BYTES = 16
+
+
+@st.composite
+def rows_of_appends(draw: st.DrawFn) -> list[Append]:
+    """Neighbours mostly, as a good master sends them; now and then a gap, or what no file could hold."""
+    appends, offset = [], draw(st.integers(0, 3)) * FILE_BYTES
+    for drawn in draw(st.lists(st.integers(1, FILE_BYTES + 4), max_size=20)):
+        offset += draw(st.sampled_from([0, 0, 0, 5]))
+        size = drawn if draw(st.integers(0, 9)) == 0 else min(drawn, FILE_BYTES - offset % FILE_BYTES)
+        appends.append(Append(offset, memoryview(bytes((offset + at) % 251 for at in range(size)))))
+        offset += size
+    return appends
+
+
+def fits(append: Append) -> bool:
+    return append.offset % FILE_BYTES + len(append.data) <= FILE_BYTES
+
+
+@given(rows_of_appends(), st.booleans())
+def test_joined_appends_are_the_same_bytes_and_as_few_as_files_allow(appends: list[Append], ends_badly: bool) -> None:
+    def effects() -> Iterator[Append]:
+        yield from appends
+        if ends_badly:
+            raise OffsetMismatch("the next frame")
+
+    found: list[Append] = []
+    with pytest.raises(OffsetMismatch) if ends_badly else contextlib.nullcontext():
+        found.extend(joined(effects(), FILE_BYTES))  # extend keeps what came before an error
+    assert [(one.offset + at, byte) for one in found for at, byte in enumerate(one.data)] == [
+        (one.offset + at, byte) for one in appends for at, byte in enumerate(one.data)
+    ]
+    odd = {(one.offset, bytes(one.data)) for one in appends if not fits(one)}
+    assert {(one.offset, bytes(one.data)) for one in found if not fits(one)} == odd
+    for one, following in itertools.pairwise(found):
+        end = one.offset + len(one.data)
+        assert end != following.offset or not end % FILE_BYTES or not (fits(one) and fits(following))

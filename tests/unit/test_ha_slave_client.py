@@ -14,8 +14,9 @@ from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_client import HA_HALTS, HA_MASTERS, FollowedMaster, HAClient, Halt
 from rmq_actors.protocols.backoff import Backoff
-from rmq_actors.protocols.ha_slave import IllegalFrame, MasterSilent, ReportStuck
+from rmq_actors.protocols.ha_slave import RECEIVE_BYTES, IllegalFrame, MasterSilent, ReportStuck
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.receiving import BUSY_S
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from tests.property.recording import new_tracer
 from tests.property.running_store import NoEntropy, message, running_store
@@ -251,6 +252,26 @@ async def test_a_whole_frame_is_a_success_an_idle_master_sends_heartbeats(
         with pytest.raises(error):
             await follow(bench.store, wire, backoff)
     assert backoff.next_pause_s(0.0) == pause_s
+
+
+@pytest.mark.trio
+async def test_a_receive_that_fills_its_buffer_says_that_more_waits(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    heartbeat = encode_transfer_header(0, 0)
+    full = heartbeat * (CONFIG.read_buffer_bytes // len(heartbeat))
+    async with running_store(tmp_path) as bench:
+        receiving = bench.store.receiving
+        wire = Wire(room=1000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, bench.store, wire)
+            wire.feed(heartbeat)
+            await trio.sleep(1)
+            assert receiving.busy_until == float("-inf")
+            wire.feed((full + heartbeat)[:RECEIVE_BYTES])
+            await trio.testing.wait_all_tasks_blocked()
+            assert receiving.busy_until == trio.current_time() + BUSY_S
+            nursery.cancel_scope.cancel()
 
 
 @pytest.mark.trio
