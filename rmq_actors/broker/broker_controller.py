@@ -14,18 +14,22 @@ from rmq_actors.actors.ref import ActorRef
 from rmq_actors.actors.restart import ESCALATE
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.broker.broker_remoting import BrokerRemoting
-from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
+from rmq_actors.broker.configuration import BrokerFiles, Configuration, updated_config
 from rmq_actors.broker.log_truncation_service import LogTruncationService
 from rmq_actors.broker.master_records import MasterRecords
+from rmq_actors.broker.processors.admin import AdminBrokerProcessor
 from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, config_in_role
 from rmq_actors.broker.store_host import Machines, StoreHost
 from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.configuration import Properties, to_properties
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_puts import PendingPut, PutResult
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.store.truncation import TruncationRefused
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text, parse_address
@@ -43,6 +47,8 @@ class BrokerController:
     system: ActorSystem
     #: None without a listenPort.
     remoting: BrokerRemoting | None
+    environment: Environment
+    configuration: Configuration
     _role_changes: ActorRef[ChangeRole] = attrs.field(init=False)
 
     @property
@@ -105,6 +111,26 @@ class BrokerController:
         )
         await self._ask(ChangeRole(change))
 
+    async def update_config(self, properties: Properties) -> list[str]:
+        """Take new settings by RocketMQ's keys, all or none of them, keep them in the file; return those that changed.
+
+        What does not take effect at once has the store opened anew, as a change of role has. Raises `ForbiddenKey`,
+        `ConfigurationError`, `OSError` of the file: the broker goes on as it was. Raises `RoleChangeFailed`.
+        """
+        before: list[BrokerConfig] = []
+
+        def config_of(config: BrokerConfig) -> BrokerConfig:
+            before.append(config)
+            return updated_config(config, properties)
+
+        await self._ask(ChangeRole(config_of, persist=functools.partial(self.configuration.persist, properties.values)))
+        if self.config.ha.ha_truncate_on_divergence:
+            await self._watch_divergence()
+            if self.followed_master is not None:
+                self.followed_master.follow_again()  # one that has halted does so again, and is cut
+        old, new = to_properties(before[0], BROKER_KEYS), to_properties(self.config, BROKER_KEYS)
+        return [key for key in properties.values if old.get(key) != new.get(key)]
+
     async def truncate_log(self) -> None:
         """Cut the log of a slave that has halted where its master's parts from it, and follow again (by command).
 
@@ -147,12 +173,28 @@ class BrokerController:
             restart=ESCALATE,
             stop_budget_s=_CHANGE_BUDGET_S,
         )
+        if remoting is not None:
+            await AdminBrokerProcessor(self, tracer).start(remoting.processors, self.system)
         if host.config.ha.ha_truncate_on_divergence:
-            host.ha_halts, halts = HA_HALTS.open()
-            await self.system.start(LogTruncationService(halts, self.truncate_log))
+            await self._watch_divergence()
         await self._start_slave()
 
+    async def _watch_divergence(self) -> None:
+        """Cut the log at each divergence from now on, while haTruncateOnDivergence says so."""
+        host = self._host
+        if host.ha_halts is None:
+            host.ha_halts, halts = HA_HALTS.open()
+            if host.followed is not None:
+                host.followed.halts = host.ha_halts
+            await self.system.start(LogTruncationService(halts, self._truncate_if_told))
+
+    async def _truncate_if_told(self) -> None:
+        if self.config.ha.ha_truncate_on_divergence:
+            await self.truncate_log()
+
     def _leave_role(self) -> None:
+        # Before the HA port closes: what came then would be confirmed, and be on no slave.
+        self._host.store.running_flags.set(RunningFlag.NOT_WRITEABLE, "the broker changes its role")
         if self.remoting is not None:
             self.remoting.use_store(None, is_slave=self.config.is_slave)
 
@@ -162,6 +204,7 @@ class BrokerController:
         await host.start(self.system)
         if remoting is not None:
             remoting.use_store(host.store, is_slave=host.config.is_slave)
+            remoting.correct_consumer_offsets(host.store)
             remoting.change_role(host.config, self._ha_server_addr, host.ha_masters)
         await self._start_slave()
 
@@ -190,18 +233,22 @@ async def open_broker(
     *,
     machines: Machines | None = None,
     tls: Tls | None = None,
+    files: BrokerFiles | None = None,
 ) -> AsyncIterator[BrokerController]:
     """A running broker for the length of a block; on a normal end it stops in order and everything is on the disk.
 
+    Without `files` rocketmqHome is on the store's disk, and no file is written when a request changes settings.
     Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start.
     """
     host = await StoreHost.open(config, environment, tracer, machines or Machines())
     with contextlib.closing(host):
         remoting = None
         if config.remoting is not None:
-            remoting = BrokerRemoting.load(config, config.remoting, environment, tracer, tls)
+            home = environment.disk if files is None else files.home
+            remoting = BrokerRemoting.load(config, config.remoting, environment, tracer, tls, home)
         async with open_actor_system(config.broker_name, tracer, entropy=environment.entropy) as system:
-            broker = BrokerController(host, system, remoting)
+            configuration = Configuration(environment.wall_clock, files)
+            broker = BrokerController(host, system, remoting, environment, configuration)
             await broker.start(tracer)
             yield broker
         await host.shut_down()

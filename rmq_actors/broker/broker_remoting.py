@@ -71,8 +71,9 @@ class BrokerRemoting:
         environment: Environment,
         tracer: Tracer,
         tls: Tls | None = None,
+        home: Disk | None = None,
     ) -> BrokerRemoting:
-        """Read the metadata and accounts, and open nothing yet.
+        """Read the metadata and accounts, and open nothing yet. `home`: where rocketmqHome is, else beside the store.
 
         Raises `ConfigFileDamaged`; `PlainAclError` or `OSError` for the accounts; `ValueError` for no URL to ask.
         """
@@ -80,7 +81,7 @@ class BrokerRemoting:
         metadata = BrokerMetadata.load(config, environment.disk, environment.wall_clock, changes)
         processors = ProcessorTable(tracer)
         tls = tls or Tls()
-        acl_files, hooks = _access_control(config, environment.disk, tracer)
+        acl_files, hooks = _access_control(config, home or environment.disk, tracer)
         fast = config.fast_server
         return cls(
             config,
@@ -124,6 +125,15 @@ class BrokerRemoting:
                     offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, queue_id),
                 )
             )
+
+    @property
+    def open_store(self) -> MessageStore | None:
+        """The store out of which requests are answered; None while there is none."""
+        return self._store
+
+    def correct_consumer_offsets(self, store: MessageStore) -> None:
+        """The store was opened anew, and may have lost the end of its log: no consumer is behind what it has."""
+        self.metadata.consumer_offsets.correct(store.offsets.get_max_offset_in_queue)
 
     @property
     def broker_addr(self) -> str:

@@ -105,6 +105,8 @@ class BrokerConfig:
     # Access control: by conf/plain_acl.yml and conf/acl below rocketmqHome, which is below the disk's root.
     acl_enable: bool = False
     rocketmq_home: str = ""
+    #: Keys, separated by ";", that no request may change.
+    config_black_list: str = "configBlackList;brokerConfigPath"
 
     # Topics.
     auto_create_topic_enable: bool = True
@@ -134,6 +136,17 @@ class BrokerConfig:
             raise ValueError(
                 f"broker {self.broker_name}: brokerRole=SLAVE needs haMasterAddress, or name servers that know it"
             )
+        if self.is_slave:
+            self._check_master()
+
+    def _check_master(self) -> None:
+        """Itself it would follow for ever, and find that the two logs are the same."""
+        for key, address, host, port in (
+            ("haMasterAddress", self.ha.ha_master_address, self.broker_ip2, self.ha_config.listen_port),
+            ("masterAddr", self.master_addr, self.broker_ip1, self.remoting.listen_port if self.remoting else 0),
+        ):
+            if port and address is not None and parse_address(address) == (host, port):
+                raise ValueError(f"broker {self.broker_name}: {key} {address} is this slave's own")
 
     def _check_remoting(self, remoting: RemotingServerConfig) -> None:
         if self.is_slave and self.broker_id <= MASTER_ID:

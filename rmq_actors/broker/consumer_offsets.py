@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -80,6 +80,16 @@ class ConsumerOffsetManager:
         """Forget a group, in all topics."""
         for key in [key for key in self._table if key.rpartition(TOPIC_GROUP_SEPARATOR)[2] == group]:
             self._remove(key)
+
+    def correct(self, end_of_queue: Callable[[str, int], int]) -> None:
+        """Lower what is behind the end of its queue: the log was cut, and what comes in its place would be skipped."""
+        for key, offsets in self._table.items():
+            topic = key.rpartition(TOPIC_GROUP_SEPARATOR)[0]
+            ends = {queue: end_of_queue(topic, queue) for queue in offsets}
+            lowered = {queue: end for queue, end in ends.items() if end < offsets[queue]}
+            if lowered:
+                _log.warning("%s: offsets %s are corrected to %s, where queues end", key, offsets, lowered)
+                self._set(key, lowered)
 
     def wrapper(self) -> ConsumerOffsetSerializeWrapper:
         """The table itself, not a copy."""

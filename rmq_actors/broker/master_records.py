@@ -1,4 +1,7 @@
-"""Asks a master for single records by VIEW_MESSAGE_BY_ID, as RocketMQ's tools do, Java's and this project's alike."""
+"""Asks a master about its log, Java's and this project's alike, as RocketMQ's tools do.
+
+A record by VIEW_MESSAGE_BY_ID, where the log begins and ends by GET_BROKER_RUNTIME_INFO.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,17 @@ from collections.abc import Callable
 
 import attrs
 
-from rmq_actors.ha.master_record_lookup import LookupFailed
+from rmq_actors.ha.master_record_lookup import LookupFailed, NoAnswer
 from rmq_actors.remoting.client import RemotingClient
-from rmq_actors.remoting.connection import RemotingError
+from rmq_actors.remoting.connection import (
+    RemotingBadFrameError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingTimeoutError,
+)
 from rmq_actors.wire.address import IllegalAddress
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.routes import KVTable
 from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.messages import ViewMessageRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand
@@ -17,32 +27,77 @@ from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
 TIMEOUT_MS = 3_000
+_MIN_OFFSET, _MAX_OFFSET = "commitLogMinOffset", "commitLogMaxOffset"
+_RANGE = {_MIN_OFFSET, _MAX_OFFSET}
+#: What Java's runtime info has not. Its sender knows better what to send to whom, and what of it is synced.
+_OF_THIS_PROJECT = "haListenAddress"
 #: How QueryMessageProcessor's remark begins; SYSTEM_ERROR is also what every failure is answered with.
 _NOT_FOUND = "can not find message by the offset"
+#: What stands there is taken for the record's size: in the middle of a record Java fails where it is no size at all.
+_NO_SIZE, _BY_BUFFER = "java.lang.IllegalArgumentException", "java.nio.Buffer."
 
 
 @attrs.frozen(eq=False)
 class MasterRecords:
-    """A `MasterRecordLookup`."""
+    """A `MasterLogLookup`."""
 
     _client: RemotingClient
     #: Where the master answers, "host:port"; None while no name server has told.
     _master_addr: Callable[[], str | None]
 
+    async def log_range(self) -> tuple[int, int] | None:
+        """See `MasterLogLookup.log_range`."""
+        response = await self._ask(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        if response.code != ResponseCode.SUCCESS:
+            raise LookupFailed(f"{self._master_addr()} answers {response.code}: {response.remark}")
+        try:
+            told = decode_body(KVTable, response.body).table
+            if _OF_THIS_PROJECT in told or not _RANGE.issubset(told):
+                return None
+            return int(told[_MIN_OFFSET]), int(told[_MAX_OFFSET])
+        except ValueError as error:
+            raise LookupFailed(f"{self._master_addr()}: {error}") from error
+
     async def record_at(self, offset: int) -> bytes | None:
         """See `MasterRecordLookup.record_at`."""
+        response = await self._view_message(offset)
+        if response is None:
+            return b""
+        if response.code == ResponseCode.SUCCESS:
+            return response.body
+        remark = response.remark or ""
+        if response.code == ResponseCode.SYSTEM_ERROR and remark.startswith(_NOT_FOUND):
+            return None
+        if response.code == ResponseCode.SYSTEM_ERROR and remark.startswith(_NO_SIZE) and _BY_BUFFER in remark:
+            return b""
+        raise LookupFailed(f"{self._master_addr()} answers {response.code}: {response.remark}")
+
+    async def _view_message(self, offset: int) -> RemotingCommand | None:
+        """The answer; None for one that no record can be: it is longer than any.
+
+        In the middle of a record Java sends as many bytes as it takes for the size, up to a whole file's. Asked twice:
+        the connection is not for this alone.
+        """
+        header = encode_header(ViewMessageRequestHeader(offset))
+        for _ in range(2):
+            try:
+                return await self._ask(RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID, ext_fields=header))
+            except LookupFailed as error:
+                if not isinstance(error.__cause__, RemotingBadFrameError):
+                    raise
+        return None
+
+    async def _ask(self, request: RemotingCommand) -> RemotingCommand:
         master = self._master_addr()
         if master is None:
             raise LookupFailed("no name server has told where the master answers")
-        request = RemotingCommand(
-            RequestCode.VIEW_MESSAGE_BY_ID, ext_fields=encode_header(ViewMessageRequestHeader(offset))
-        )
         try:
-            response = await self._client.invoke(master, request, TIMEOUT_MS)
+            return await self._client.invoke(master, request, TIMEOUT_MS)
         except (RemotingError, IllegalAddress) as error:
-            raise LookupFailed(f"{master}: {error}") from error
-        if response.code == ResponseCode.SUCCESS:
-            return response.body
-        if response.code == ResponseCode.SYSTEM_ERROR and (response.remark or "").startswith(_NOT_FOUND):
-            return None
-        raise LookupFailed(f"{master} answers {response.code}: {response.remark}")
+            is_silent = isinstance(error, RemotingTimeoutError) or (
+                isinstance(error, RemotingConnectError) and error.timed_out
+            )
+            failure = NoAnswer if is_silent else LookupFailed
+            raise failure(f"{master}: {error}") from error

@@ -11,6 +11,7 @@ from rmq_actors.actors.actor import Actor, Context
 from rmq_actors.actors.ref import Request
 from rmq_actors.actors.supervisor import NotSupervising
 from rmq_actors.broker.config import MASTER_ID, BrokerConfig
+from rmq_actors.broker.configuration import opens_store_anew
 from rmq_actors.broker.store_host import StoreHost
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.recorder import Tracer
@@ -26,11 +27,13 @@ class RoleChangeFailed(RuntimeError):
 class ChangeRole(Request[ValueError | OSError | None]):
     """Change to `config_of` the present configuration; answered when it is done, or with why it cannot be.
 
-    `while_closed` is done to the closed store. What that raises is answered, and the store is opened again as it is.
+    `persist` is given the new configuration before anything is changed: nothing is if it raises. `while_closed` is done
+    to the closed store. What that raises is answered, and the store is opened again as it is.
     """
 
     config_of: Callable[[BrokerConfig], BrokerConfig]
     while_closed: Callable[[], Awaitable[object]] | None = None
+    persist: Callable[[BrokerConfig], Awaitable[None]] | None = None
 
 
 def config_in_role(
@@ -70,11 +73,15 @@ class RoleChanges(Actor[ChangeRole]):
         """Change the role, unless the broker has it already."""
         try:
             config = message.config_of(self._host.config)
-        except ValueError as error:
+            if message.persist is not None:
+                await message.persist(config)
+        except (ValueError, OSError) as error:
             context.reply(message, error)
             return
         refused = None
-        if config != self._host.config or message.while_closed is not None:
+        if message.while_closed is None and not opens_store_anew(self._host.config, config):
+            self._host.config = config
+        else:
             try:
                 refused = await self._change(config, message.while_closed)
             except NotSupervising:
@@ -85,7 +92,7 @@ class RoleChanges(Actor[ChangeRole]):
         self, config: BrokerConfig, while_closed: Callable[[], Awaitable[object]] | None
     ) -> ValueError | OSError | None:
         old, new = self._host.config.store.broker_role.value, config.store.broker_role.value
-        what = f"changes from {old} to {new}" if while_closed is None else "opens its store anew"
+        what = "opens its store anew" if old == new else f"changes from {old} to {new}"
         _log.info("broker %s %s", config.broker_name, what)
         step, refused = "stop", None
         try:
@@ -105,9 +112,7 @@ class RoleChanges(Actor[ChangeRole]):
         except Exception as error:
             self._trace(config, f"{step}_failed", str(error))
             raise RoleChangeFailed(f"broker {config.broker_name}: {old} to {new}: cannot {step}: {error}") from error
-        self._trace(
-            config, "reopened" if while_closed is not None else "changed", "" if refused is None else str(refused)
-        )
+        self._trace(config, "changed" if old != new else "reopened", "" if refused is None else str(refused))
         return refused
 
     def _trace(self, config: BrokerConfig, status: str, detail: str) -> None:

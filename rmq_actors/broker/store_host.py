@@ -16,7 +16,7 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_client import HA_MASTERS, FollowedMaster, HAClient, Halt, MakeSlave, make_ha_slave
 from rmq_actors.ha.ha_service import HAService
-from rmq_actors.ha.master_record_lookup import MasterRecordLookup
+from rmq_actors.ha.master_record_lookup import MasterLogLookup
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.message_store import MessageStore
@@ -95,21 +95,20 @@ class StoreHost:
         await store.start(services)
         group_transfer = GroupTransferService(
             self._machines.make_group_transfer(config.ha.acks_required, config.ha.acks_min),
-            store.replication_states,
+            store.replicated,
             tracer,
         )
-        await services.start(group_transfer)
         ha_config = config.ha_config
         if self._ha_port is not None:
             ha_config = attrs.evolve(ha_config, ha_listen_port=self._ha_port)
-        self.ha_service = HAService(ha_config, store, group_transfer.events, tracer)
+        self.ha_service = HAService(ha_config, store, group_transfer, tracer, self._environment.try_send)
         await services.start(self.ha_service)
         self._ha_port = parse_address(self.ha_service.address)[1]
 
     async def start_slave(
         self,
         system: ActorSystem,
-        lookup: MasterRecordLookup | None,
+        lookup: MasterLogLookup | None,
         start_others: Callable[[Supervisor], Awaitable[None]] | None,
     ) -> None:
         """As a slave, follow the master from now on, and start what else a slave does. Otherwise do nothing."""

@@ -18,9 +18,8 @@ from rich.table import Table
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
-from rmq_actors.testing.observation import OBSERVABLE
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
-from rmq_actors.testing.scenarios import SCENARIO, SCENARIOS, Outcome, RunResult, run_case
+from rmq_actors.testing.scenarios import SCENARIO, SCENARIOS, Outcome, RunResult, observable, run_case
 from rmq_actors.tracing.event import Event
 
 chaos_app = typer.Typer(
@@ -109,12 +108,12 @@ def run(
                     stderr.print(f"  replay: {replay_command(summary.case_path)}", markup=False, soft_wrap=True)
 
         try:
-            summaries = run_campaign(Campaign(chosen, jobs=jobs, out=out, planted_bug=planted_bug), show)
+            summaries = run_campaign(Campaign(chosen, scenario, jobs=jobs, out=out, planted_bug=planted_bug), show)
         except CampaignFailed as error:
             stderr.print(f"rmq-actors chaos run: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(ExitCode.CRASH) from error
     if not digest and not as_json:
-        _print_summary(summaries)
+        _print_summary(summaries, scenario)
     if failing:
         raise typer.Exit(EXIT_OF_OUTCOME[failing[0].outcome])
 
@@ -130,23 +129,30 @@ def _summary_to_json(summary: RunSummary) -> dict[str, object]:
         "acked": summary.acked,
         "checks": summary.checks,
         "fired": sorted(summary.fired),
+        "under_load": sorted(summary.under_load),
         "observed": sorted(summary.observed),
         "case": None if summary.case_path is None else str(summary.case_path),
     }
 
 
-def _print_summary(runs: list[RunSummary]) -> None:
-    fired = Counter(kind for run in runs for kind in run.fired)
-    observed = Counter(kind for run in runs for kind in run.observed)
-    outcomes = Counter(run.outcome for run in runs)
-    table = Table("what", "runs", box=None, header_style="bold")
-    for outcome, count in sorted(outcomes.items()):
-        table.add_row(f"ended {outcome}", str(count))
-    for kind, count in sorted(fired.items()):
-        table.add_row(f"fault made: {kind}", str(count))
-    for kind in OBSERVABLE:
-        table.add_row(f"fault observed: {kind}", str(observed[kind]))
+def _print_summary(runs: list[RunSummary], scenario: str) -> None:
     console = Console()
+    table = Table("what", "runs", box=None, header_style="bold")
+    for outcome, count in sorted(Counter(run.outcome for run in runs).items()):
+        table.add_row(f"ended {outcome}", str(count))
+    for combination, count in sorted(Counter(run.combination for run in runs).items()):
+        table.add_row(", ".join(combination), str(count))
+    console.print(table)
+    fired = Counter(kind for run in runs for kind in run.fired)
+    under_load = Counter(kind for run in runs for kind in run.under_load)
+    table = Table("fault", "made in runs", "of these under load", box=None, header_style="bold")
+    for kind, count in sorted(fired.items()):
+        table.add_row(kind, str(count), str(under_load[kind]))
+    console.print(table)
+    observed = Counter(kind for run in runs for kind in run.observed)
+    table = Table("what the brokers met", "runs", box=None, header_style="bold")
+    for kind in observable(scenario):
+        table.add_row(kind, str(observed[kind]))
     console.print(table)
     acked, checks = sum(run.acked for run in runs), sum(run.checks for run in runs)
     console.print(

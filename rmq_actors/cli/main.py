@@ -11,6 +11,8 @@ except ModuleNotFoundError:
     sys.exit("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'")
 
 import rmq_actors
+from rmq_actors.cli.broker import broker
+from rmq_actors.cli.broker_admin import broker_admin_app
 from rmq_actors.cli.chaos import chaos_app
 from rmq_actors.cli.demo import demo
 from rmq_actors.cli.namesrv import namesrv
@@ -25,6 +27,8 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(namesrv)
+app.command()(broker)
+app.add_typer(broker_admin_app, name="broker-admin")
 app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")
 app.add_typer(trace_app, name="trace")

@@ -1,4 +1,4 @@
-"""`rmq-actors store`: looking into store directories, without changing them."""
+"""`rmq-actors store`: looking into store directories; only `truncate` changes anything."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.store_truncate import truncate
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.finding import CheckSummary, Finding
@@ -40,9 +41,12 @@ HashSlots = Annotated[
 store_app = typer.Typer(help="Look into store directories, RocketMQ's or this project's.", no_args_is_help=True)
 
 
+store_app.command("truncate")(truncate)
+
+
 @store_app.callback()
 def _store() -> None:
-    """Look into store directories, RocketMQ's or this project's."""
+    """Look into store directories, RocketMQ's or this project's. Only truncate changes anything."""
 
 
 def message_to_json(message: StoredMessage) -> dict[str, object]:

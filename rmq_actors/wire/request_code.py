@@ -103,3 +103,16 @@ class RequestCode(enum.IntEnum):
     ADD_WRITE_PERM_OF_BROKER = 327
     GET_ALL_PRODUCER_INFO = 328
     DELETE_EXPIRED_COMMITLOG = 329
+
+
+class RequestCode5(enum.IntEnum):
+    """Codes of RocketMQ 5 that are answered here."""
+
+    GET_BROKER_HA_STATUS = 907
+
+
+class OwnRequestCode(enum.IntEnum):
+    """Codes that RocketMQ does not have. They are far above its own, and fit into the 16 bits of its binary header."""
+
+    #: To a slave that has halted: cut the log where the master's parts from it, and follow again.
+    TRUNCATE_LOG = 30_001

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import trio
@@ -19,9 +19,10 @@ from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.plain_acl_file import PlainAclError
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.wire.acl_signature import SessionCredentials
 from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
 
@@ -33,8 +34,13 @@ ASKED = 9_999
 Call = Callable[[int, SessionCredentials | None], Awaitable[int]]
 
 
-def write_accounts(node: Node, path: str, *accounts: SessionCredentials) -> None:
-    lines = [f"- {{accessKey: {one.access_key}, secretKey: {one.secret_key}}}" for one in accounts]
+def write_accounts(
+    node: Node, path: str, *accounts: SessionCredentials, admins: Sequence[SessionCredentials] = ()
+) -> None:
+    lines = [
+        f"- {{accessKey: {one.access_key}, secretKey: {one.secret_key}, admin: {str(one in admins).lower()}}}"
+        for one in (*accounts, *admins)
+    ]
     text = "\n".join(["accounts:", *lines])
     with contextlib.suppress(FileNotFoundError):
         node.disk.remove(path)
@@ -73,13 +79,15 @@ class BrokerWorld:
         ready, done = trio.Event(), trio.Event()
         self.world.run(main)
 
-    async def call(self, port: int, credentials: SessionCredentials | None) -> int:
+    async def call(
+        self, port: int, credentials: SessionCredentials | None, code: int = ASKED, body: bytes = b""
+    ) -> int:
         hooks: list[RpcHook] = [] if credentials is None else [AclClientRpcHook(credentials)]
         tracer, entropy = self.recorder.tracer("client"), self.client.entropy
         async with open_actor_system("client", tracer, entropy=entropy) as system:
             client = RemotingClient(RemotingClientConfig(), entropy, tracer, ProcessorTable(tracer), hooks=hooks)
             await system.start(client)
-            request = RemotingCommand(ASKED, {"offset": "0"})
+            request = RemotingCommand(code, {"offset": "0"}, body=body)
             return (await client.invoke(f"{self.broker.address}:{port}", request, 3000)).code
 
 
@@ -111,6 +119,41 @@ def test_accounts_come_and_go_while_it_runs() -> None:
         await trio.sleep(5.1)
         assert await call(LISTEN_PORT, ALICE) == ResponseCode.SYSTEM_ERROR
         assert await call(FAST_PORT, BOB) == ResponseCode.QUERY_NOT_FOUND
+
+    acl.run(use)
+
+
+LOOKED_AT: tuple[int, ...] = (
+    RequestCode.GET_BROKER_CONFIG,
+    RequestCode.GET_BROKER_RUNTIME_INFO,
+    RequestCode5.GET_BROKER_HA_STATUS,
+)
+CHANGED_BY: tuple[int, ...] = RequestCode.UPDATE_BROKER_CONFIG, OwnRequestCode.TRUNCATE_LOG
+
+
+def test_operators_need_an_account_to_look_and_an_admins_to_change() -> None:
+    """As in RocketMQ; TRUNCATE_LOG is not its own."""
+    acl = BrokerWorld(acl_enable=True)
+    write_accounts(acl.broker, "conf/plain_acl.yml", ALICE, admins=[BOB])
+    refused = ResponseCode.SYSTEM_ERROR
+    change = b"haTruncateOnDivergence=true\n"
+
+    async def use(_: Call) -> None:
+        for port in (LISTEN_PORT, FAST_PORT):
+            for code in LOOKED_AT:
+                assert await acl.call(port, None, code) == refused
+                assert await acl.call(port, ALICE, code) == ResponseCode.SUCCESS
+            for code in CHANGED_BY:
+                assert await acl.call(port, None, code, change) == refused
+                assert await acl.call(port, ALICE, code, change) == refused
+        assert len(denied()) == 2 * (len(LOOKED_AT) + 2 * len(CHANGED_BY))
+        assert await acl.call(LISTEN_PORT, BOB, RequestCode.UPDATE_BROKER_CONFIG, change) == ResponseCode.SUCCESS
+        # A master has nothing to cut: it was asked, and said so.
+        assert await acl.call(LISTEN_PORT, BOB, OwnRequestCode.TRUNCATE_LOG) == refused
+        assert len(denied()) == 2 * (len(LOOKED_AT) + 2 * len(CHANGED_BY))
+
+    def denied() -> list[Event]:
+        return [event for event in acl.recorder.events if event.kind == "remoting.denied"]
 
     acl.run(use)
 

@@ -13,7 +13,7 @@ import trio
 from rmq_actors.broker import broker_outer_api
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import make_ha_slave
+from rmq_actors.ha.ha_client import SILENCE_PATIENCE_S, make_ha_slave
 from rmq_actors.protocols.broker_registration import (
     ASK_AGAIN_MIN_S,
     FIRST_INTERVAL_S,
@@ -531,8 +531,8 @@ def test_a_slave_with_a_configured_master_is_not_redirected() -> None:
         await trio.sleep(1)
         await bench.master.start()
         await bench.slave.start()
-        await trio.sleep(15)
-        # For its topics and offsets it believes the name server, as RocketMQ does.
+        # For its topics, offsets and questions it believes the name server, as RocketMQ does.
+        await trio.sleep(15 + SILENCE_PATIENCE_S)
         assert bench.slave.registration.master.master_addr == "10.9.9.9:2"
         await replicates(bench)
 

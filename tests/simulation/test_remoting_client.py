@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -9,12 +10,12 @@ import trio
 
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
-from rmq_actors.remoting.connection import RemotingConnectError
+from rmq_actors.remoting.connection import RemotingBadFrameError, RemotingConnectError, RemotingSendRequestError
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.wire.remoting_command import RemotingCommand
 from sim_net import Node, World
 from sim_net.network_faults import Partition
-from tests.simulation.remoting_world import RemotingWorld
+from tests.simulation.remoting_world import PORT, RemotingWorld
 
 HELD = 901
 
@@ -60,6 +61,21 @@ def test_an_attempt_that_begins_in_the_instant_of_a_stop_is_given_up(seed: int) 
         assert trio.current_time() - began_s < 0.1
 
     _run_client(remoting, call, partitioned=True)
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_a_connect_that_hears_nothing_is_told_from_a_refused_one(partitioned: bool) -> None:
+    remoting = RemotingWorld()
+    nobody = f"{remoting.server_node.address}:9"
+
+    async def call(node: Node) -> None:
+        async with remoting.client(node) as client:
+            for _ in range(3):  # the second one finds the pause after the first
+                with pytest.raises(RemotingConnectError) as caught:
+                    await client.invoke(remoting.address if partitioned else nobody, RemotingCommand(HELD), 5_000)
+                assert caught.value.timed_out is partitioned
+
+    _run_client(remoting, call, partitioned=partitioned)
 
 
 def test_who_waits_for_an_attempt_is_told_when_the_client_is_cancelled() -> None:
@@ -115,3 +131,38 @@ def test_addresses_that_are_used_no_more_are_forgotten(monkeypatch: pytest.Monke
             assert list(client.connections.values()) == [connection]
 
     _run_client(remoting, call)
+
+
+def test_an_answer_that_is_no_frame_is_told_from_a_connection_that_is_lost() -> None:
+    """A frame of half a GiB: nobody would read it, and asking again brings the same."""
+    remoting = RemotingWorld()
+    answers = [struct.pack(">i", 1 << 29) + bytes(100), b""]
+    failures: list[type[Exception]] = []
+
+    async def serve(node: Node) -> None:
+        (listener,) = await trio.open_tcp_listeners(PORT, host=node.address)
+        async with listener:
+            for answer in answers:
+                async with await listener.accept() as stream:
+                    await stream.receive_some()
+                    if answer:
+                        await stream.send_all(answer)
+
+    async def call(node: Node) -> None:
+        async with remoting.client(node) as client:
+            for _ in answers:
+                with pytest.raises(RemotingSendRequestError) as caught:
+                    await client.invoke(remoting.address, RemotingCommand(HELD), 10_000)
+                failures.append(caught.type)
+        done.set()
+
+    done = trio.Event()
+
+    async def main(_: World) -> None:
+        remoting.server_node.boot(serve)
+        await trio.sleep(0.01)
+        remoting.client_node.boot(call)
+        await done.wait()
+
+    remoting.world.run(main)
+    assert failures == [RemotingBadFrameError, RemotingSendRequestError]

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.lowlevel
 
+from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import MasterAddresses
@@ -168,7 +169,33 @@ def test_a_promoted_slave_whose_log_lost_its_end_delivers_what_it_has() -> None:
     servers.run_well(use)
 
 
-@pytest.mark.parametrize("nth", [1, 5, 20])
+def test_a_promoted_slave_whose_log_lost_its_end_skips_no_message_that_comes_in_its_place() -> None:
+    """A consumer that begins there again would be sent behind what takes the place of the lost messages."""
+    servers = RoleWorld.of(flush_commit_log_thorough_interval_ms=60_000, flush_interval_commit_log_ms=60_000)
+
+    def offsets(node: str) -> ConsumerOffsetManager:
+        return servers.brokers[node].remoting.metadata.consumer_offsets
+
+    async def use() -> None:
+        for number in range(20):
+            await servers.put("a-0", b"%d" % number)
+        await servers.wait_replicated("a-1")
+        offsets("a-0").commit_offset("client", "Group", TOPIC, 0, 20)
+        await trio.sleep(10 + FIRST_SYNC_S)
+        assert offsets("a-1").query_offset("Group", TOPIC, 0) == 20
+        servers.nodes["a-0"].kill()
+        servers.nodes["a-1"].power_loss()
+        servers.boot("a-1")
+        await trio.sleep(1)
+        assert await servers.change_role("a-1", ASYNC_MASTER) is None
+        end = servers.controller("a-1").store.offsets.get_max_offset_in_queue(TOPIC, 0)
+        assert end < 20
+        assert offsets("a-1").query_offset("Group", TOPIC, 0) == end
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 4])
 def test_a_promoted_slave_has_no_part_of_a_record(nth: int) -> None:
     """Its master died while it sent: the part is cut, and the next record stands in its place."""
     servers = RoleWorld.of(broker_role=ASYNC_MASTER)
@@ -419,6 +446,30 @@ def test_requests_meanwhile_are_answered_not_available_and_keep_their_connection
         (ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role, try again"),
         (0, "10"),
     ]
+
+
+def test_a_master_that_steps_down_confirms_nothing_once_it_serves_no_slave() -> None:
+    """What it would take then is on no slave, and goes with what the old master alone has."""
+    servers = RoleWorld.of(broker_role=ASYNC_MASTER)
+    results: list[PutStatus] = []
+
+    async def put_until_refused() -> None:
+        broker = servers.controller("a-0")
+        while not results or results[-1] is OK:
+            results.append((await broker.put_message(Message(TOPIC, bytes(100)))).status)
+            await trio.lowlevel.checkpoint()
+
+    async def use() -> None:
+        assert (await servers.put("a-0", b"before")).status is OK
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(servers.on_node, "a-0", put_until_refused)
+            assert await servers.change_role("a-0", SLAVE, broker_id=2) is None
+        assert results[-1] is PutStatus.SERVICE_NOT_AVAILABLE
+
+    servers.run_well(use)
+    closed = servers.events("ha.connection.close", node="a-0")[0]
+    assert closed.status == "stopped"
+    assert servers.events("log.append", node="a-0")[-1].seq < closed.seq
 
 
 def test_a_change_that_has_begun_is_finished_without_its_caller() -> None:

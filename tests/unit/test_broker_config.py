@@ -92,6 +92,26 @@ def test_a_masters_address_that_is_none_is_named(text: str) -> None:
         ),
         ({"store": SLAVE, "remoting": SERVER, "namesrv_addr": NAMESRV}, "a slave's brokerId must be > 0, not 0"),
         ({"store": SLAVE, "remoting": SERVER, "namesrv_addr": NAMESRV, "broker_id": -1}, "must be > 0, not -1"),
+        (
+            {
+                "store": SLAVE,
+                "remoting": SERVER,
+                "broker_id": 1,
+                "ha": HaConfig(ha_master_address="10.0.0.1:10912"),
+                "master_addr": f"127.0.0.1:{SERVER.listen_port}",
+            },
+            f"masterAddr 127.0.0.1:{SERVER.listen_port} is this slave's own",
+        ),
+        (
+            {
+                "store": SLAVE,
+                "remoting": SERVER,
+                "broker_id": 1,
+                "broker_ip2": "10.0.0.1",
+                "ha": HaConfig(ha_master_address=f"10.0.0.1:{SERVER.listen_port + 1}"),
+            },
+            f"haMasterAddress 10.0.0.1:{SERVER.listen_port + 1} is this slave's own",
+        ),
         ({"namesrv_addr": NAMESRV}, "without listenPort there is nothing to register"),
         ({"fetch_namesrv_addr_by_address_server": True}, "without listenPort there is nothing to register"),
         (

@@ -26,7 +26,6 @@ EXPECTED: set[Row] = {
     ("ha.first_report", "wait", 1, "ReadSocketService", "WriteSocketService"),
     ("ha.halts", "latest", 1, "HAClient", "LogTruncationService"),
     ("ha.masters", "latest", 1, "BrokerRegistrationService", "HAClient"),
-    ("ha.slave_events", "wait", 1024, "HAService and ReadSocketService", "GroupTransferService"),
     ("store.allocate_requests", "latest", 1, "MessageStore", "AllocateMappedFileService"),
     ("store.commit_requests", "latest", 1, "MessageStore", "CommitRealTimeService"),
     ("store.dispatched", "broadcast", 1, "ReputMessageService", "FlushConsumeQueueService"),
@@ -46,7 +45,6 @@ EXPECTED: set[Row] = {
         "WriteSocketService and ReputMessageService (every flush mode but SYNC_FLUSH)",
     ),
     ("store.log_min", "latest", 1, "CleanCommitLogService", "CleanConsumeQueueService"),
-    ("store.replication_state", "latest", 1, "GroupTransferService", "PutCompletionService"),
 }
 
 

@@ -12,7 +12,7 @@ from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 
 MASTER, SLAVE, OTHER = "master", "slave-1", "slave-2"
-ADDRESSES = {"10.0.0.2": SLAVE, "10.0.0.3": OTHER}
+ADDRESSES = {"10.0.0.1": MASTER, "10.0.0.2": SLAVE, "10.0.0.3": OTHER}
 
 
 @attrs.define(eq=False)
@@ -20,9 +20,13 @@ class Story:
     """A run told by hand: what the brokers trace, and what stands in the nodes' page caches."""
 
     sync_flush: tuple[str, ...] = ()
+    acks: int = 1
     now_s: float = 0.0
     logs: dict[str, bytearray] = attrs.field(factory=lambda: {node: bytearray() for node in (MASTER, SLAVE, OTHER)})
+    #: What `cut/` has, by node.
+    kept: dict[str, bytes] = attrs.field(factory=dict)
     broken: list[Broken] = attrs.field(factory=list)
+    limits: list[str] = attrs.field(factory=list)
     recorder: Recorder = attrs.field(init=False)
     checker: ReplicationChecker = attrs.field(init=False)
 
@@ -30,10 +34,13 @@ class Story:
         self.recorder = Recorder(RunInfo("test", "checkers", 0), lambda: (round(self.now_s * 1e9), 0))
         self.checker = ReplicationChecker(
             MASTER,
-            (SLAVE, OTHER),
+            (MASTER, SLAVE, OTHER),
             ADDRESSES.__getitem__,
             self._read,
+            self._is_kept,
             on_broken=self.broken.append,
+            on_limit=self.limits.append,
+            acks=self.acks,
             sync_flush=self.sync_flush,
         )
         self.recorder.subscribe(self.checker.observe)
@@ -42,6 +49,9 @@ class Story:
 
     def _read(self, node: str, begin: int, end: int) -> bytes:
         return bytes(self.logs[node][begin:end])
+
+    def _is_kept(self, node: str, offset: int, data: bytes) -> bool:
+        return self.kept.get(node) == data
 
     def emit(self, node: str, kind: str, **columns: Any) -> None:
         self.recorder.record(node, "story", kind, **columns)
@@ -93,7 +103,7 @@ def test_a_run_as_it_should_be_breaks_nothing(story: Story) -> None:
     story.answer(0, 10)
     story.emit(SLAVE, "node.kill")
     story.emit(SLAVE, "store.open", offset=10, status="clean")
-    story.checker.check_convergence(99)
+    story.checker.check_end(99)
     assert (story.seen, story.checker.acked, story.checker.unanswered, story.checker.converged) == ([], 1, 0, True)
 
 
@@ -292,13 +302,19 @@ def test_what_a_master_has_lost_with_its_power_may_be_written_anew() -> None:
     story.append(MASTER, b"new")
     story.append(SLAVE, b"new")
     story.append(OTHER, b"new")
-    story.checker.check_convergence(99)
+    story.checker.check_end(99)
     assert story.seen == []
 
 
-def test_synced_a_slave_has_what_the_master_has_lost(story: Story) -> None:
+@pytest.mark.parametrize(("sync_flush", "seen"), [((MASTER,), ["synced"]), ((), [])])
+def test_synced_a_slave_has_what_the_master_has_lost(sync_flush: tuple[str, ...], seen: list[str]) -> None:
+    """A master that does not sync first may lose it: its slaves are ahead then, and must notice."""
+    story = Story(sync_flush)
+    story.append(MASTER, b"0123456789")
+    story.append(SLAVE, b"0123456789")
     story.lose_power(MASTER, 0)
-    assert story.seen == ["synced"]
+    assert story.seen == seen
+    assert story.checker.lacks(SLAVE)
 
 
 @pytest.mark.parametrize(("waited_s", "seen"), [(ANSWER_MAX_S, []), (ANSWER_MAX_S + 0.001, ["answer"])])
@@ -356,7 +372,7 @@ def test_convergence_a_slave_that_is_short(story: Story) -> None:
     story.append(MASTER, b"abc")
     story.append(SLAVE, b"abc")
     assert not story.checker.converged
-    story.checker.check_convergence(99)
+    story.checker.check_end(99)
     assert story.seen == ["convergence"]
 
 
@@ -369,7 +385,7 @@ def test_convergence_nothing_is_known_of_a_slave_that_has_lost_its_power(story: 
 
 def test_convergence_bytes_that_changed_after_they_were_written(story: Story) -> None:
     story.logs[OTHER][0] ^= 1
-    story.checker.check_convergence(99)
+    story.checker.check_end(99)
     assert story.seen == ["convergence"]
 
 
@@ -378,3 +394,160 @@ def test_after_the_first_break_nothing_more_is_said(story: Story) -> None:
     before = story.checker.checks
     story.append(SLAVE, b"y")
     assert (story.seen, story.checker.checks) == (["prefix"], before)
+
+
+@pytest.fixture
+def parted(story: Story) -> Story:
+    """A put is acknowledged, another one is the master's alone; then the slave is the master, and goes on."""
+    story.answer(0, 10)
+    story.append(MASTER, b"lost tail")
+    story.emit(MASTER, "node.kill")
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.append(SLAVE, b"regrown")
+    assert story.seen == []
+    return story
+
+
+def halt(story: Story, node: str, status: str = "diverged", master: str = "10.0.0.2") -> None:
+    offset = len(story.logs[node])
+    attributes = {"network.peer.address": f"{master}:10912", "detail": ""}
+    story.emit(node, "ha.client.halt", status=status, offset=offset, attributes=attributes)
+
+
+def cut(story: Story, node: str, offset: int) -> None:
+    size = len(story.logs[node]) - offset
+    del story.logs[node][offset:]
+    story.emit(node, "log.truncate", offset=offset, size=size)
+
+
+def test_after_a_fail_over_the_others_follow_the_new_master(parted: Story) -> None:
+    assert not parted.checker.converged
+    parted.append(OTHER, b"regrown")
+    halt(parted, MASTER)
+    parted.kept[MASTER] = b"lost tail"
+    cut(parted, MASTER, 10)
+    parted.append(MASTER, b"regrown")
+    parted.checker.check_end(99)
+    assert (parted.seen, parted.checker.converged) == ([], True)
+
+
+def test_who_has_halted_need_not_agree(parted: Story) -> None:
+    parted.append(OTHER, b"regrown")
+    halt(parted, MASTER)
+    parted.checker.check_end(99)
+    assert (parted.seen, parted.checker.converged) == ([], True)
+
+
+def test_prefix_an_old_master_goes_on_behind_what_it_alone_has(parted: Story) -> None:
+    parted.append(MASTER, b"regrown")
+    assert parted.seen == ["prefix"]
+
+
+def test_what_the_old_master_has_sent_may_still_arrive(parted: Story) -> None:
+    parted.append(OTHER, b"lost tail")
+    assert parted.seen == []
+    assert parted.checker.lacks(OTHER)
+
+
+def test_the_new_master_may_still_be_sent_what_others_have(story: Story) -> None:
+    story.append(MASTER, b"sent late")
+    story.append(OTHER, b"sent late")
+    story.checker.promote(SLAVE, 50, is_longest=False)
+    story.append(SLAVE, b"sent late")
+    story.emit(SLAVE, "ha.replicated", offset=19)
+    assert story.seen == []
+
+
+@pytest.mark.parametrize(("status", "node"), [("diverged", OTHER), ("file_size_mismatch", MASTER)])
+def test_divergence_halted_without_reason(parted: Story, status: str, node: str) -> None:
+    halt(parted, node, status)
+    assert parted.seen == ["divergence"]
+
+
+@pytest.mark.parametrize(("offset", "kept"), [(0, b"0123456789lost tail"), (10, b"lost"), (12, b"st tail")])
+def test_divergence_cut_elsewhere_or_not_kept(parted: Story, offset: int, kept: bytes) -> None:
+    parted.kept[MASTER] = kept
+    cut(parted, MASTER, offset)
+    assert parted.seen == ["divergence"]
+
+
+def test_divergence_what_was_kept_is_gone_at_the_end(parted: Story) -> None:
+    parted.append(OTHER, b"regrown")
+    parted.kept[MASTER] = b"lost tail"
+    cut(parted, MASTER, 10)
+    parted.append(MASTER, b"regrown")
+    parted.kept.clear()
+    parted.checker.check_end(99)
+    assert parted.seen == ["divergence"]
+
+
+def test_a_truncation_that_a_kill_ends_is_one(parted: Story) -> None:
+    halt(parted, MASTER)
+    parted.kept[MASTER] = b"lost tail"
+    parted.emit(MASTER, "node.kill")
+    del parted.logs[MASTER][10:]
+    parted.emit(MASTER, "store.open", offset=10, status="clean")
+    assert parted.seen == []
+
+
+@pytest.mark.parametrize(("is_longest", "seen"), [(True, ["acknowledged"]), (False, [])])
+def test_acknowledged_the_next_master_lacks_it(story: Story, is_longest: bool, seen: list[str]) -> None:
+    story.put(1, b"abc")
+    story.append(SLAVE, b"abc")
+    story.answer(1, 13)
+    story.checker.promote(OTHER, 50, is_longest=is_longest)
+    assert story.seen == seen
+
+
+def test_acknowledged_nobody_has_it_at_the_end(story: Story) -> None:
+    story.put(1, b"abc")
+    story.append(SLAVE, b"abc")
+    story.answer(1, 13)
+    story.checker.promote(OTHER, 50, is_longest=False)
+    story.kept = {SLAVE: b"abc", MASTER: b"abc"}
+    for node in story.kept:
+        cut(story, node, 10)
+    story.checker.check_end(99)
+    assert story.seen == []  # what was kept aside has survived
+
+
+def test_acknowledged_what_a_power_loss_may_take_is_not_missed(story: Story) -> None:
+    story.put(1, b"abc")
+    story.append(SLAVE, b"abc")
+    story.answer(1, 13)
+    story.lose_power(SLAVE, 10)
+    story.checker.promote(OTHER, 50, is_longest=True)
+    assert story.seen == []
+
+
+def test_ack_by_who_is_no_master(story: Story) -> None:
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.answer(0, 10)
+    assert story.seen == ["ack"]
+
+
+def test_ack_one_slave_where_two_must_have_it() -> None:
+    story = Story(acks=2)
+    story.put(0, b"0123456789")
+    story.append(SLAVE, b"0123456789")
+    story.answer(0, 10)
+    assert story.seen == ["ack"]
+
+
+def test_ack_two_connections_of_one_slave_count_as_two() -> None:
+    """The limit that docs/invariants.md states."""
+    story = Story(acks=2)
+    story.connect(1, "10.0.0.2")
+    story.connect(2, "10.0.0.2")
+    story.put(0, b"0123456789")
+    story.append(SLAVE, b"0123456789")
+    story.answer(0, 10)
+    assert story.seen == []
+
+
+@pytest.mark.parametrize(("node", "limits"), [(MASTER, 1), (OTHER, 0)])
+def test_a_slave_that_follows_unasked_reaches_the_limit_if_its_log_parts(parted: Story, node: str, limits: int) -> None:
+    end = len(parted.logs[node])
+    parted.emit(node, "ha.client.compare", status="lookup_failed", offset=end, attributes={"questions": "1"})
+    parted.emit(node, "ha.client.report", offset=end)
+    assert (len(parted.limits), parted.seen) == (limits, [])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.json_file import ConfigFile
+from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
 from rmq_actors.wire.fastjson import write_fastjson
@@ -43,6 +44,22 @@ def test_an_offset_is_as_it_was_committed_last(tmp_path: Path) -> None:
         offsets.commit_offset(CLIENT, "G", "T", 0, offset)
         assert offsets.query_offset("G", "T", 0) == offset
     assert offsets.query_offset("G", "T", 1) == offsets.query_offset("H", "T", 0) == -1
+
+
+def test_what_is_behind_the_end_of_a_queue_is_corrected_and_written(tmp_path: Path) -> None:
+    ends = {("T", 0): 5, ("%RETRY%G", 0): 7}
+    offsets = manager(tmp_path)
+    offsets.commit_offset(CLIENT, "G", "T", 0, 6)
+    offsets.commit_offset(CLIENT, "G", "T", 1, 1)
+    offsets.commit_offset(CLIENT, "G", "%RETRY%G", 0, 7)
+    offsets.commit_offset(CLIENT, "H", "T", 0, 4)
+    trio.run(offsets.persist)
+    offsets.correct(lambda topic, queue_id: ends.get((topic, queue_id), 0))
+    expected = {"T@G": {0: 5, 1: 0}, "%RETRY%G@G": {0: 7}, "T@H": {0: 4}}
+    assert table(offsets) == expected
+    assert decode_body(ConsumerOffsetSerializeWrapper, offsets.encode()).offset_table == expected
+    trio.run(offsets.persist)
+    assert table(manager(tmp_path)) == expected
 
 
 def test_what_was_persisted_is_loaded(tmp_path: Path) -> None:

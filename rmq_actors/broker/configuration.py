@@ -1,0 +1,137 @@
+"""The settings of a running broker, which a request may change, and the file that they are kept in (Configuration)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rmq_actors.broker.config import BROKER_KEYS, MASTER_ID, BrokerConfig
+from rmq_actors.ports.disk import Disk
+from rmq_actors.ports.wall_clock import WallClock
+from rmq_actors.protocols.configuration import ConfigurationError, Properties, configure, known_keys, to_properties
+from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS, format_properties
+from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_KEYS
+from rmq_actors.store.config import BrokerRole
+from rmq_actors.store.json_file import ConfigFile
+from rmq_actors.wire.bodies.topic_configs import DataVersion
+
+#: What no request may change, whatever configBlackList says.
+_NEVER_CHANGED = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
+
+#: What is looked at when it is needed: a change takes effect, and nothing is opened anew.
+_LOOKED_AT = frozenset({"haTruncateOnDivergence"})
+#: Whom a slave follows.
+_OF_SLAVES = frozenset({"haMasterAddress", "masterAddr"})
+#: What takes effect when the store is opened anew, with the services of the role.
+_OPENED_WITH = frozenset(
+    {
+        *("brokerRole", "brokerId"),
+        *("flushDiskType", "syncFlushTimeout", "slaveTimeout", "haSlaveFallbehindMax"),
+        *("haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haConnectionsMax"),
+        *("syncFromLastFile", "totalReplicas", "inSyncReplicas", "minInSyncReplicas", "enableAutoInSyncReplicas"),
+        *("flushIntervalCommitLog", "flushCommitLogLeastPages", "flushCommitLogThoroughInterval"),
+        *("maxMessageSize", "osPageCacheBusyTimeOutMills", "waitingPutsMax"),
+        *("deleteWhen", "fileReservedTime", "cleanFileForciblyEnable"),
+        *("diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio"),
+    }
+)
+CHANGED_AT_RUN_TIME = _LOOKED_AT | _OF_SLAVES | _OPENED_WITH
+
+_KNOWN = frozenset(known_keys(BrokerConfig, BROKER_KEYS))
+_MASTERS = (BrokerRole.ASYNC_MASTER.value, BrokerRole.SYNC_MASTER.value)
+#: Of a key that is refused: a peer has sent it.
+_SHOWN_CHARS = 100
+
+
+class ForbiddenKey(ConfigurationError):
+    """A key of the black list."""
+
+
+def updated_config(config: BrokerConfig, properties: Properties) -> BrokerConfig:
+    """`config` with new settings, all of them or none.
+
+    With brokerRole comes the brokerId that belongs to it, as `change_role` has it, unless it is told, too. Raises
+    `ForbiddenKey`, and `ConfigurationError` naming each key that cannot be changed, or not to this value.
+    """
+    if forbidden := sorted((_NEVER_CHANGED | {*config.config_black_list.split(";")}) & properties.values.keys()):
+        raise ForbiddenKey(f"{properties.source}: {forbidden[0]} cannot be changed")
+    if refused := [_why_not(key) for key in properties.values if key not in CHANGED_AT_RUN_TIME]:
+        raise ConfigurationError(f"{properties.source}: {'; '.join(refused)}")
+    values = dict(properties.values)
+    role = values.get("brokerRole", "").strip()
+    if role in _MASTERS:
+        values.setdefault("brokerId", str(MASTER_ID))
+    elif role:
+        values.setdefault("brokerId", str(config.broker_id or MASTER_ID + 1))
+    updated = configure(config, Properties(properties.source, values), BROKER_KEYS)
+    if "brokerId" in values and int(values["brokerId"]) != updated.broker_id:
+        raise ConfigurationError(f"{properties.source}: brokerId={values['brokerId']}: a master's is {MASTER_ID}")
+    return updated
+
+
+def opens_store_anew(old: BrokerConfig, new: BrokerConfig) -> bool:
+    """Whether a change takes effect only when the store is opened anew."""
+    before, after = to_properties(old, BROKER_KEYS), to_properties(new, BROKER_KEYS)
+    passed_over = _LOOKED_AT if old.is_slave or new.is_slave else _LOOKED_AT | _OF_SLAVES
+    return any(before.get(key) != after.get(key) for key in _KNOWN - passed_over)
+
+
+def _why_not(key: str) -> str:
+    if key in _KNOWN:
+        return f"{key} is read at the start alone: write it into the file of the settings, and start the broker again"
+    shown = key[:_SHOWN_CHARS]
+    return f"{shown} has no effect here" if key in ROCKETMQ_KEYS else f"{shown} is unknown"
+
+
+@attrs.frozen(eq=False)
+class BrokerFiles:
+    """What a broker has outside of its store.
+
+    `home` is the disk that rocketmqHome begins at. `config_file`, if there is one, has the `properties`, and gets what
+    a request changes; `others` are shown beside the settings: where the store is, and what means nothing here.
+    """
+
+    home: Disk
+    config_file: ConfigFile | None
+    properties: Mapping[str, str]
+    others: Mapping[str, str]
+
+
+@attrs.define(eq=False)
+class Configuration:
+    """What operators see of the settings, and find in the file afterwards. Without `files` there is no file."""
+
+    _wall_clock: WallClock
+    _files: BrokerFiles | None = None
+    #: Counts the changes since the start.
+    version: DataVersion = attrs.field(factory=DataVersion, init=False)
+    _properties: dict[str, str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._properties = {} if self._files is None else dict(self._files.properties)
+
+    def text(self, config: BrokerConfig) -> str:
+        """All properties, one a line (getAllConfigsFormatString)."""
+        others = {} if self._files is None else self._files.others
+        return format_properties({**to_properties(config, BROKER_KEYS), **others})
+
+    async def persist(self, keys: Mapping[str, str], config: BrokerConfig) -> None:
+        """Write `keys` into the file, as `config` has them, beside all that it says; durable at the end. A checkpoint.
+
+        Raises `OSError`, `ValueError`: the file is as it was, or it is the new one.
+        """
+        told = {*keys, "brokerId"} if "brokerRole" in keys else {*keys}
+        values = to_properties(config, BROKER_KEYS)
+        properties = {**self._properties, **{key: values.get(key, "") for key in sorted(told)}}
+        if self._files is not None and self._files.config_file is not None:
+            await self._files.config_file.persist_text(format_properties(properties).encode("latin-1"))
+        self._properties = properties
+        self.version = self.version.next_version(self._wall_clock.now_ms())
+
+
+def config_file(disk: Disk, path: str) -> ConfigFile:
+    """The file of the settings, by its path from the disk's root. What stands in it becomes the `.bak` of a change."""
+    file = ConfigFile(disk, path.lstrip("/"), TEXT_MAX_CHARS)
+    file.load_text(bytes)
+    return file

@@ -1,0 +1,163 @@
+"""`rmq-actors broker`: a broker as a process."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import trio
+import typer
+
+from rmq_actors.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from rmq_actors.broker.broker_controller import BrokerController
+    from rmq_actors.embedding.broker import LoadedBroker
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-c",
+        "--config-file",
+        help="Settings: a RocketMQ properties file (broker.conf). Without one RocketMQ's defaults, and ~/store.",
+        show_default=False,
+    ),
+]
+NameServers = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--name-server",
+        help='Where name servers are, "host:port;host:port". Goes before namesrvAddr, and that before $NAMESRV_ADDR.',
+        show_default=False,
+    ),
+]
+PrintConfig = Annotated[bool, typer.Option("-p", "--print-config-item", help="Print all settings and exit.")]
+
+_log = logging.getLogger(__name__)
+
+
+def broker(
+    config_file: ConfigFile = None, name_server: NameServers = None, print_config_item: PrintConfig = False
+) -> None:
+    """Run a broker, a master or a slave, until SIGTERM or SIGINT.
+
+    The file's brokerRole says which: ASYNC_MASTER, SYNC_MASTER or SLAVE.
+    A slave follows haMasterAddress, or the master that name servers name;
+    it may be RocketMQ's own. Messages are kept below storePathRootDir.
+
+    It listens on listenPort (10911), two below it (the fast port), and one
+    above it for slaves: on 127.0.0.1 unless bindAddress=... says otherwise.
+    Where that is 0.0.0.0, brokerIP1=... says how others reach it.
+
+    Log lines go to standard output. Watch and change it with mqadmin, or
+    with rmq-actors broker-admin. What mqadmin updateBrokerConfig changes is
+    written to the file.
+
+    Exit codes: 0 stopped by a signal, 1 it cannot start (an address or the
+    store is taken, a disk error), 2 a setting or a file is bad, 3 it crashed.
+    """
+    try:
+        from rmq_actors.embedding.broker import load_broker_config
+    except ModuleNotFoundError as error:
+        print(f"error: {error}: pip install 'rmq-actors[server]'", file=sys.stderr)
+        raise typer.Exit(ExitCode.BAD_INPUT) from error
+    from rmq_actors.broker.config import BROKER_KEYS
+    from rmq_actors.protocols.configuration import ConfigurationError, to_properties
+    from rmq_actors.protocols.properties_text import format_properties
+
+    try:
+        loaded = load_broker_config(config_file, name_server)
+    except ConfigurationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(ExitCode.BAD_INPUT) from error
+    if print_config_item:
+        print(format_properties({**to_properties(loaded.config, BROKER_KEYS), **loaded.others}), end="")
+        return
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for warning in loaded.file.warnings:
+        _log.warning("%s", warning)
+    raise typer.Exit(_run(loaded))
+
+
+def _run(loaded: LoadedBroker) -> ExitCode:
+    # numpy's threads would only take memory, and to start it while the broker serves would hold everybody for a moment.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    importlib.import_module("numpy")
+    from rmq_actors.actors.restart import first_leaf
+
+    running: list[BrokerController] = []
+    try:
+        trio.run(_serve, loaded, running)
+    except ValueError as error:  # settings, accounts, and files that cannot be read
+        _log.error("the broker cannot start: %s", error)
+        return ExitCode.BAD_INPUT
+    except OSError as error:
+        if running:
+            _log.error("the broker did not stop in order: %s", error)
+            return ExitCode.CRASH
+        _log.error("the broker cannot start: %s; %s", error, _wanted(loaded))
+        return ExitCode.CHECK_FAILED
+    except ExceptionGroup as group:
+        cause = first_leaf(group)
+        if running or not isinstance(cause, OSError):
+            _log.exception("the broker crashed")
+            return ExitCode.CRASH
+        _log.error("the broker cannot start: %s; %s", cause, _wanted(loaded))
+        return ExitCode.CHECK_FAILED
+    return ExitCode.OK
+
+
+def _wanted(loaded: LoadedBroker) -> str:
+    """What the broker would have opened: the system's errors name no address, and no whole path."""
+    config = loaded.config
+    servers = [server for server in (config.remoting, config.fast_server) if server is not None]
+    addresses = [f"{server.listen_host}:{server.listen_port}" for server in servers]
+    addresses.append(f"{config.ha.ha_listen_host}:{config.ha_config.listen_port}")
+    return f"it would listen on {', '.join(addresses)}, and its store is {loaded.store}"
+
+
+async def _serve(loaded: LoadedBroker, running: list[BrokerController]) -> None:
+    from rmq_actors.embedding.broker import open_configured_broker
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with open_configured_broker(loaded) as controller:
+            running.append(controller)
+            _introduce(controller, loaded)
+            async for number in signals:
+                _log.info("%s: the broker stops", signal.Signals(number).name)
+                break
+        # A stop in order makes everything durable, and then closes the log.
+        _log.info("the broker has stopped, its log ends at offset %d", controller.store.commit_log.flushed_where)
+
+
+def _introduce(controller: BrokerController, loaded: LoadedBroker) -> None:
+    config, remoting, log = controller.config, controller.remoting, controller.store.commit_log
+    assert remoting is not None
+    fast = remoting.fast_remoting_server
+    # RocketMQ's own line: scripts wait for it.
+    name_servers = "" if config.namesrv_addr is None else f" and name server is {config.namesrv_addr}"
+    _log.info(
+        "The broker[%s, %s] boot success. serializeType=JSON%s", config.broker_name, remoting.broker_addr, name_servers
+    )
+    _log.info(
+        "the broker is a %s with brokerId %d in %s, flushDiskType %s",
+        config.store.broker_role.value,
+        config.broker_id,
+        config.broker_cluster_name,
+        config.store.flush_disk_type.value,
+    )
+    _log.info(
+        "the broker listens on %s, the fast port is %s, slaves connect to %s",
+        remoting.remoting_server.address,
+        "none" if fast is None else fast.address,
+        controller.ha_address,
+    )
+    _log.info("the store is %s, its log has offsets %d to %d", loaded.store, log.min_offset, log.max_offset)
+    if config.is_slave:
+        _log.info("the broker follows %s", config.ha.ha_master_address or "the master that name servers name")

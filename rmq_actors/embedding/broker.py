@@ -1,0 +1,130 @@
+"""A broker in this process, on real sockets and real files, from RocketMQ's property file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
+from rmq_actors.broker.configuration import BrokerFiles, config_file
+from rmq_actors.embedding.cluster import real_recorder
+from rmq_actors.embedding.properties_file import LoadedFile, load_config_file, read_properties_file
+from rmq_actors.embedding.tls_settings import TLS_KEYS, load_tls_config
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.protocols.configuration import ConfigurationError, Properties
+from rmq_actors.real_io.environment import real_environment
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.remoting.tls import Tls, TlsConfig
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.recorder import Recorder
+
+LISTEN_PORT = 10911
+_ROOT = "storePathRootDir"
+_COMMIT_LOG = "storePathCommitLog"
+#: Keys that are no fields of `BrokerConfig`: where the files are.
+STORE_KEYS = (_ROOT, _COMMIT_LOG)
+
+
+@attrs.frozen
+class LoadedBroker:
+    """What a broker.conf says: the settings, and where the store is."""
+
+    file: LoadedFile[BrokerConfig]
+    #: None: nothing is written when a request changes settings.
+    path: Path | None
+    store: Path
+    tls: TlsConfig
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings."""
+        return self.file.config
+
+    @property
+    def others(self) -> dict[str, str]:
+        """What operators see beside the settings."""
+        kept = {*self.file.unknown, *TLS_KEYS}
+        values = {key: value for key, value in self.file.properties.values.items() if key in kept}
+        return {**values, _ROOT: str(self.store), _COMMIT_LOG: str(self.store / COMMIT_LOG_DIRECTORY)}
+
+
+def load_broker_config(path: Path | None = None, name_servers: str | None = None) -> LoadedBroker:
+    """The settings of a broker.conf, or of a broker without one. `name_servers` goes before its namesrvAddr.
+
+    The environment's NAMESRV_ADDR and ROCKETMQ_HOME count where the file says nothing, and the store is then ~/store,
+    as RocketMQ has it. Raises `ConfigurationError` naming file, line and key.
+    """
+    properties = Properties("no file", {}) if path is None else read_properties_file(path)
+    try:
+        base = _base(properties.values, name_servers)
+    except ValueError as error:
+        raise ConfigurationError(f"{properties.source}: {error}") from error
+    if path is None:
+        loaded = LoadedFile(base, properties, ())
+    else:
+        # A slave without name servers in its file may have been told some.
+        loaded = load_config_file(path, base, BROKER_KEYS, also_known=(*STORE_KEYS, *TLS_KEYS))
+        if name_servers is not None:
+            loaded = attrs.evolve(loaded, config=attrs.evolve(loaded.config, namesrv_addr=name_servers))
+    root = properties.values.get(_ROOT, "").strip()
+    store = _absolute(root) if root else Path.home() / "store"
+    _check_layout(properties, store)
+    return LoadedBroker(loaded, None if path is None else _absolute(str(path)), store, load_tls_config(properties))
+
+
+def _base(values: Mapping[str, str], name_servers: str | None) -> BrokerConfig:
+    """What counts where the file says nothing. Where it listens, it is reached, and it has its HA port."""
+    host = values.get("bindAddress", "").strip() or RemotingServerConfig().listen_host
+    return BrokerConfig(
+        ha=HaConfig(ha_listen_host=host),
+        remoting=RemotingServerConfig(host, LISTEN_PORT),
+        broker_ip1=values.get("brokerIP1", "").strip() or host,
+        namesrv_addr=name_servers or os.environ.get("NAMESRV_ADDR") or None,
+        rocketmq_home=os.environ.get("ROCKETMQ_HOME", ""),
+    )
+
+
+def _check_layout(properties: Properties, store: Path) -> None:
+    log = properties.values.get(_COMMIT_LOG, "").strip()
+    if log and _absolute(log) != store / COMMIT_LOG_DIRECTORY:
+        raise ConfigurationError(
+            f"{properties.where(_COMMIT_LOG)}: {_COMMIT_LOG}={log}: the log is kept in {store / COMMIT_LOG_DIRECTORY}, "
+            f"below {_ROOT}, and nowhere else"
+        )
+
+
+@contextlib.asynccontextmanager
+async def open_configured_broker(
+    loaded: LoadedBroker, *, recorder: Recorder | None = None
+) -> AsyncIterator[BrokerController]:
+    """A running broker for the length of a block; it stops in order at the end.
+
+    Raises `ConfigurationError`, for TLS and accounts too, `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or
+    `OSError` before the block when it cannot start.
+    """
+    properties, config = loaded.file.properties, loaded.config
+    tls = Tls.from_config(loaded.tls)
+    environment = real_environment(loaded.store)
+    root = OsDisk(Path("/"))
+    home = environment.disk
+    if config.rocketmq_home:
+        config, home = attrs.evolve(config, rocketmq_home=str(_absolute(config.rocketmq_home))), root
+    file = None if loaded.path is None else config_file(root, str(loaded.path))
+    files = BrokerFiles(home, file, properties.values, loaded.others)
+    recorder = recorder or real_recorder(RunInfo("embedding", config.broker_name, 0, source="broker"))
+    tracer = recorder.tracer(config.broker_name)
+    async with open_broker(config, environment, tracer, tls=tls, files=files) as broker:
+        tracer.emit("node.boot", "BrokerController")
+        yield broker
+
+
+def _absolute(path: str) -> Path:
+    # The disk port takes no path with "..".
+    return Path(path).expanduser().resolve()
