@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rmq_actors.testing.case_file import CaseFile
-from rmq_actors.testing.scenarios import SCENARIO, Outcome, RunResult, random_case, run_case
+from rmq_actors.testing.scenarios import SCENARIO, Outcome, RunResult, random_case, run_case, scenario_of
+from rmq_actors.testing.workload import Workload
 from sim_net import fault_kind, many_runs
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class RunSummary:
     checks: int
     fired: frozenset[str]
     observed: frozenset[str]
+    under_load: frozenset[str]
+    #: The role of the master, how it and its slaves flush.
+    combination: tuple[str, str, str]
     case_path: Path | None = None
 
 
@@ -51,6 +55,7 @@ class Campaign:
     """What to run, over how many processes. With `out`, traces go to `out`/traces, failures to `out`/failures."""
 
     seeds: Sequence[int]
+    scenario: str = SCENARIO
     name: str = "chaos"
     jobs: int = 1
     out: Path | None = None
@@ -61,8 +66,10 @@ def summarize(result: RunResult, out: Path | None) -> RunSummary:
     """Reduce a result, writing its case below `out`/failures if it failed."""
     path = None
     if result.outcome != "passed" and out is not None:
-        path = out / "failures" / f"{SCENARIO}-{result.case.seed}.json"
-        CaseFile(SCENARIO, result.case, result.outcome, result.failure).save(path)
+        scenario = scenario_of(result.case)
+        path = out / "failures" / f"{scenario}-{result.case.seed}.json"
+        CaseFile(scenario, result.case, result.outcome, result.failure).save(path)
+    workload = Workload.of(result.case.parameters)
     return RunSummary(
         result.case.seed,
         result.outcome,
@@ -74,6 +81,8 @@ def summarize(result: RunResult, out: Path | None) -> RunSummary:
         result.checks,
         frozenset(fault_kind(fault) for fault in result.case.schedule.faults),
         result.observed,
+        result.under_load,
+        (workload.master_role, workload.master_flush, workload.slave_flush),
         path,
     )
 
@@ -106,7 +115,7 @@ def _run_seeds(campaign: Campaign, worker: int, seeds: Sequence[int]) -> Iterato
         return
     from rmq_actors.tracing.spool import TraceWriter  # noqa: PLC0415  # runs without traces need no pyarrow
 
-    with TraceWriter(campaign.out / "traces", campaign.name, SCENARIO, worker=worker) as writer:
+    with TraceWriter(campaign.out / "traces", campaign.name, campaign.scenario, worker=worker) as writer:
         for seed in seeds:
             result = _run_seed(campaign, seed)
             write_trace(writer, result)
@@ -114,7 +123,8 @@ def _run_seeds(campaign: Campaign, worker: int, seeds: Sequence[int]) -> Iterato
 
 
 def _run_seed(campaign: Campaign, seed: int) -> RunResult:
-    return run_case(random_case(seed, planted_bug=campaign.planted_bug), campaign=campaign.name)
+    case = random_case(seed, scenario=campaign.scenario, planted_bug=campaign.planted_bug)
+    return run_case(case, campaign=campaign.name)
 
 
 def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary]) -> None:

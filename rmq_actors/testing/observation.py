@@ -6,32 +6,49 @@ from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
+from rmq_actors.testing.checkers import ReplicationChecker
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.recorder import Recorder
+from sim_net import ClockDrift, Fault, Partition, Schedule, fault_kind
 
-#: What a campaign of the replication scenario must meet, over all its runs.
+#: What a campaign of either scenario must meet, over all its runs.
 OBSERVABLE = (
     "partial_write",
     "partial_read",
     "stall",
     "partition",
+    "partition_one_way",
+    "connect_refused",
+    "connect_timeout",
+    "second_connection",
     "delay",
     "reset",
     "kill",
     "restart",
     "power_loss",
+    "unsynced_lost",
+    "torn_pages",
     "pause",
+    "clock_jump",
+    "clock_drift",
     "hold",
     "loss",
     "bandwidth",
     "disk_slow",
     "disk_stuck",
     "disk_error",
+    "sync_failed",
     "disk_full",
     "housekeeping_master",
     "housekeeping_slave",
     "slave_timeout",
 )
+#: What a few hundred runs may not meet.
+RARELY_OBSERVED = frozenset({"torn_pages", "clock_drift", "disk_error"})
+#: The limit at which a run ends: see `ReplicationChecker.on_limit`.
+UNASKED = "followed_unasked"
+#: What a campaign with fail-overs meets beside all that.
+OBSERVABLE_IN_FAIL_OVERS = ("promotion", "step_down", "halt", "truncation", "master_behind")
 
 #: A report that takes this long after the append that it answers was held up by a fault: links take up to 20 ms each
 #: way.
@@ -40,11 +57,24 @@ _LATE_S = 0.05
 
 @attrs.define(eq=False)
 class FaultObserver:
-    """Records `fault.observed` the first time that each kind shows in a run; subscribe `observe` to the recorder."""
+    """Records `fault.observed` the first time that each kind shows in a run; subscribe `observe` to the recorder.
+
+    `under_load` are the kinds of faults that struck while it mattered: bytes of the log were on their way to a slave
+    that the fault is of, or a put waited on the master that it is of.
+    """
 
     recorder: Recorder
+    _schedule: Schedule
+    #: It must see each event first.
+    _checker: ReplicationChecker
     observed: set[str] = attrs.field(factory=set, init=False)
+    under_load: set[str] = attrs.field(factory=set, init=False)
     _active: dict[str, int] = attrs.field(factory=dict, init=False)
+    #: The faults at work, by id.
+    _at_work: dict[int, Fault] = attrs.field(factory=dict, init=False)
+    #: The connections of each slave to each master.
+    _connections: dict[tuple[str, str], set[int]] = attrs.field(factory=dict, init=False)
+    _jumped: set[str] = attrs.field(factory=set, init=False)
     _resets: dict[str, str] = attrs.field(factory=dict, init=False)
     _killed: bool = attrs.field(default=False, init=False)
     _powerless: set[str] = attrs.field(factory=set, init=False)
@@ -64,7 +94,16 @@ class FaultObserver:
             "net.queued": lambda _: "bandwidth",
             "storage.slow": lambda _: "disk_slow",
             "storage.stuck": lambda _: "disk_stuck",
-            "storage.error": lambda event: {"EIO": "disk_error", "ENOSPC": "disk_full"}.get(event.status or ""),
+            "storage.error": self._disk_error,
+            "storage.lost": lambda event: "unsynced_lost" if event.status == "data" else None,
+            "storage.torn": lambda _: "torn_pages",
+            "net.connect": lambda event: "connect_refused" if event.status == "refused" else None,
+            "clock.jump": self._jump,
+            "log.append": self._append,
+            "ha.connection.open": self._connected,
+            "ha.client.halt": lambda _: "halt",
+            "log.truncate": lambda _: "truncation",
+            "broker.role": self._role,
             "node.resume": self._resume,
             "ha.heartbeat": self._goes_on,
             "ha.client.report": self._goes_on,
@@ -97,9 +136,55 @@ class FaultObserver:
     def _fault_begins(self, event: Event) -> None:
         fault = (event.attrs or {})["fault.kind"]
         self._active[fault] = self._active.get(fault, 0) + 1
+        fault_id = event.fault_id or 0
+        self._at_work[fault_id] = self._schedule.faults[fault_id]
+        self._weigh()
 
     def _fault_ends(self, event: Event) -> None:
         self._active[(event.attrs or {})["fault.kind"]] -= 1
+        self._at_work.pop(event.fault_id or 0)
+
+    def _weigh(self) -> None:
+        """Which of the faults at work matter now."""
+        for fault in self._at_work.values():
+            kind = fault_kind(fault)
+            if kind not in self.under_load and self._matters(fault):
+                self.under_load.add(kind)
+
+    def _matters(self, fault: Fault) -> bool:
+        checker = self._checker
+        slaves = [node for node in fault.nodes if node != checker.master]
+        if slaves:
+            return any(checker.lacks(slave) for slave in slaves)
+        return checker.unanswered > 0 or any(checker.lacks(slave) for slave in checker.slaves)
+
+    def _append(self, event: Event) -> str | None:
+        if event.node == self._checker.master:
+            self._weigh()
+            if event.node in self._jumped:
+                return "clock_jump"  # a record has a time that is not behind that of the one before it, or far behind
+            if any(isinstance(each, ClockDrift) and each.node == event.node for each in self._at_work.values()):
+                return "clock_drift"
+        return None
+
+    def _jump(self, event: Event) -> None:
+        self._jumped.add(event.node)
+
+    def _disk_error(self, event: Event) -> str | None:
+        if (event.attrs or {})["operation"].startswith("sync"):
+            return "sync_failed"
+        return {"EIO": "disk_error", "ENOSPC": "disk_full"}.get(event.status or "")
+
+    def _connected(self, event: Event) -> str | None:
+        host = (event.attrs or {})["network.peer.address"].rpartition(":")[0]
+        connections = self._connections.setdefault((event.node, host), set())
+        connections.add(event.conn_id or 0)
+        return "second_connection" if len(connections) > 1 else None
+
+    def _role(self, event: Event) -> str | None:
+        if event.status != "changed":
+            return None
+        return "step_down" if (event.attrs or {})["role"] == "SLAVE" else "promotion"
 
     def _reset(self, event: Event) -> None:
         self._resets[event.node] = event.status or ""
@@ -107,6 +192,8 @@ class FaultObserver:
     def _held(self, _: Event) -> str | None:
         names = {"Partition": "partition", "Hold": "hold"}
         causes = [name for kind, name in names.items() if self._active.get(kind)]
+        if any(isinstance(each, Partition) and not each.two_way for each in self._at_work.values()):
+            causes.append("partition_one_way")
         return next((name for name in causes if name not in self.observed), None)
 
     def _resume(self, event: Event) -> None:
@@ -117,6 +204,12 @@ class FaultObserver:
         return "pause" if (event.node, event.sim_time_ns) == self._resumed else None
 
     def _closed(self, event: Event) -> str | None:
+        if event.kind == "ha.connection.close":
+            for (node, _), connections in self._connections.items():
+                if node == event.node:
+                    connections.discard(event.conn_id or 0)
+        if event.status == "connect_timeout":
+            return "connect_timeout"
         if event.status == "housekeeping":
             return "housekeeping_master" if event.kind == "ha.connection.close" else "housekeeping_slave"
         if event.status == "connection_lost":
@@ -131,9 +224,18 @@ class FaultObserver:
         self._powerless.add(event.node)
 
     def _opened(self, event: Event) -> str | None:
+        self._forget_connections(event.node)
+        if event.node == self._checker.master and any(
+            self._checker.end(slave) > (event.offset or 0) for slave in self._checker.slaves
+        ):
+            return "master_behind"
         if event.node in self._powerless:
             return "power_loss"
         return "restart" if self._killed and event.offset else None
+
+    def _forget_connections(self, node: str) -> None:
+        """A node's process has begun anew, and counts them from 1."""
+        self._connections = {key: connections for key, connections in self._connections.items() if key[0] != node}
 
     def _transfer(self, event: Event) -> None:
         self._sent_ns.setdefault(event.conn_id or 0, event.sim_time_ns or 0)

@@ -1,22 +1,35 @@
-"""What the clients of the replication scenario do, and how its brokers flush: the parameters of a case, checked."""
+"""What clients and operator do in a scenario, and the brokers' settings: the parameters of a case, checked."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
 
 import attrs
 
-from rmq_actors.store.config import FlushDiskType
+from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from sim_net.search import Parameter
 
 _FLUSH_TYPES = tuple(flush_type.value for flush_type in FlushDiskType)
+_ROLES = (BrokerRole.SYNC_MASTER.value, BrokerRole.ASYNC_MASTER.value)
+#: Each role with each way to flush: runs take them in turn, by their seeds.
+COMBINATIONS = tuple(itertools.product(_ROLES, _FLUSH_TYPES, _FLUSH_TYPES))
+#: How a master is lost, or gives its role up; which slave is promoted then; and what becomes of logs that part.
+LOSSES = ("kill", "power_loss", "step_down")
+CHOICES = ("longest", "shortest")
+DIVERGENCE = ("halt", "command", "setting")
 _IN_FLIGHT_MAX = 100
 _BODY_BYTES_MAX = 2000
 #: With its header it must fit a slave's read buffer.
 _BATCH_BYTES_MAX = 4000
+#: A record of the longest body, and a blank, must fit a file.
+_FILE_BYTES_MIN, _FILE_BYTES_MAX = 4096, 1 << 20
+_FAIL_OVERS_MAX = 3
+#: How often the master goes on alone when it has too few slaves.
+_AUTO = 0.1
 
 
 def _whole_number(minimum: int, maximum: int | None = None) -> Callable[[object, attrs.Attribute[int], int], None]:
@@ -30,14 +43,22 @@ def _whole_number(minimum: int, maximum: int | None = None) -> Callable[[object,
     return check
 
 
-def _pause(_: object, attribute: attrs.Attribute[float], value: object) -> None:
+def _seconds(_: object, attribute: attrs.Attribute[float], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ValueError(f"parameters[{attribute.name!r}] must be a finite number of at least 0, not {value!r}")
 
 
-def _flush_type(_: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if value not in _FLUSH_TYPES:
-        raise ValueError(f"parameters[{attribute.name!r}] must be one of {', '.join(_FLUSH_TYPES)}, not {value!r}")
+def _one_of(*choices: str) -> Callable[[object, attrs.Attribute[str], str], None]:
+    def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+        if value not in choices:
+            raise ValueError(f"parameters[{attribute.name!r}] must be one of {', '.join(choices)}, not {value!r}")
+
+    return check
+
+
+def _flag(_: object, attribute: attrs.Attribute[bool], value: object) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"parameters[{attribute.name!r}] must be true or false, not {value!r}")  # noqa: TRY004 - bad input
 
 
 def _known_bug(_: object, __: attrs.Attribute[str | None], value: object) -> None:
@@ -50,17 +71,41 @@ class Workload:
     """Two writers put `puts` messages in all, `in_flight` each at a time, and rest for up to `pause_s` seconds between.
 
     Bodies have 1 to `body_bytes_max` bytes, short ones more often; the master sends frames of up to
-    `transfer_batch_bytes` of the log (haTransferBatchSize). Raises ValueError naming what is wrong.
+    `transfer_batch_bytes` of the log (haTransferBatchSize), of which a file has `log_file_bytes`. `in_sync_replicas`:
+    see `HaConfig`; with `auto_in_sync_replicas` a master may go on alone.
+
+    In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
+    (`promoted`), and the old master comes back as a slave `back_after_s` later. A log that parts from the new master's
+    stays as it is (`divergence` "halt"), or is cut by command, or by haTruncateOnDivergence.
+
+    Raises ValueError naming what is wrong.
     """
 
     puts: int = attrs.field(validator=_whole_number(0))
-    pause_s: float = attrs.field(validator=_pause)
+    pause_s: float = attrs.field(validator=_seconds)
     in_flight: int = attrs.field(default=1, validator=_whole_number(1, _IN_FLIGHT_MAX))
     body_bytes_max: int = attrs.field(default=900, validator=_whole_number(1, _BODY_BYTES_MAX))
     transfer_batch_bytes: int = attrs.field(default=512, validator=_whole_number(1, _BATCH_BYTES_MAX))
-    master_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_flush_type)
-    slave_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_flush_type)
+    log_file_bytes: int = attrs.field(default=4096, validator=_whole_number(_FILE_BYTES_MIN, _FILE_BYTES_MAX))
+    master_role: str = attrs.field(default=BrokerRole.SYNC_MASTER.value, validator=_one_of(*_ROLES))
+    master_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_one_of(*_FLUSH_TYPES))
+    slave_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_one_of(*_FLUSH_TYPES))
+    in_sync_replicas: int = attrs.field(default=2, validator=_whole_number(2, 3))
+    auto_in_sync_replicas: bool = attrs.field(default=False, validator=_flag)
+    fail_overs: int = attrs.field(default=0, validator=_whole_number(0, _FAIL_OVERS_MAX))
+    fail_over_at_s: float = attrs.field(default=1.0, validator=_seconds)
+    lost_by: str = attrs.field(default="kill", validator=_one_of(*LOSSES))
+    promoted: str = attrs.field(default="longest", validator=_one_of(*CHOICES))
+    back_after_s: float = attrs.field(default=1.0, validator=_seconds)
+    divergence: str = attrs.field(default="setting", validator=_one_of(*DIVERGENCE))
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
+
+    @property
+    def acks(self) -> int:
+        """How many slaves must have what is answered PUT_OK."""
+        if self.master_role != BrokerRole.SYNC_MASTER.value or self.auto_in_sync_replicas:
+            return 0
+        return self.in_sync_replicas - 1
 
     @classmethod
     def of(cls, parameters: Mapping[str, Parameter]) -> Workload:
@@ -74,17 +119,35 @@ class Workload:
         return cls(**given)  # type: ignore[arg-type]  # the validators look at the types
 
     @classmethod
-    def draw(cls, rng: random.Random, planted_bug: str | None = None) -> Workload:
-        """A random one, small enough for a run of a fraction of a second."""
-        return cls(
+    def draw(
+        cls, rng: random.Random, seed: int, planted_bug: str | None = None, *, fail_overs: bool = False
+    ) -> Workload:
+        """A random one, small enough for a run of a fraction of a second; role and flush are those of the seed."""
+        role, master_flush, slave_flush = COMBINATIONS[seed % len(COMBINATIONS)]
+        workload = cls(
             puts=rng.choice((20, 40, 60)),
             pause_s=rng.choice((0.1, 0.3, 0.6)),
             in_flight=rng.choice((1, 1, 2, 5)),
             body_bytes_max=rng.choice((100, 900, 900)),
             transfer_batch_bytes=rng.choice((100, 512, 512, 4000)),
-            master_flush=rng.choice(_FLUSH_TYPES),
-            slave_flush=rng.choice(_FLUSH_TYPES),
+            log_file_bytes=rng.choice((4096, 4096, 8192)),
+            master_role=role,
+            master_flush=master_flush,
+            slave_flush=slave_flush,
+            in_sync_replicas=rng.choice((2, 2, 3)),
+            auto_in_sync_replicas=rng.random() < _AUTO,
             planted_bug=planted_bug,
+        )
+        if not fail_overs:
+            return workload
+        return attrs.evolve(
+            workload,
+            fail_overs=rng.choice((1, 1, 2)),
+            fail_over_at_s=rng.choice((0.5, 1.0, 2.0, 3.0)),
+            lost_by=rng.choice(LOSSES),
+            promoted=rng.choice(("longest", "longest", "shortest")),
+            back_after_s=rng.choice((0.0, 0.3, 3.0)),
+            divergence=rng.choice(DIVERGENCE),
         )
 
     def to_parameters(self) -> dict[str, Parameter]:

@@ -1,0 +1,476 @@
+"""One run of a scenario: brokers in a simulated world, writers, an operator, and faults; what must hold in the end.
+
+The operator is who decides which broker is the master: it writes the brokers' configurations, and each broker's own
+process sees to it that it becomes what its configuration says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import errno
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.log_truncation_service import RETRY_INTERVAL_S
+from rmq_actors.broker.role_changes import RoleChangeFailed
+from rmq_actors.broker.store_host import Machines
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.store.json_file import ConfigFileDamaged
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
+from rmq_actors.store.message_puts import PendingPut
+from rmq_actors.store.truncation import TruncationRefused
+from rmq_actors.testing.checkers import Broken, ReplicationChecker
+from rmq_actors.testing.fail_over import FailOvers
+from rmq_actors.testing.observation import UNASKED, FaultObserver
+from rmq_actors.testing.planted_bugs import PLANTED_BUGS
+from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
+from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.testing.workload import Workload
+from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.recorder import Recorder, Tracer
+from rmq_actors.wire.record import Message
+from sim_net import LinkConfig, Node, SimDisk, SimFile, World, WorldConfig
+from sim_net.search import Case
+
+PORT = 10911
+HA_PORT = 10912
+
+#: Small, so that a few dozen messages roll files, split frames and fill buffers.
+_STORE = MessageStoreConfig(
+    mapped_file_size_consume_queue_bytes=400,
+    max_hash_slot_num=16,
+    max_index_num=64,
+    # Nobody reads the rates, and each look at the counters is a step of the run.
+    store_stats_sampling=False,
+)
+WORLD = WorldConfig(
+    link=LinkConfig(latency_min_s=0.0002, latency_max_s=0.02, segment_bytes=400),
+    send_buffer_bytes=2048,
+    receive_buffer_bytes=2048,
+    journal_keep=False,
+    virtual_time_max_s=3600.0,
+)
+_READ_BUFFER_BYTES = 4096
+#: What a disk's faults make of a start, and when the next one is tried, or a put that was refused.
+_DISK_ERRORS = {errno.EIO, errno.ENOSPC}
+_START_AGAIN_S = 0.5
+_WRITERS = 2
+_LOOK_EVERY_S = 0.1
+#: For so long faults may wait for their event; later ones are called off.
+_EVENTS_WAIT_S = 5.0
+#: After the last fault everything must be as it should within this time (invariant I5: 30 s).
+CONVERGENCE_S = 30.0
+
+#: After one of these the run may have become what the harness waits for.
+_MOVES = (
+    "store.dispatch",
+    "actor.crash",
+    "log.append",
+    "put.end",
+    "store.open",
+    "ha.connection.open",
+    "ha.connection.close",
+    "ha.client.halt",
+    "broker.role",
+)
+
+
+@attrs.define(eq=False)
+class ReplicationRun:
+    """The moving parts of one run. The first of `names` is the master at first."""
+
+    case: Case
+    world: World
+    info: RunInfo
+    names: Sequence[str]
+    sabotage: Callable[[World], object]
+    workload: Workload = attrs.field(init=False)
+    puts_left: int = attrs.field(init=False)
+    recorder: Recorder = attrs.field(init=False)
+    nodes: dict[str, Node] = attrs.field(init=False)
+    checker: ReplicationChecker = attrs.field(init=False)
+    observer: FaultObserver = attrs.field(init=False)
+    crashes: list[str] = attrs.field(factory=list, init=False)
+    brokers: dict[str, BrokerController] = attrs.field(factory=dict, init=False)
+    reached_limit: bool = attrs.field(default=False, init=False)
+    may_write: bool = attrs.field(default=True, init=False)
+    #: Whom each broker's configuration names as its master; itself, if it is that. Without an entry it is not started.
+    follows: dict[str, str] = attrs.field(init=False)
+    _broken: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _moved: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _machines: dict[str, Machines] = attrs.field(factory=dict, init=False)
+    _outside: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
+    _files: dict[tuple[str, int], SimFile] = attrs.field(factory=dict, init=False)
+    #: Nodes whose present process has met an error of its disk.
+    _met_disk_errors: set[str] = attrs.field(factory=set, init=False)
+    _configured: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.workload = Workload.of(self.case.parameters)
+        self.puts_left = self.workload.puts
+        self.recorder = open_sim_recorder(self.world, self.info)
+        self.nodes = {name: self.world.node(name) for name in self.names}
+        self.follows = dict.fromkeys(self.names, self.names[0])
+        names = {node.address: name for name, node in self.nodes.items()}
+        self.checker = ReplicationChecker(
+            self.names[0],
+            self.names,
+            names.__getitem__,
+            self._read_log,
+            self._is_kept,
+            self._on_broken,
+            self._on_limit,
+            acks=self.workload.acks,
+            sync_flush=[name for name in self.names if self._flush_type(name) is FlushDiskType.SYNC_FLUSH],
+        )
+        self.observer = FaultObserver(self.recorder, self.case.schedule, self.checker)
+        self.recorder.subscribe(self._forget_files, ("store.open", "log.truncate", "node.power_loss"))
+        self.recorder.subscribe(self.checker.observe, self.checker.kinds)
+        self.recorder.subscribe(self.observer.observe, self.observer.kinds)
+        self.recorder.subscribe(self._on_disk, ("node.boot", "storage.error", "storage.stuck"))
+        self.recorder.subscribe(self._on_crash, ("actor.crash",))
+        self.recorder.subscribe(self._on_move, _MOVES)
+        bug = self.workload.planted_bug
+        for name in self.names:
+            self._machines[name] = PLANTED_BUGS[bug].make_machines() if bug else Machines()
+
+    @property
+    def master(self) -> str:
+        """Whose log counts."""
+        return self.checker.master
+
+    # --- what the checker reads -------------------------------------------------------------------------------------
+
+    def _read_log(self, node: str, begin: int, end: int) -> bytes:
+        parts, size = [], self.workload.log_file_bytes
+        while begin < end:
+            first = begin - begin % size
+            file = self._files.get((node, first))
+            if file is None:
+                path = f"{COMMIT_LOG_DIRECTORY}/{file_name(first)}"
+                # Outside of every node, so that a dead node's page cache can be read too.
+                file = self._outside.run(self.nodes[node].disk.open, path, read_only=True)
+                self._files[node, first] = file
+            stop = min(end, first + size)
+            parts.append(bytes(file.map()[begin - first : stop - first]))
+            begin = stop
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _forget_files(self, _: Event) -> None:
+        """Recovery, a truncation or a power cut may have put other files under the names."""
+        for file in self._files.values():
+            self._outside.run(file.close)
+        self._files.clear()
+
+    def _is_kept(self, node: str, offset: int, data: bytes) -> bool:
+        """Whether `cut/` has the bytes of the node's log from `offset` on, a file for each of the log's."""
+        disk, size = self.nodes[node].disk, self.workload.log_file_bytes
+        names = self._outside.run(disk.list, CUT_DIRECTORY)
+        while data:
+            part = data[: size - offset % size]
+            own = [name for name in names if name.partition(".")[0] == file_name(offset)]
+            # Of a blank its head is kept: nothing was written behind it.
+            if not any(self._content(disk, name).startswith(part.rstrip(b"\0")) for name in own):
+                return False
+            offset, data = offset + len(part), data[len(part) :]
+        return True
+
+    def _content(self, disk: SimDisk, name: str) -> bytes:
+        file = self._outside.run(disk.open, f"{CUT_DIRECTORY}/{name}", read_only=True)
+        with contextlib.closing(file):
+            return bytes(file.map())
+
+    # --- what is told -----------------------------------------------------------------------------------------------
+
+    def _on_broken(self, broken: Broken) -> None:
+        self.recorder.record(
+            "", "ReplicationChecker", "invariant.broken", status=broken.invariant, attributes={"detail": broken.detail}
+        )
+        self._broken.set()
+
+    def _on_limit(self, what: str) -> None:
+        self.recorder.record("", "ReplicationChecker", "fault.observed", status=UNASKED, attributes={"detail": what})
+        self.observer.observed.add(UNASKED)
+        self.reached_limit = True
+        self._broken.set()
+
+    def _on_crash(self, event: Event) -> None:
+        # A supervisor may mend it; it is a fault of the product all the same.
+        detail = (event.attrs or {})["detail"]
+        if event.status == RoleChangeFailed.__name__ and event.node in self._met_disk_errors:
+            return  # what a disk's fault makes of a change of role: the process ends, and is started again
+        self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {detail}")
+
+    def _on_disk(self, event: Event) -> None:
+        if event.kind == "node.boot":
+            self._met_disk_errors.discard(event.node)
+        else:
+            self._met_disk_errors.add(event.node)
+
+    def _on_move(self, event: Event) -> None:
+        self._moved.set()
+
+    async def wait_for(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
+        """Return when `predicate` is true, or after so long; whether it is."""
+        with trio.move_on_after(timeout_s):
+            while not predicate():
+                self._moved = trio.Event()
+                await self._moved.wait()
+        return predicate()
+
+    # --- the brokers ------------------------------------------------------------------------------------------------
+
+    def configure(self, **follows: str) -> None:
+        """Write brokers' configurations: whom each follows. Those that run become that."""
+        self.follows |= follows
+        self._configured.set()
+        self._configured = trio.Event()
+
+    def _flush_type(self, node: str) -> FlushDiskType:
+        return FlushDiskType(self.workload.master_flush if node == self.names[0] else self.workload.slave_flush)
+
+    def _config(self, name: str) -> BrokerConfig:
+        workload, node, master = self.workload, self.nodes[name], self.follows[name]
+        is_slave = master != name
+        ha = HaConfig(
+            ha_listen_host=node.address,
+            ha_listen_port=HA_PORT,
+            ha_master_address=f"{self.nodes[master].address}:{HA_PORT}" if is_slave else None,
+            ha_transfer_batch_size_bytes=workload.transfer_batch_bytes,
+            read_buffer_bytes=_READ_BUFFER_BYTES,
+            total_replicas=len(self.names),
+            in_sync_replicas=workload.in_sync_replicas,
+            enable_auto_in_sync_replicas=workload.auto_in_sync_replicas,
+            ha_truncate_on_divergence=workload.divergence == "setting",
+        )
+        store = attrs.evolve(
+            _STORE,
+            broker_role=BrokerRole.SLAVE if is_slave else BrokerRole(workload.master_role),
+            flush_disk_type=self._flush_type(name),
+            mapped_file_size_commit_log_bytes=workload.log_file_bytes,
+        )
+        if not workload.fail_overs:
+            return BrokerConfig(name, store, ha)
+        return BrokerConfig(
+            name,
+            store,
+            ha,
+            remoting=RemotingServerConfig(node.address, PORT),
+            broker_id=1 + self.names.index(name) if is_slave else 0,
+            master_addr=f"{self.nodes[master].address}:{PORT}" if is_slave else None,
+        )
+
+    async def _serve(self, node: Node) -> None:
+        """The program of each node: a broker, and who writes to it while it is the master."""
+        tracer = self.recorder.tracer(node.name)
+        node.on_fence(tracer.fence)
+        while not self._stopping.is_set():
+            self.brokers.pop(node.name, None)
+            try:
+                await self._run_broker(node, tracer)
+            except* (RoleChangeFailed, ConfigFileDamaged, OSError) as group:
+                # As a system's service manager does: start again, while the disk does not let it.
+                if not all(self._may_meet(each, node.name) for each in _leaves(group)):
+                    raise
+                await trio.sleep(_START_AGAIN_S)
+
+    def _may_meet(self, error: BaseException, name: str) -> bool:
+        """Whether a disk's fault is why a broker could not start, or change its role."""
+        if isinstance(error, RoleChangeFailed | ConfigFileDamaged):
+            return name in self._met_disk_errors
+        return isinstance(error, OSError) and error.errno in _DISK_ERRORS and name not in self.brokers
+
+    async def _run_broker(self, node: Node, tracer: Tracer) -> None:
+        name = node.name
+        while name not in self.follows:
+            await self._configured.wait()
+        environment = Environment(node.disk, node.wall_clock, node.entropy)
+        async with open_broker(self._config(name), environment, tracer, machines=self._machines[name]) as broker:
+            self.brokers[name] = broker
+            async with trio.open_nursery() as nursery:
+                for number in range(_WRITERS):
+                    if self.workload.fail_overs or name == self.master:
+                        nursery.start_soon(self._write, broker, node, number)
+                if self.workload.fail_overs:
+                    nursery.start_soon(self._become_what_is_configured, broker, name)
+                    nursery.start_soon(self._end_halts, broker)
+                await self._stopping.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _become_what_is_configured(self, broker: BrokerController, name: str) -> None:
+        while True:
+            configured = self._configured
+            if self.follows.get(name) is not None:
+                config = self._config(name)
+                await broker.change_role(
+                    config.store.broker_role,
+                    ha_master_address=config.ha.ha_master_address,
+                    master_addr=config.master_addr,
+                )
+            await configured.wait()
+
+    async def _end_halts(self, broker: BrokerController) -> None:
+        """By command, a log that parts from its master's is cut; who could not ask where it does asks again."""
+        while True:
+            await trio.sleep(_START_AGAIN_S)
+            followed = broker.followed_master
+            halted = None if followed is None else followed.halted
+            if followed is None or halted is None:
+                continue
+            if halted.common_end is None:
+                followed.follow_again()
+            elif self.workload.divergence == "command":
+                with contextlib.suppress(TruncationRefused, OSError):  # a full disk, say: it is tried again
+                    await broker.truncate_log()
+
+    async def _write(self, broker: BrokerController, node: Node, number: int) -> None:
+        workload = self.workload
+        while self.puts_left > 0 or workload.fail_overs:
+            is_master = self.follows.get(node.name) == node.name and not broker.config.is_slave
+            if not is_master or not self.may_write or self.puts_left <= 0:
+                await trio.sleep(_LOOK_EVERY_S)  # clients learn of another master by asking
+                continue
+            pending = [self._put(broker, node, number) for _ in range(min(workload.in_flight, self.puts_left))]
+            results = [put.result or await put.wait() for put in pending]
+            refused = sum(result.append is None for result in results)
+            self.puts_left += refused  # clients put again what a full disk, say, has refused
+            await trio.sleep(_START_AGAIN_S if refused else node.entropy.random() * workload.pause_s)
+
+    def _put(self, broker: BrokerController, node: Node, queue_id: int) -> PendingPut:
+        self.puts_left -= 1
+        body = node.entropy.token_bytes(1 + int(node.entropy.random() ** 3 * self.workload.body_bytes_max))
+        return broker.async_put_message(Message("Chaos", body, queue_id, {"KEYS": f"{self.puts_left}"}))
+
+    # --- the run ----------------------------------------------------------------------------------------------------
+
+    async def main(self, world: World) -> None:
+        """Boot, break, wait until all is well again, stop, and look at what is left."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_when_broken)
+            world.start_schedule(self.case.schedule)
+            self.sabotage(world)
+            for node in self.nodes.values():
+                node.boot(self._serve)
+            await FailOvers(self).run()
+            await self._outlast_faults()
+            if not await self.wait_for(self._is_well, self._converges_in_s):
+                raise NotConverged(self._state())
+            await self._last_put()
+            await self._stop_brokers()
+            self.checker.check_end(len(self.recorder.events))
+            self._find_leaks()
+            nursery.cancel_scope.cancel()
+
+    async def _outlast_faults(self) -> None:
+        """Wait until all faults are over, and do what an operator does: restart who cannot write any more."""
+        if any(fault.on is not None for fault in self.case.schedule.faults):
+            await trio.sleep(_EVENTS_WAIT_S)
+        await trio.sleep_until(self.case.schedule.ends_s)
+        self.world.stop_waiting()
+        await trio.sleep_until(self.world.faults_end_s)
+        for name, broker in list(self.brokers.items()):
+            node = self.nodes[name]
+            if broker.store.failure and node.is_up:
+                del self.brokers[name]
+                node.kill()
+                node.restart()
+
+    @property
+    def _converges_in_s(self) -> float:
+        """A truncation that a disk did not let be is tried again after a while."""
+        is_tried_again = self.workload.fail_overs and self.workload.divergence == "setting"
+        return CONVERGENCE_S + (RETRY_INTERVAL_S if is_tried_again else 0)
+
+    async def _end_when_broken(self) -> None:
+        await self._broken.wait()
+        if self.reached_limit:
+            raise LimitReached
+        raise InvariantBroken
+
+    def _is_well(self) -> bool:
+        master = self.brokers.get(self.master)
+        return (
+            self.puts_left <= 0
+            and not self.checker.unanswered
+            and len(self.brokers) == len(self.nodes)
+            and all(node.is_up for node in self.nodes.values())
+            and self.checker.converged
+            and self._halts_are_final
+            and master is not None
+            and not master.config.is_slave
+            and len(master.ha_service.connections) == len(self.names) - 1 - len(self.checker.halted)
+            and master.store.running_flags.is_writeable
+        )
+
+    @property
+    def _halts_are_final(self) -> bool:
+        """Whether who halted stays so: it knows where it parts from its master, and nobody is to cut its log."""
+        followed = [self.brokers[name].followed_master for name in self.checker.halted]
+        return not followed or (
+            self.workload.divergence == "halt"
+            and all(each and each.halted and each.halted.common_end is not None for each in followed)
+        )
+
+    def _state(self) -> str:
+        ends = ", ".join(f"{name} ends at {self.checker.end(name)}" for name in self.nodes)
+        master = self.brokers.get(self.master)
+        connections = len(master.ha_service.connections) if master else 0
+        halted = f" but {', '.join(sorted(self.checker.halted))}, halted," if self.checker.halted else ""
+        return (
+            f"{self._converges_in_s:g} s after the last fault: {ends};{halted} {connections} connections "
+            f"of {self.master}, {self.puts_left} puts left, {self.checker.unanswered} unanswered"
+        )
+
+    async def _last_put(self) -> None:
+        """With every fault over, a put must be confirmed, if there are slaves enough, and reach every slave."""
+        master, slaves = self.brokers[self.master], len(self.names) - 1 - len(self.checker.halted)
+        with trio.move_on_after(CONVERGENCE_S) as waiting:
+            # A connection that was accepted counts once its slave is known.
+            await master.store.wait_for_slaves(slaves)
+            result = await master.put_message(Message("Chaos", b"the last one"))
+        if waiting.cancelled_caught:
+            raise NotConverged(self._state())
+        if (result.status is PutStatus.PUT_OK) is not (slaves >= self.workload.acks):
+            raise NotConverged(f"with every fault over, a put is answered {result.status.value}")
+        if not await self.wait_for(lambda: self.checker.converged, CONVERGENCE_S):
+            raise NotConverged(self._state())
+
+    async def _stop_brokers(self) -> None:
+        """Stop every broker in order; then its store must have nothing wrong with it."""
+        self._stopping.set()
+        with trio.move_on_after(CONVERGENCE_S) as waiting:
+            for node in self.nodes.values():
+                await node.wait_down()
+        if waiting.cancelled_caught:
+            raise NotConverged(f"a broker has not stopped in {CONVERGENCE_S:g} s")
+        for name, node in self.nodes.items():
+            wrong = [
+                finding
+                for finding in check_store(node.disk, max_hash_slot_num=_STORE.max_hash_slot_num)
+                if finding.severity != "note"
+            ]
+            if wrong:
+                self.checker.break_invariant("derived", f"{name}: {wrong[0]}", len(self.recorder.events))
+
+    def _find_leaks(self) -> None:
+        """Nothing of the brokers may be left, at any node: no task, connection, port, file or lock."""
+        leaks = self.world.leaks()
+        if leaks:
+            self.checker.break_invariant("leaks", "; ".join(leaks), len(self.recorder.events))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]

@@ -1,0 +1,102 @@
+"""The scenario with fail-overs: what may be lost then is what ha-protocol.md says, and everything else is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmq_actors.testing.case_file import CaseFile
+from rmq_actors.testing.observation import OBSERVABLE_IN_FAIL_OVERS
+from rmq_actors.testing.scenarios import (
+    BROKERS,
+    FAIL_OVER,
+    RunResult,
+    check_case,
+    nodes_of,
+    random_case,
+    run_case,
+    scenario_of,
+)
+from rmq_actors.testing.workload import CHOICES, DIVERGENCE, LOSSES, Workload
+from rmq_actors.tracing.event import Event
+from sim_net import Kill, Partition, PowerLoss, Schedule
+from sim_net.search import Case, Parameter
+
+SEEDS = range(32)
+#: Both slaves must have what is acknowledged; then either may be promoted, and nothing is lost.
+SYNC: dict[str, Parameter] = {"puts": 60, "pause_s": 0.1, "in_flight": 3, "fail_overs": 1, "fail_over_at_s": 0.7}
+
+
+@pytest.fixture(scope="module")
+def results() -> list[RunResult]:
+    return [run_case(random_case(seed, scenario=FAIL_OVER)) for seed in SEEDS]
+
+
+def events_of(result: RunResult, kind: str) -> list[Event]:
+    return [event for event in result.events if event.kind == kind]
+
+
+def test_every_run_passes(results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+
+
+def test_the_runs_meet_what_they_are_for(results: list[RunResult]) -> None:
+    assert set(OBSERVABLE_IN_FAIL_OVERS) <= set().union(*(result.observed for result in results))
+    workloads = [Workload.of(result.case.parameters) for result in results]
+    assert {each.lost_by for each in workloads} == set(LOSSES)
+    assert {each.promoted for each in workloads} == set(CHOICES)
+    assert {each.divergence for each in workloads} == set(DIVERGENCE)
+    assert sum(result.acked for result in results) > 1000
+
+
+def test_a_case_names_its_scenario_and_the_command_that_replays_it(tmp_path: Path) -> None:
+    case = random_case(3, scenario=FAIL_OVER)
+    assert scenario_of(case) == FAIL_OVER
+    assert nodes_of(FAIL_OVER) == BROKERS
+    CaseFile(FAIL_OVER, case, "invariant", "...").save(tmp_path / "case.json")
+    loaded = CaseFile.load(tmp_path / "case.json").case
+    assert loaded == case
+    assert run_case(loaded).digest == run_case(case).digest
+
+
+@pytest.mark.parametrize("promoted", CHOICES)
+def test_what_both_slaves_must_have_survives_whichever_is_promoted(promoted: str) -> None:
+    for seed in range(4):
+        result = run_case(Case(seed, Schedule(), {**SYNC, "in_sync_replicas": 3, "promoted": promoted}))
+        assert (result.outcome, result.failure) == ("passed", "")
+        promotion = next(event for event in events_of(result, "broker.role") if (event.attrs or {})["role"] != "SLAVE")
+        kill = events_of(result, "node.kill")[0]
+        acknowledged = [
+            event.offset or 0
+            for event in events_of(result, "put.end")
+            if event.status == "PUT_OK" and event.seq < kill.seq
+        ]
+        assert acknowledged
+        assert (promotion.offset or 0) >= max(acknowledged)
+
+
+def test_an_old_master_whose_log_parts_halts_and_is_left_alone_unless_it_may_be_cut() -> None:
+    """Cut off from its slaves, an ASYNC_MASTER goes on alone, and has what nobody else has."""
+    case: dict[str, Parameter] = {**SYNC, "master_role": "ASYNC_MASTER"}
+    cut_off = Schedule(Partition(0.1, 2.0, BROKERS[0], slave) for slave in BROKERS[1:])
+    for divergence in DIVERGENCE:
+        results = [run_case(Case(seed, cut_off, {**case, "divergence": divergence})) for seed in range(2)]
+        assert [result.failure for result in results] == [""] * len(results)
+        halts = sum(len(events_of(result, "ha.client.halt")) for result in results)
+        cuts = sum(len(events_of(result, "log.truncate")) for result in results)
+        assert halts
+        assert (cuts > 0) is (divergence != "halt")
+
+
+def test_a_master_without_sync_flush_may_lose_its_power_here() -> None:
+    """Its slaves have more than it then, and notice it, by the port that they ask on."""
+    case = Case(1, Schedule((PowerLoss(0.4, BROKERS[0], 0.1),)), {**SYNC, "fail_over_at_s": 3.0})
+    check_case(case)
+    result = run_case(case)
+    assert (result.outcome, result.failure) == ("passed", "")
+
+
+def test_a_node_of_the_other_scenario_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no node is called 'master'; there are broker-1, broker-2, broker-3"):
+        check_case(Case(1, Schedule((Kill(0.1, "master", 0.1),)), SYNC))
