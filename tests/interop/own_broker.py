@@ -35,14 +35,33 @@ class OwnBroker(ServerProcess):
     def environment(self) -> Mapping[str, str]:
         return {"PYTHONPATH": str(_PROJECT)}
 
+    @property
+    def configuration(self) -> Path:
+        """The broker.conf."""
+        return self.directory / "broker.conf"
+
     def command(self) -> Sequence[str]:
-        configuration = self.directory / "broker.conf"
+        self.write_configuration()
+        return (sys.executable, own_broker_process.__file__, str(self.configuration))
+
+    def write_configuration(self) -> None:
+        """Write the broker.conf."""
         defaults: dict[str, str | int] = {
             "listenPort": self.listen_port,
+            "storePathRootDir": str(self.store),
             "mappedFileSizeCommitLog": MAPPED_FILE_SIZE,
             "mappedFileSizeConsumeQueue": 2000,
             "maxHashSlotNum": 500,
             "maxIndexNum": 2000,
         }
-        write_properties(configuration, {**defaults, **self.properties})
-        return (sys.executable, own_broker_process.__file__, str(self.store), str(configuration))
+        write_properties(self.configuration, {**defaults, **self.properties})
+
+
+@attrs.define(eq=False)
+class BrokerCommand(OwnBroker):
+    """The same as `rmq-actors broker` runs it. What a request changed in its file is there at the next start."""
+
+    def command(self) -> Sequence[str]:
+        if not self.configuration.exists():
+            self.write_configuration()
+        return (sys.executable, "-m", "rmq_actors.cli.main", "broker", "-c", str(self.configuration))

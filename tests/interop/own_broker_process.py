@@ -1,29 +1,33 @@
-"""This project's broker in a process of its own: `own_broker_process.py STORE BROKER_CONF`, until SIGTERM or a kill.
+"""This project's broker in a process of its own: `own_broker_process.py BROKER_CONF`, until SIGTERM or a kill.
 
 It takes SEND_MESSAGE_V2, too, so that one client puts into it and into a Java broker. A put that is not PUT_OK is
-answered SYSTEM_ERROR; its status is the remark.
+answered SYSTEM_ERROR; its status is the remark. It also takes what changes a master's metadata.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import signal
 import sys
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import trio
 
-from rmq_actors.broker.broker_controller import BrokerController, open_broker
-from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.embedding.cluster import real_recorder
-from rmq_actors.embedding.properties_file import load_config_file
+from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.embedding.broker import load_broker_config, open_configured_broker
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.real_io.environment import real_environment
-from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingRequest
-from rmq_actors.tracing.event import RunInfo
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.bodies.topic_configs import TopicConfig
+from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers import decode_header
 from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
+from rmq_actors.wire.headers.offsets import UpdateConsumerOffsetRequestHeader
+from rmq_actors.wire.headers.topics import CreateTopicRequestHeader
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -39,21 +43,70 @@ async def put(broker: BrokerController, request: RemotingRequest) -> None:
     request.respond(request.command.response(code, result.status.value))
 
 
-async def serve(store: Path, configuration: Path) -> None:
+async def create_topic(broker: BrokerController, request: RemotingRequest) -> None:
+    """As a Java broker does; with the broker's defaults for what is not asked."""
+    header = decode_header(CreateTopicRequestHeader, request.command)
+    config = TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+    )
+    await metadata_of(broker).topics.update_topic_config(config)
+    request.respond(request.command.response(ResponseCode.SUCCESS))
+
+
+async def create_group(broker: BrokerController, request: RemotingRequest) -> None:
+    """As a Java broker does."""
+    config = decode_body(SubscriptionGroupConfig, request.command.body)
+    await metadata_of(broker).subscription_groups.update_subscription_group_config(config)
+    request.respond(request.command.response(ResponseCode.SUCCESS))
+
+
+async def commit_offset(broker: BrokerController, request: RemotingRequest) -> None:
+    """A consumer's, as a Java broker does; under SCHEDULE_TOPIC_XXXX that of a delay level, which nobody else moves."""
+    header = decode_header(UpdateConsumerOffsetRequestHeader, request.command)
+    metadata, offset = metadata_of(broker), header.commit_offset
+    if header.topic == SCHEDULE_TOPIC:
+        metadata.delay_offsets.offset_table[header.queue_id + 1] = offset
+    else:
+        metadata.consumer_offsets.commit_offset("test", header.consumer_group, header.topic, header.queue_id, offset)
+    request.respond(request.command.response(ResponseCode.SUCCESS))
+
+
+def metadata_of(broker: BrokerController) -> BrokerMetadata:
+    """The broker's."""
+    assert broker.remoting is not None
+    return broker.remoting.metadata
+
+
+Process = Callable[[BrokerController, RemotingRequest], Awaitable[None]]
+#: Each processed in a task of its own.
+PROCESSORS: Mapping[int, Process] = {
+    RequestCode.SEND_MESSAGE_V2: put,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: create_topic,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: create_group,
+    RequestCode.UPDATE_CONSUMER_OFFSET: commit_offset,
+}
+
+
+async def serve(configuration: Path) -> None:
     """Run until told to stop."""
-    loaded = load_config_file(configuration, BrokerConfig(remoting=RemotingServerConfig()), BROKER_KEYS)
-    tracer = real_recorder(RunInfo("interop", loaded.config.broker_name, 0, source="broker")).tracer("broker")
+    loaded = load_broker_config(configuration)
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
-        async with open_broker(loaded.config, real_environment(store), tracer) as broker, trio.open_nursery() as puts:
+        async with open_configured_broker(loaded) as broker, trio.open_nursery() as tasks:
             assert broker.remoting is not None
-            broker.remoting.processors.register(
-                [RequestCode.SEND_MESSAGE_V2], lambda request: puts.start_soon(put, broker, request)
-            )
+
+            def start(process: Process, request: RemotingRequest) -> None:
+                tasks.start_soon(process, broker, request)
+
+            for code, process in PROCESSORS.items():
+                broker.remoting.processors.register([code], functools.partial(start, process))
             _log.info("the broker boot success")
             await anext(aiter(signals))
-            puts.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
 
 
 if __name__ == "__main__":
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    trio.run(serve, Path(sys.argv[1]), Path(sys.argv[2]))
+    trio.run(serve, Path(sys.argv[1]))

@@ -154,15 +154,16 @@ class ServerProcess:
         try:
             wait_until(holds_or_ended, timeout_s, what)
         except TimeoutError as error:
-            raise ServerFailed(f"{error}\n{self._log_end()}") from error
+            raise ServerFailed(f"{error}\n{self.log_end()}") from error
         if not condition():
             self._process = None
-            raise ServerFailed(f"exit code {process.returncode} before: {what}\n{self._log_end()}")
+            raise ServerFailed(f"exit code {process.returncode} before: {what}\n{self.log_end()}")
 
     def _times_up(self) -> int:
         return self.console.read_bytes().count(UP_MESSAGE) if self.console.exists() else 0
 
-    def _log_end(self) -> str:
+    def log_end(self) -> str:
+        """The end of what it printed and logged, for who has waited in vain."""
         return f"the end of the log in {self.directory}:\n{self.log_text[-6000:]}"
 
     def _end(self, how: signal.Signals) -> None:
@@ -174,6 +175,6 @@ class ServerProcess:
         except subprocess.TimeoutExpired as error:
             self._process.kill()
             self._process.wait()
-            raise ServerFailed(f"{how.name} did not end it within {STOP_TIMEOUT_S:g} s\n{self._log_end()}") from error
+            raise ServerFailed(f"{how.name} did not end it within {STOP_TIMEOUT_S:g} s\n{self.log_end()}") from error
         finally:
             self._process = None

@@ -13,7 +13,7 @@ from tests.interop.java_broker import JavaBroker
 from tests.interop.java_name_server import JavaNameServer
 from tests.interop.java_process import JavaRuntime
 from tests.interop.name_server import NameServer
-from tests.interop.own_broker import OwnBroker
+from tests.interop.own_broker import BrokerCommand, OwnBroker
 from tests.interop.server_process import ServerProcess
 
 ServerT = TypeVar("ServerT", bound=ServerProcess)
@@ -51,6 +51,10 @@ class Servers:
     def own_broker(self, name: str, **properties: str | int) -> OwnBroker:
         """A broker of this project."""
         return self._add(OwnBroker(self._new_directory(name), properties))
+
+    def broker_command(self, name: str, **properties: str | int) -> BrokerCommand:
+        """A broker of this project, as `rmq-actors broker` runs it."""
+        return self._add(BrokerCommand(self._new_directory(name), properties))
 
     def close(self) -> None:
         """Kill what runs."""

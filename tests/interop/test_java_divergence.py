@@ -11,6 +11,7 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.master_records import MasterRecords
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_client import Halt
 from rmq_actors.real_io.environment import real_environment
@@ -108,3 +109,20 @@ async def test_what_a_java_master_answers_tells_two_logs_apart(master: JavaBroke
             while commit_log_files(store) != commit_log_files(master.store):
                 await trio.sleep(0.1)
     assert [path.name for path in (store / "cut").iterdir()] == [f"{common:020d}"]
+
+
+async def test_a_java_master_is_asked_for_what_it_cannot_read(master: JavaBroker, tmp_path: Path) -> None:
+    """In the middle of a record it takes any four bytes for a size: at some it fails, and is no master to follow."""
+    await trio.to_thread.run_sync(master.start)
+    body = b"\xff" * 100 + b"\x7f\xff\xff\xff" * 25 + bytes(100)
+    assert (await trio.to_thread.run_sync(master.send, "TopicInterop", body)).code == 0
+    async with opened(tmp_path / "slave", BrokerRole.SLAVE, master) as (broker, watch):
+        await has_all(watch, master, tmp_path / "slave")
+        assert broker.remoting is not None
+        records = MasterRecords(broker.remoting.client, lambda: f"127.0.0.1:{master.listen_port}")
+        log = broker.store.commit_log
+        record = bytes(log.select(0, log.max_offset))
+        begin = record.index(body)
+        assert await records.record_at(0) == record
+        assert [await records.record_at(begin + at) for at in (0, 97, 100, 101, 104, 200)] == [b""] * 6
+        assert await records.record_at(log.max_offset) is None
