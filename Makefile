@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FILLED := $(VENV)/filled
 # The interop tests mostly wait: one process more than cores.
-PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup
+PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadscope
 # The first interpreter that is new enough; `make PYTHON=... test` names another.
 PYTHON = $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
@@ -55,7 +55,7 @@ fuzz: $(FILLED)
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(FILLED)
-	@for benchmark in chaos_runs idle_pair actor_costs guest_mode store_append store_startup store_memory remoting_requests; do
+	@for benchmark in chaos_runs idle_pair actor_costs guest_mode store_append store_startup store_memory remoting_requests sync_puts; do
 		$(BIN)/python -m "tests.bench.$$benchmark"
 	done
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -24,30 +26,44 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 #: Directories whose tests share something dear: one Spark session, one RocketMQ at a time.
 _ONE_PROCESS = ("interop", "spark")
-#: Of interop, those that speak with name servers: they mostly wait, beside the others.
-_NAME_SERVER_TESTS = (
-    "test_broker_registration",
-    "test_ha_kills",
-    "test_name_server",
-    "test_remoting_client",
-    "test_slave_metadata",
-)
+#: Of interop, those that replicate for long: they mostly wait, beside the others.
+_REPLICATION_TESTS = ("test_first_sync", "test_ha_cuts", "test_ha_kills", "test_slave_metadata")
+#: Files of few, long tests that share nothing.
+_ALONE = "mutants"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several processes (`pytest -n`): the tests of a file stay together, and those of a dear directory too.
+def _group(nodeid: str) -> str:
+    """What one process runs, when there are several: the tests of a file, or those of a dear directory."""
+    path = nodeid.partition("::")[0].removeprefix("tests/")
+    directory, _, name = path.partition("/")
+    if directory == "interop" and name.startswith(_REPLICATION_TESTS):
+        return "interop-replication"
+    if directory == _ALONE:
+        return nodeid
+    return directory if directory in _ONE_PROCESS else path
 
-    Not with pytest 9.2: pytest-xdist 3.8 writes the group where that does not read it. Every test must stand alone.
-    """
+
+class GroupScheduling(LoadScopeScheduling):
+    """Hands out groups. Marks (`--dist loadgroup`) do not reach a scheduler with pytest 9.2 and pytest-xdist 3.8."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """`pytest -n N --dist loadscope`: groups, in the order of collection."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: they should not begin when all else is done."""
+    first = (*_ONE_PROCESS, _ALONE)
     tests = Path(__file__).parent
-    for item in items:
-        place = item.path.relative_to(tests)
-        group = place.parts[0] if place.parts[0] in _ONE_PROCESS else str(place)
-        if group == "interop" and place.name.startswith(_NAME_SERVER_TESTS):
-            group = "interop-name-servers"
-        item.add_marker(pytest.mark.xdist_group(group))
-    # The longest first: they should not begin when all else is done.
-    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in _ONE_PROCESS)
+    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in first)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

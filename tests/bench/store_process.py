@@ -187,6 +187,7 @@ async def puts(directory: Path, ha_port: int, body_bytes: int, in_flight: int, m
             with trio.fail_after(60):
                 await broker.store.wait_for_slaves(1)
         await bench.latencies(body, in_flight, warm_up)
+        say(end_offset=broker.store.commit_log.max_offset)
         began, cpu_began = time.perf_counter(), time.process_time()
         latencies = sorted(await bench.latencies(body, in_flight, messages))
         say(

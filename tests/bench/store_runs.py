@@ -7,7 +7,7 @@ Both programs take the same commands and print the same numbers, as one JSON obj
     open DIR                                       interpreter_s, started_s, cpu_s, end_offset
     serve DIR FILE_BYTES HA_PORT                   end_offset; then it is a master until it is killed
     follow DIR FILE_BYTES MASTER END_OFFSET        log_s, derived_s, cpu_s; then it is a slave until it is killed
-    puts DIR HA_PORT BODY_BYTES IN_FLIGHT MESSAGES WARM_UP   p50_us, p99_us, wall_s, cpu_s
+    puts DIR HA_PORT BODY_BYTES IN_FLIGHT MESSAGES WARM_UP   end_offset once warm; then p50_us, p99_us, wall_s, cpu_s
 
 `append` puts WARM_UP messages first and measures MESSAGES: `put_cpu_s` is the CPU time of the thread that puts,
 `dispatch_cpu_s` that of filling queues and index, `cpu_s` the process' with its syncs, and with Java's compiler.
@@ -56,6 +56,28 @@ ROCKETMQ = "RocketMQ"
 
 
 @attrs.frozen
+class RunningProgram:
+    """A process of one of the two."""
+
+    name: str
+    _process: subprocess.Popen[str]
+
+    def numbers(self) -> dict[str, float]:
+        """What it prints next."""
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name}: {self._process.stderr.read()[-4000:]}")
+        printed: dict[str, float] = json.loads(line)
+        return printed
+
+    def cpu_s(self) -> float:
+        """CPU time of all its threads: its CPU-time clock, as clock_getcpuclockid(3) names it on Linux."""
+        return time.clock_gettime(~self._process.pid << 3 | 2)
+
+
+@attrs.frozen
 class StoreProgram:
     """One of the two."""
 
@@ -77,6 +99,17 @@ class StoreProgram:
             raise RuntimeError(f"{self.name} {arguments}: exit code {done.returncode}\n{done.stderr[-4000:]}")
         printed: dict[str, float] = json.loads(done.stdout)
         return {**printed, "wall_s": wall_s}
+
+    @contextlib.contextmanager
+    def running(self, *arguments: object) -> Iterator[RunningProgram]:
+        """A command that prints numbers while it runs; killed at the end."""
+        with subprocess.Popen(
+            [*self.command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield RunningProgram(self.name, process)
+            finally:
+                process.kill()
 
     def fill_and_kill(self, directory: Path, body_bytes: int, end_offset: int, *file_bytes: int) -> dict[str, float]:
         """Fill a store until its log ends at `end_offset`, and kill the process (SIGKILL)."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,6 +134,27 @@ async def test_a_flood_of_connections_leaves_no_descriptor(tmp_path: Path) -> No
         await until(lambda: trio.lowlevel.current_statistics().tasks_living == tasks)
         ends = service.counters().ends
         assert sum(ends.values()) == 8
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("steps", range(8))
+async def test_who_connects_while_the_master_stops_is_not_left_waiting(tmp_path: Path, steps: int) -> None:
+    """Accepted, and served by nobody: a slave would take the connection for a silent master's for 20 s."""
+    tracer = Recorder(RunInfo("test", "stop", 0), lambda: (None, 0), keep=False).tracer("master")
+    config = BrokerConfig("master", MessageStoreConfig(), HaConfig(ha_listen_port=0))
+    before = sockets()
+    gc.disable()  # what nobody closes it would, some time
+    try:
+        async with open_broker(config, real_environment(tmp_path), tracer) as broker:
+            # At once: none of them is accepted before the last one is connected.
+            peers = [socket.create_connection(parse_address(broker.ha_address)) for _ in range(40)]
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+        for peer in peers:
+            peer.close()
+        assert sockets() == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.trio

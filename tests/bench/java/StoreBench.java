@@ -17,6 +17,7 @@ import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageExtBrokerInner;
 import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.PutMessageStatus;
 import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
@@ -169,13 +170,14 @@ public final class StoreBench {
         store.start();
         byte[] body = new byte[bodyBytes];
         long patienceEnds = System.nanoTime() + 60_000_000_000L;
-        while (haPort != 0 && !store.putMessage(message(body)).isOk()) {
+        while (haPort != 0 && store.putMessage(message(body)).getPutMessageStatus() != PutMessageStatus.PUT_OK) {
             if (System.nanoTime() > patienceEnds) {
                 throw new IllegalStateException("no slave came");
             }
             Thread.sleep(100);
         }
         latencies(store, body, inFlight, warmUp);
+        print("end_offset", store.getMaxPhyOffset());
         double cpuBeganS = processCpuS();
         long began = System.nanoTime();
         long[] latencies = latencies(store, body, inFlight, messages);
@@ -258,7 +260,8 @@ public final class StoreBench {
     }
 
     private static void check(PutMessageResult result) {
-        if (!result.isOk()) {
+        // Not isOk(), which is true of what was stored and not confirmed.
+        if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
             throw new IllegalStateException("a put was answered " + result.getPutMessageStatus());
         }
     }
