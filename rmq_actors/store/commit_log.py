@@ -10,6 +10,7 @@ buffer: a file is committed before the next one begins.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -34,6 +35,7 @@ from rmq_actors.wire.record import (
     MessageIllegal,
     encode_blank,
 )
+from rmq_actors.wire.record_runs import RUN_AFTER, RUN_RECORDS, run_length
 
 _ACTOR = "CommitLog"
 
@@ -301,10 +303,17 @@ class CommitLog:
             if end == offset:
                 return end
             data = memoryview(data)[: end - offset]
-        if not self._queue.files and offset:
+        is_first = not self._queue.files
+        if is_first and offset:
             self._begin = self.on_begin(offset)
-        mapped_file = self._file_with_room() if self._queue.files else self._add_file(offset)
-        mapped_file.append(data)
+        mapped_file = self._add_file(offset) if is_first else self._file_with_room()
+        try:
+            mapped_file.append(data)
+        except OSError:
+            if is_first:  # the master may have cleaned that file before it sends again
+                with contextlib.suppress(OSError):
+                    self._queue.remove_last_file()
+            raise
         self._next_record_offset = next_record_offset
         self._tracer.emit("log.append", _ACTOR, offset=offset, size=len(data))
         return end
@@ -326,10 +335,18 @@ class CommitLog:
             head = bytes(self.select(at, begin - at))
             at += self._check_record(at, file_end, *BLANK.unpack(head + bytes(data[: BLANK.size - len(head)])))
         unpack, message_end = BLANK.unpack_from, file_end - END_FILE_MIN_BLANK_LENGTH
+        before, repeats, run_records = 0, 0, RUN_RECORDS
         while at <= last_header:  # for each record that a slave receives
             total_size, magic = unpack(data, at - begin)
             if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD_BYTES <= total_size <= message_end - at:
                 self._check_record(at, file_end, total_size, magic)
+            if total_size != before:
+                before, repeats, run_records = total_size, 0, RUN_RECORDS
+            elif repeats < RUN_AFTER:
+                repeats += 1
+            elif most := min(run_records, (last_header - at) // total_size + 1, (message_end - at) // total_size):
+                at += (run_length(data, at - begin, total_size, most) - 1) * total_size
+                run_records *= 4
             last = at
             at += total_size
         return (at if at <= begin + len(data) else last), at

@@ -32,6 +32,7 @@ from rmq_actors.wire.record import (
     body_crc,
     text_span,
 )
+from rmq_actors.wire.record_runs import RUN_AFTER, RUN_RECORDS, run_length
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -46,9 +47,6 @@ _BATCH_BYTES_MAX = 16 * 1024 * 1024
 #: How many bytes of properties: finding texts in them takes up to fifty times as many. `BATCH_RECORDS_MIN` legal
 #: records have no more.
 _PROPERTIES_BYTES_MAX = 2 * 1024 * 1024
-#: After so many records of one size the next ones are looked for at that distance, so many at first.
-_RUN_AFTER = 16
-_RUN_RECORDS = 64
 
 #: All that stands before the body of a record with IPv4 hosts.
 _HEAD = np.dtype(
@@ -149,9 +147,9 @@ def _find_records(view: memoryview, position: int, limit: int, max_records: int)
         if magic != MESSAGE_MAGIC or size < RECORD_OVERHEAD_BYTES or position + size > limit:
             break
         if size != before:
-            before, repeats, run_records = size, 0, _RUN_RECORDS
-        elif repeats >= _RUN_AFTER:
-            count = _run_length(view, position, size, min(room, run_records, (limit - position) // size))
+            before, repeats, run_records = size, 0, RUN_RECORDS
+        elif repeats >= RUN_AFTER:
+            count = run_length(view, position, size, min(room, run_records, (limit - position) // size))
             parts += (np.array(starts, np.int64), position + size * np.arange(count))
             starts = []
             position += count * size
@@ -164,13 +162,6 @@ def _find_records(view: memoryview, position: int, limit: int, max_records: int)
         room -= 1
     all_starts = np.concatenate((*parts, np.array([*starts, position], np.int64)))
     return all_starts[:-1], all_starts[1:]
-
-
-def _run_length(view: memoryview, position: int, size: int, most: int) -> int:
-    """How many records of one size stand one after another."""
-    words = np.ndarray((most,), "<u8", buffer=view, offset=position, strides=(size,))
-    different = np.flatnonzero(words != words[0])
-    return int(different[0]) if len(different) else most
 
 
 def _gather(buffer: memoryview | _ByteArray, positions: Int64Array, width: int) -> npt.NDArray[np.void]:
