@@ -27,6 +27,8 @@ from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
 
+pytestmark = pytest.mark.timeout(300)
+
 READERS, STUCK = 50, 5
 MESSAGES, BODY_BYTES = 16, 512 << 10
 BUFFER_BYTES = 128 << 10
@@ -53,7 +55,7 @@ class Reader:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(100):
         while not condition():
             await trio.sleep(0.005)
 
@@ -76,11 +78,15 @@ def sockets() -> int:
 
 @pytest.mark.trio
 async def test_slaves_that_never_read_cost_one_group_of_frames_each(tmp_path: Path) -> None:
+    # On a busy machine all this takes longer than a slave may be silent, or a put may wait, by default.
     ha = HaConfig(
-        ha_listen_port=0, ha_socket_snd_buf_size_bytes=BUFFER_BYTES, ha_socket_rcv_buf_size_bytes=BUFFER_BYTES
+        ha_listen_port=0,
+        ha_socket_snd_buf_size_bytes=BUFFER_BYTES,
+        ha_socket_rcv_buf_size_bytes=BUFFER_BYTES,
+        ha_housekeeping_interval_ms=600_000,
     )
     store = MessageStoreConfig(
-        broker_role=BrokerRole.SYNC_MASTER, mapped_file_size_commit_log_bytes=4 << 20, slave_timeout_ms=20_000
+        broker_role=BrokerRole.SYNC_MASTER, mapped_file_size_commit_log_bytes=4 << 20, slave_timeout_ms=100_000
     )
     tracer = Recorder(RunInfo("test", "many slaves", 0), lambda: (None, 0), keep=False).tracer("master")
     async with open_broker(BrokerConfig("master", store, ha), real_environment(tmp_path), tracer) as broker:

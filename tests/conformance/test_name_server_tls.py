@@ -104,7 +104,7 @@ async def test_a_broker_registers_over_tls_and_is_asked_over_it(namesrv_conf: Pa
         )
         tls = Tls.from_config(both)
         async with open_broker(config, real_environment(tmp_path / "store"), tracer, tls=tls) as broker:
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while b"broker-a" not in (await cluster_info(name_server.address)).body:
                     await trio.lowlevel.checkpoint()
             assert broker.remoting is not None
