@@ -8,6 +8,7 @@ master out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import attrs
 
@@ -47,8 +48,7 @@ class ReportStuck(MasterSilent):
     reason = "report_stuck"
 
 
-@attrs.frozen
-class Append:
+class Append(NamedTuple):
     """An effect: append `data` to the log at `offset`. The view is valid until `HaSlave.free` is called."""
 
     offset: int
@@ -63,13 +63,13 @@ def joined(appends: Iterable[Append], file_size_bytes: int) -> Iterator[Append]:
     views: list[memoryview] = []
     begin = end = file_end = 0
     try:
-        for append in appends:
-            is_neighbour, end = append.offset == end, append.offset + len(append.data)
+        for offset, data in appends:
+            is_neighbour, end = offset == end, offset + len(data)
             if not is_neighbour or end > file_end:
                 yield from _as_one(begin, views)
-                views, begin = [], append.offset
+                views, begin = [], offset
                 file_end = begin - begin % file_size_bytes + file_size_bytes
-            views.append(append.data)
+            views.append(data)
     except MasterRefused:
         yield from _as_one(begin, views)
         raise
@@ -122,18 +122,19 @@ class HaSlave:
         """
         self.last_read = now
         self._end += size
-        view = memoryview(self._buffer)
-        while self._end - self._begin >= TRANSFER_HEADER_BYTES:
-            offset, body_bytes = TRANSFER_HEADER.unpack_from(view, self._begin)
-            self._check_header(offset, body_bytes)
-            body_at = self._begin + TRANSFER_HEADER_BYTES
-            if self._end < body_at + body_bytes:
+        view, unpack = memoryview(self._buffer), TRANSFER_HEADER.unpack_from
+        while (body_at := self._begin + TRANSFER_HEADER_BYTES) <= self._end:  # for each 32 KiB that a slave receives
+            offset, body_bytes = unpack(view, self._begin)
+            if offset != self.max_offset or not 0 <= body_bytes <= len(view) - TRANSFER_HEADER_BYTES:
+                self._check_header(offset, body_bytes)
+            body_end = body_at + body_bytes
+            if self._end < body_end:
                 return
-            self._begin = body_at + body_bytes
+            self._begin = body_end
             self.frames += 1
             if body_bytes:
                 self.max_offset = offset + body_bytes
-                yield Append(offset, view[body_at : body_at + body_bytes])
+                yield Append(offset, view[body_at:body_end])
 
     def _check_header(self, offset: int, body_bytes: int) -> None:
         if not 0 <= body_bytes <= len(self._buffer) - TRANSFER_HEADER_BYTES:

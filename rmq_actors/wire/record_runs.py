@@ -6,7 +6,7 @@ from rmq_actors.ports.disk import BytesLike
 
 #: After so many records of one size the next ones are looked for at that distance, so many at first.
 RUN_AFTER = 16
-RUN_RECORDS = 64
+RUN_RECORDS = 512
 
 
 def run_length(data: BytesLike, position: int, size: int, most: int) -> int:
@@ -17,5 +17,6 @@ def run_length(data: BytesLike, position: int, size: int, most: int) -> int:
     import numpy as np  # noqa: PLC0415 - it takes a while: whoever has few records does without
 
     words = np.ndarray((most,), "<u8", buffer=data, offset=position, strides=(size,))
-    different = np.flatnonzero(words != words[0])
-    return int(different[0]) if len(different) else most
+    different = words != words[0]
+    first = int(different.argmax())
+    return first if different[first] else most
