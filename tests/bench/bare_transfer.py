@@ -1,7 +1,8 @@
 """What no slave can beat: a file's bytes over a blocking socket into a fresh file, in a process a side.
 
 It takes the commands `serve` and `follow` of `store_runs.py`, prints the same numbers, and knows no frames, records or
-queues. Each receive is written to a sparse file, as a log's file is when it is new.
+queues. Each receive is written to a sparse file, as a log's file is when it is new; another thread syncs it as often as
+both systems do (flushIntervalCommitLog).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import mmap
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from pathlib import Path
 _SEND_BYTES = 1024 * 1024
 #: As much as this project's slave receives at once: it is still in a core's cache when it is written.
 _RECEIVE_BYTES = 512 * 1024
+_SYNC_EVERY_S = 0.5
 
 
 def serve(directory: Path, file_bytes: int, port: int) -> None:
@@ -43,6 +46,7 @@ def follow(directory: Path, file_bytes: int, master: str, end_offset: int) -> No
     with (directory / "log").open("wb", buffering=0) as file, socket.create_connection((host, int(port))) as connection:
         file.truncate(file_bytes)
         connection.recv(1, socket.MSG_PEEK)
+        threading.Thread(target=_sync_now_and_then, args=(file.fileno(),), daemon=True).start()
         began, cpu_began, position = time.perf_counter(), time.process_time(), 0
         while position < end_offset:
             size = connection.recv_into(buffer)
@@ -51,6 +55,12 @@ def follow(directory: Path, file_bytes: int, master: str, end_offset: int) -> No
         log_s = time.perf_counter() - began
         _say(log_s=log_s, derived_s=log_s, cpu_s=time.process_time() - cpu_began)
         time.sleep(3600)
+
+
+def _sync_now_and_then(descriptor: int) -> None:
+    while True:
+        time.sleep(_SYNC_EVERY_S)
+        os.fdatasync(descriptor)
 
 
 def _say(**numbers: float) -> None:
