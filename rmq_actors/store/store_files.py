@@ -17,7 +17,7 @@ from rmq_actors.ports.disk import Disk, DiskFile, DiskLock
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
-from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.consume_queues import ConsumeQueues
 from rmq_actors.store.flush_consume_queue_service import Checkpointing, Counts
 from rmq_actors.store.index_service import IndexService
@@ -157,7 +157,13 @@ class _Opening:
         derived = self._derived(queue, plan, is_orderly=not has_aborted)
         walk = await self._bring_to_the_end(queue, plan, store_checkpoint, derived)
         end, table = walk.found_end, derived.consume_queues.topic_queue_table()
-        flushed_where = plan.read_from if plan.is_trusted else queue.min_offset
+        first, flushed_where = queue.min_offset, plan.read_from if plan.is_trusted else queue.min_offset
+        is_new = config.broker_role is BrokerRole.SLAVE and bool(queue.files) and end.end_offset == first
+        if is_new:
+            # Nothing is left of a slave's log: it begins where its master's does, which may have cleaned that file.
+            while queue.remove_last_file():
+                pass
+            end, flushed_where = attrs.evolve(end, end_offset=0), 0
         commit_log = CommitLog.recovered(queue, end, table, flushed_where, self.tracer)
         self.stack.callback(commit_log.close)
         commit_log.on_begin = store_checkpoint.begin_at
@@ -168,12 +174,12 @@ class _Opening:
         if has_aborted and point is not None and self._may_have_failed_sync():
             await write_again(queue, commit_log.flushed_where, end.end_offset)
         self.tracer.emit("log.flush", "CommitLog", offset=await commit_log.flush())
-        while sum(dispatcher.delete_expired(commit_log.min_offset) for dispatcher in derived.dispatchers):
+        while sum(dispatcher.delete_expired(first) for dispatcher in derived.dispatchers):
             pass
-        derived.consume_queues.correct_min_offset(commit_log.min_offset)
+        derived.consume_queues.correct_min_offset(first)
         reput = Reput(commit_log, derived.dispatchers, config.delay_levels_ms, end.end_offset, walk.last)
         checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
-        if not plan.is_trusted or checkpoint.is_overtaken:
+        if not plan.is_trusted or checkpoint.is_overtaken or is_new:
             # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
             derived.consume_queues.mark_dirty()
             await checkpointing.advance(_flushed_to(commit_log), force=True)

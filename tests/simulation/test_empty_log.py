@@ -1,0 +1,112 @@
+"""A slave whose log has a first file, and nothing in it, begins where its master's log does."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import trio
+
+from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.config import FlushDiskType
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, file_name
+from sim_net import DiskError, On, PowerLoss, Schedule, SimFile
+from tests.simulation.ha_bench import FILE_BYTES, SMALL_STORE, HaBench
+
+
+def first_file(bench: HaBench, begin: int) -> SimFile:
+    return bench.node("slave").disk.open(f"{COMMIT_LOG_DIRECTORY}/{file_name(begin)}", allocate_bytes=FILE_BYTES)
+
+
+async def clean_master(bench: HaBench, files: int) -> None:
+    """Remove its oldest files, once there is a checkpoint behind them."""
+    log = bench.master.store.commit_log
+    await trio.sleep(20)
+    for _ in range(files):
+        await log.sync_names()
+        assert log.remove_oldest_file()
+    await log.sync_names()
+
+
+async def check_slave(bench: HaBench) -> None:
+    """It gets what its master has, and what is put then; its store is sound after a kill and a start."""
+    slave, master = bench.brokers["slave"].store.commit_log, bench.master.store.commit_log
+    for count in (0, 9):
+        await bench.put_many(count)
+        with trio.fail_after(60):
+            while slave.max_offset < master.max_offset:
+                await trio.sleep(0.1)
+        assert slave.min_offset == master.min_offset
+        assert slave.ranges(slave.min_offset, slave.max_offset) == master.ranges(master.min_offset, master.max_offset)
+    bench.node("slave").kill()
+    slave = (await bench.start("slave")).store.commit_log
+    assert (slave.min_offset, slave.max_offset) == (master.min_offset, master.max_offset)
+    await trio.sleep(20)
+    await bench.stop("slave")
+    findings = check_store(bench.node("slave").disk, max_hash_slot_num=SMALL_STORE.max_hash_slot_num)
+    assert [each for each in findings if each.severity == "error"] == []
+
+
+@pytest.mark.parametrize(("gone_before", "gone_since"), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)])
+@pytest.mark.parametrize("flush", FlushDiskType)
+def test_a_first_file_without_anything_in_it(flush: FlushDiskType, gone_before: int, gone_since: int) -> None:
+    """A power loss leaves it so, which takes what was written and not synced, but not the file's name and length."""
+    bench = HaBench(store={"flush_disk_type": flush})
+
+    async def main(bench: HaBench) -> None:
+        await bench.start("master")
+        await bench.put_many(10 * gone_before)
+        await clean_master(bench, gone_before)
+        loss = PowerLoss(0.0, "slave", 3600, on=On("log.append", "slave"))
+        bench.node("slave")
+        bench.world.start_schedule(Schedule((loss,)))
+        await bench.start("slave")
+        await bench.put()
+        await trio.sleep(1)
+        with contextlib.closing(first_file(bench, gone_before * FILE_BYTES)) as file:
+            file.truncate(FILE_BYTES)
+            file.write_at(0, bytes(FILE_BYTES))
+        await bench.put_many(25)
+        await clean_master(bench, gone_since)
+        await bench.start("slave")
+        await check_slave(bench)
+
+    bench.run(main)
+
+
+def test_a_power_loss_leaves_such_a_file() -> None:
+    for seed in range(60):
+        bench = HaBench(seed)
+        bench.node("slave")
+
+        async def main(bench: HaBench) -> None:
+            loss = PowerLoss(0.0, "slave", 3600, on=On("log.append", "slave"))
+            bench.world.start_schedule(Schedule((loss,)))
+            await bench.start_pair()
+            await bench.put()
+            await trio.sleep(1)
+
+        bench.run(main)
+        if not bench.node("slave").disk.exists(f"{COMMIT_LOG_DIRECTORY}/{file_name(0)}"):
+            continue
+        with contextlib.closing(first_file(bench, 0)) as file:
+            if file.size_bytes == FILE_BYTES and not any(file.map()):
+                return
+    pytest.fail("none does")
+
+
+def test_a_first_file_that_could_not_be_written() -> None:
+    """The disk takes its name, and nothing more, for as long as the master has that file."""
+    bench = HaBench()
+
+    async def main(bench: HaBench) -> None:
+        await bench.start_pair()
+        fault = DiskError(0.0, 50.0, "slave", operation="write", path=COMMIT_LOG_DIRECTORY, count=10_000)
+        bench.world.start_schedule(Schedule((fault,)))
+        await bench.put_many(25)
+        await clean_master(bench, 1)
+        assert "append_refused" in bench.closed("slave")
+        await trio.sleep(40)
+        await check_slave(bench)
+
+    bench.run(main)
