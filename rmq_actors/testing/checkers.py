@@ -15,8 +15,8 @@ each node's page cache to know *what* is there. Its model is the log that each m
 * divergence: who halts because its log parts from its master's is right; nobody's log is cut elsewhere than where the
   two part; what is cut is kept aside
 * acknowledged: what slaves had when its put was answered PUT_OK is in the next master's log if that had the longest of
-  the slaves', and in any case in the master's log, in a log that was stopped, or among the bytes kept aside at the end,
-  unless every one of those slaves, which do not sync first, has lost its power
+  the slaves that have followed, and in any case in the master's log, in a log that was stopped, or among the bytes kept
+  aside at the end, unless every one of those slaves, which do not sync first, has lost its power
 * convergence: at the end all logs are equal, but for those that were stopped (`docs/invariants.md`)
 """
 
@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.tracing.event import Event
 
@@ -84,13 +85,22 @@ class ReplicationChecker:
     _checks: Mapping[str, Callable[[Event], None]] = attrs.field(init=False)
     #: The log that each node's is the beginning of.
     _lineages: dict[str, Lineage] = attrs.field(init=False)
+    #: Where the log begins that the master has written itself: others may have had what is before it from another.
+    _own_begin: int = attrs.field(default=0, init=False)
+    #: The log of the master that each node has connected to last, in its present life.
+    _sources: dict[str, Lineage] = attrs.field(factory=dict, init=False)
     _ends: dict[str, int] = attrs.field(init=False)
+    #: Where each log begins, or did before a power loss undid a removal; and where the master's ever did.
+    _begins: dict[str, int] = attrs.field(init=False)
+    _first_offsets: set[int] = attrs.field(factory=lambda: {0}, init=False)
     #: How much each node ever had of the master's log, and of any log.
     _highest: dict[str, int] = attrs.field(init=False)
     _ever: dict[str, int] = attrs.field(init=False)
     _synced: dict[str, int] = attrs.field(init=False)
     #: What no power loss can take: the highest that each node has ever synced, of the log that it has.
     _durable: dict[str, int] = attrs.field(init=False)
+    #: Where bits have flipped on each node's disk, in its log.
+    _rotten: dict[str, set[int]] = attrs.field(factory=dict, init=False)
     _lost_power: set[str] = attrs.field(factory=set, init=False)
     _acknowledged: list[Acknowledged] = attrs.field(factory=list, init=False)
     #: Slaves whose master has not answered what it has; the connection goes on only if they follow unasked.
@@ -110,12 +120,14 @@ class ReplicationChecker:
     def __attrs_post_init__(self) -> None:
         first = Lineage()
         self._lineages = dict.fromkeys(self.nodes, first)
-        self._ends, self._highest, self._ever, self._synced, self._durable, self._paused_ns = (
-            dict.fromkeys(self.nodes, 0) for _ in range(6)
+        self._ends, self._begins, self._highest, self._ever, self._synced, self._durable, self._paused_ns = (
+            dict.fromkeys(self.nodes, 0) for _ in range(7)
         )
         self._checks = {
             "log.append": self._on_append,
             "log.truncate": self._on_truncate,
+            "log.delete": self._on_delete,
+            "storage.rot": self._on_rot,
             "store.open": self._on_open,
             "log.flush": self._on_flush,
             "ha.connection.open": self._on_connection,
@@ -153,6 +165,34 @@ class ReplicationChecker:
         """Where the node's log ends, as far as the trace has gone."""
         return self._ends[node]
 
+    def needs_what_is_gone(self, node: str) -> bool:
+        """Whether the master has deleted what comes next in the node's log."""
+        return 0 < self._ends[node] < self._begins[self.master]
+
+    def set_up_anew(self, node: str) -> None:
+        """An operator removes all that the slave has, as its master has deleted what comes next."""
+        for offsets in (self._ends, self._begins, self._synced, self._durable):
+            offsets[node] = 0
+        self._lineages[node] = self._log_of_master
+        self._rotten.pop(node, None)
+        for put in self._acknowledged:
+            put.holders.discard(node)
+
+    def is_rotten(self, node: str) -> bool:
+        """Whether bits of the node's log have flipped on its disk."""
+        return node in self._rotten
+
+    def damaged_bodies(self, node: str) -> Sequence[int]:
+        """Where in a message's body, which a checksum covers, the node's log has something else than was written."""
+        begin, end, own = self._begins[node], self._ends[node], self._lineages[node]
+        return [
+            offset
+            for offset in sorted(self._rotten.get(node, ()))
+            if begin <= offset < end
+            and own.is_in_a_body(offset)
+            and self.read_log(node, offset, offset + 1) != own.log[offset : offset + 1]
+        ]
+
     def has_followed(self, node: str) -> bool:
         """Whether the node's log is the beginning of the master's."""
         own, master = self._lineages[node], self._log_of_master
@@ -176,6 +216,13 @@ class ReplicationChecker:
         return self._lost_power
 
     @property
+    def needs_a_put(self) -> bool:
+        """Whether a slave is ahead of the master, and cannot know by how much before the master has its next record."""
+        master, end = self._log_of_master, self._ends[self.master]
+        logs = [(self._lineages[slave], self._ends[slave]) for slave in self.slaves if self._ends[slave] > end]
+        return any(not end or (own.common(master) >= end and own.tells_nothing(end, own_end)) for own, own_end in logs)
+
+    @property
     def unanswered(self) -> int:
         """How many puts of living masters wait for their answer."""
         return len(self._unanswered)
@@ -187,11 +234,12 @@ class ReplicationChecker:
 
     def promote(self, node: str, seq: int, *, is_longest: bool) -> None:
         """From now on `node`'s log counts. `is_longest`: it was chosen among all slaves as the one that has most."""
-        before, old = self.master, self._log_of_master
-        self.master = node
-        self._begin_lineage(self._ends[node])
+        old = self._log_of_master
+        followers = {slave for slave in self.slaves if self.has_followed(slave)}
+        self.master, self._own_begin = node, self._ends[node]
+        self._begin_lineage(self._own_begin)
         for put in self._acknowledged if is_longest else ():
-            holders = put.holders - {before}
+            holders = put.holders & followers
             if holders and old.common(put.lineage) >= put.end and not self._has(node, put):
                 detail = f"{_told(put, holders)}; the next master, {node}, lacks it"
                 self._break("acknowledged", detail, seq)
@@ -199,7 +247,7 @@ class ReplicationChecker:
     def check_end(self, seq: int) -> None:
         """For the end of a run, when every fault is over: what was acknowledged is there, and the logs are equal."""
         for node in self.nodes:
-            self._compare(node, 0, self._ends[node], "convergence", seq)
+            self._compare(node, self._begins[node], self._ends[node], "convergence", seq)
             if self.lacks(node):
                 end = self._ends[self.master]
                 self._break("convergence", f"{node} ends at {self._ends[node]}, the master at {end}", seq)
@@ -240,6 +288,10 @@ class ReplicationChecker:
 
     def _compare(self, node: str, begin: int, end: int, invariant: str, seq: int) -> None:
         found, expected = self.read_log(node, begin, end), self._lineages[node].log[begin:end]
+        for offset in self._rotten.get(node, ()):
+            if begin <= offset < min(end, begin + len(found)):
+                at = offset - begin
+                found = found[:at] + expected[at : at + 1] + found[at + 1 :]
         if found != expected:
             first = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(expected))
             self._break(invariant, f"{node} differs from the master's log at offset {begin + first}", seq)
@@ -248,23 +300,29 @@ class ReplicationChecker:
 
     def _on_append(self, event: Event) -> None:
         node, offset, size = event.node, event.offset or 0, event.size or 0
-        if offset != self._ends[node]:
+        if offset != self._ends[node] and not self._begins_at(node, offset):
             self._break("prefix", f"{node} appends at {offset}, its log ends at {self._ends[node]}", event.seq)
             return
         end = offset + size
-        data, master = self.read_log(node, offset, end), self._log_of_master
+        data, own, master = self.read_log(node, offset, end), self._lineages[node], self._log_of_master
+        # What a master sent before it was lost may still arrive, at who is promoted too. All else is of the new one.
+        source = self._sources.get(node, master)
+        sent = source if source.log[offset:end] == data else master
         if node == self.master:
             if offset == len(master.log):
-                master.append(data)
+                if sent is not master:
+                    master.append_from(sent, end)
+                    self._own_begin = end
+                else:
+                    master.append(data)
                 self._note_regrown()
-        elif self._lineages[node] is not master and self._lineages[node].log[offset:end] != data:
-            # What a master sent before it was lost may still arrive. Anything else is of the new one.
-            common = self._lineages[node].common(master)
+        elif sent is not own and own.log[offset:end] != data:
+            common = own.common(sent)
             if offset > common:
                 detail = f"{node} goes on at {offset}, its log parts from the master's at {common}"
                 self._break("prefix", detail, event.seq)
                 return
-            self._lineages[node] = master
+            self._lineages[node] = sent
         self._ends[node] = end
         self._ever[node] = max(self._ever[node], end)
         if end > len(self._lineages[node].log):
@@ -276,6 +334,19 @@ class ReplicationChecker:
             self._highest[node] = max(self._highest[node], end)
         if node != self.master:
             self._compare(node, offset, end, "prefix", event.seq)
+
+    def _begins_at(self, node: str, offset: int) -> bool:
+        """Whether the node's log, of which there is nothing, may begin there: where its master's does, or has."""
+        is_empty = node != self.master and self._ends[node] <= self._begins[node]
+        if not is_empty or offset not in self._first_offsets:
+            return False
+        self._begins[node], self._lineages[node] = offset, self._log_of_master
+        return True
+
+    def _on_delete(self, event: Event) -> None:
+        self._begins[event.node] = event.offset or 0
+        if event.node == self.master:
+            self._first_offsets.add(event.offset or 0)
 
     def _note_regrown(self) -> None:
         """The master was sent what others have too, by the one before it: they had it first."""
@@ -305,6 +376,7 @@ class ReplicationChecker:
 
     def _on_open(self, event: Event) -> None:
         node, end = event.node, event.offset or 0
+        self._sources.pop(node, None)
         own = self._lineages[node]
         before = self._durable[node] if node in self._lost_power else self._ends[node]
         whole = own.whole_records(before)
@@ -313,6 +385,11 @@ class ReplicationChecker:
             self._ends[node] = own.whole_records(self._ends[node])
             self._cut(node, end, event.seq)
             own, whole = self._lineages[node], end
+        if whole <= self._begins[node] and node != self.master:
+            whole = 0  # nothing is left of it: it begins anew
+        whole = min(whole, self._whole_before_rot(node, end, whole))
+        if end > len(own.log):
+            own.fill_blank(end)
         if end < whole or end > len(own.log):
             self._break("survival", f"{node} ended at {before}, whole records to {whole}; now at {end}", event.seq)
         elif end != own.whole_records(end):
@@ -328,16 +405,33 @@ class ReplicationChecker:
             self._highest[node] = max(self._highest[node], end)
         if node == self.master and end < len(self._log_of_master.log):
             self._begin_lineage(end)  # without what it had not synced, or of a record that had come in part
-        self._compare(node, 0, end, "survival", event.seq)
+            self._own_begin = min(self._own_begin, end)
+        self._compare(node, self._begins[node], end, "survival", event.seq)
+
+    def _on_rot(self, event: Event) -> None:
+        attributes = event.attrs or {}
+        directory, _, name = attributes["path"].rpartition("/")
+        if directory == COMMIT_LOG_DIRECTORY:
+            self._rotten.setdefault(event.node, set()).add(int(name) + int(attributes["offset"]))
+
+    def _whole_before_rot(self, node: str, end: int, whole: int) -> int:
+        """Where the log may end because the next record is damaged: `end`, if it is; else `whole`."""
+        for offset in self._rotten.get(node, ()):
+            begin = self._lineages[node].whole_records(offset)
+            if end == (0 if begin <= self._begins[node] else begin):
+                return end
+        return whole
 
     def _power_is_back(self, node: str, end: int, seq: int) -> None:
         for put in self._acknowledged:
             if node not in self.sync_flush and end < put.end:
                 put.holders.discard(node)
         if node == self.master and end < len(self._log_of_master.log):
-            ahead = next((slave for slave in self.slaves if self._ends[slave] > end), None)
+            log, lost_from = self._log_of_master, max(end, self._own_begin)
+            had = {slave: min(self._ends[slave], self._lineages[slave].common(log)) for slave in self.slaves}
+            ahead = next((slave for slave in self.slaves if had[slave] > lost_from), None)
             if ahead is not None and node in self.sync_flush:  # such a master sends only what it has synced
-                detail = f"{ahead} has bytes to {self._ends[ahead]}, the master has kept {end} over a power loss"
+                detail = f"{ahead} has bytes to {had[ahead]}, the master has kept {end} over a power loss"
                 self._break("synced", detail, seq)
         elif self._lineages[node].common(self._log_of_master) >= end:
             self._lineages[node] = self._log_of_master
@@ -356,6 +450,10 @@ class ReplicationChecker:
     def _on_client_connect(self, event: Event) -> None:
         self.halted.discard(event.node)
         self._may_cut.discard(event.node)
+        if self._peer(event) == self.master:
+            self._sources[event.node] = self._log_of_master
+        else:
+            self._sources.pop(event.node, None)
 
     def _on_client_compare(self, event: Event) -> None:
         if event.status == "lookup_failed":
@@ -373,7 +471,7 @@ class ReplicationChecker:
             self._break("report", f"{slave} reports {offset}, it has {self._ends[slave]}", event.seq)
 
     def _on_client_halt(self, event: Event) -> None:
-        node, peer = event.node, self.node_of((event.attrs or {})["network.peer.address"].rpartition(":")[0])
+        node, peer = event.node, self._peer(event)
         common = min(self._lineages[node].common(self._lineages[peer]), self._ends[peer])
         if event.status != "diverged" or common >= self._ends[node]:
             detail = f"{node} halts, {event.status}; it ends at {self._ends[node]}, {peer} has the same up to {common}"
@@ -386,9 +484,11 @@ class ReplicationChecker:
         self._check_synced(event, "sends bytes to", (event.offset or 0) + (event.size or 0))
 
     def _on_connection(self, event: Event) -> None:
-        address = (event.attrs or {})["network.peer.address"]
-        self._peers[event.node, event.conn_id or 0] = self.node_of(address.rpartition(":")[0])
+        self._peers[event.node, event.conn_id or 0] = self._peer(event)
         self._note_doubles(event)
+
+    def _peer(self, event: Event) -> str:
+        return self.node_of((event.attrs or {})["network.peer.address"].rpartition(":")[0])
 
     def _on_connection_close(self, event: Event) -> None:
         self._note_doubles(event)
@@ -438,7 +538,11 @@ class ReplicationChecker:
         if node != self.master:
             self._break("ack", f"{node} has answered PUT_OK, the master is {self.master}", event.seq)
         # What a slave only had in its page cache may be lost with its power while its report is still under way.
-        had = {slave: (self._ends if slave in self.sync_flush else self._highest)[slave] for slave in self.slaves}
+        # What a damaged log ends before, too.
+        had = {
+            slave: (self._ends if slave in self.sync_flush and slave not in self._rotten else self._highest)[slave]
+            for slave in self.slaves
+        }
         best = sorted(had.values(), reverse=True)[: self._acks_at(event)]
         if best and end > best[-1]:
             detail = f"put {event.msg_id} was answered PUT_OK, it ends at {end}; the best slaves have {best}"
@@ -458,7 +562,7 @@ class ReplicationChecker:
     def _on_node(self, event: Event) -> None:
         self._on_death(event)
         if event.node not in self._lost_power:  # else it has not looked yet at what is left
-            self._compare(event.node, 0, self._ends[event.node], "survival", event.seq)
+            self._compare(event.node, self._begins[event.node], self._ends[event.node], "survival", event.seq)
 
     def _on_power_loss(self, event: Event) -> None:
         self._on_death(event)

@@ -51,8 +51,6 @@ class FailOvers:
         new = await self._choose()
         run.checker.promote(new, len(run.recorder.events), is_longest=workload.promoted == "longest")
         run.configure(**{name: new for name in run.names if name != old})
-        # An empty master tells nobody where another log parts from its own.
-        run.puts_left = max(1, run.puts_left)
         await trio.sleep(workload.back_after_s)
         run.configure(**{old: new})
         if not node.is_up:

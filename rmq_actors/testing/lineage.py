@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import struct
 
 import attrs
 
-from rmq_actors.wire.record import BLANK, BLANK_MAGIC
+from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MESSAGE_MAGIC
+
+_BODY_LENGTH_POSITION, _BODY_LENGTH = 84, struct.Struct(">i")
 
 
 @attrs.define(eq=False)
@@ -17,13 +20,43 @@ class Lineage:
     _boundaries: list[int] = attrs.field(factory=lambda: [0])
 
     def append(self, data: bytes) -> None:
-        """The master has written one record, or a file's blank end."""
+        """The master has written one record, a file's blank end, or the records that its transient pool held."""
+        at, begin = 0, len(self.log)
+        while at + BLANK.size <= len(data):
+            size, magic = BLANK.unpack_from(data, at)
+            if magic != MESSAGE_MAGIC or not BLANK.size <= size < len(data) - at:
+                break
+            at += size
+            self._boundaries.append(begin + at)
         self.log += data
         self._boundaries.append(len(self.log))
+
+    def append_from(self, other: Lineage, end: int) -> None:
+        """The master was sent what `other` has from here to `end`, perhaps the last record of it in part."""
+        begin = len(self.log)
+        self.log += other.log[begin:end]
+        first, last = (bisect.bisect_right(other._boundaries, offset) for offset in (begin, end))
+        self._boundaries += other._boundaries[first:last]
+
+    def fill_blank(self, end: int) -> None:
+        """If its head is all that there is of a file's blank end: a start takes it for whole, and the rest is zeros."""
+        begin = self._boundaries[-1]
+        if len(self.log) - begin >= BLANK.size and BLANK.unpack_from(self.log, begin) == (end - begin, BLANK_MAGIC):
+            self.log += bytes(end - len(self.log))
+            self._boundaries.append(end)
 
     def whole_records(self, end: int) -> int:
         """Where the last record ends that is whole in the first `end` bytes."""
         return self._boundaries[bisect.bisect_right(self._boundaries, end) - 1]
+
+    def is_in_a_body(self, offset: int) -> bool:
+        """Whether the byte is one of a message's body. The hosts in its record are IPv4."""
+        begin = self.whole_records(offset)
+        _, magic = BLANK.unpack_from(self.log, begin)
+        if magic != MESSAGE_MAGIC:
+            return False
+        (length,) = _BODY_LENGTH.unpack_from(self.log, begin + _BODY_LENGTH_POSITION)
+        return 0 <= offset - begin - _BODY_LENGTH_POSITION - _BODY_LENGTH.size < int(length)
 
     def fork(self, end: int) -> Lineage:
         """A log with the same first `end` bytes, which end where a record does."""
@@ -51,3 +84,13 @@ class Lineage:
         if offset == end:
             return True
         return end - offset >= BLANK.size and BLANK.unpack_from(self.log, offset) == (end - offset, BLANK_MAGIC)
+
+    def tells_nothing(self, offset: int, end: int) -> bool:
+        """Whether a master that ends at `offset` may have this log, which ends at `end`, for all that a slave can ask.
+
+        So it is with a file's blank end, and with less than that has of a head.
+        """
+        if end - offset >= BLANK.size:
+            size, magic = BLANK.unpack_from(self.log, offset)
+            offset += size if magic == BLANK_MAGIC else 0
+        return end - offset < BLANK.size

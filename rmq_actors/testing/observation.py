@@ -43,6 +43,8 @@ OBSERVABLE = (
     "housekeeping_slave",
     "slave_timeout",
 )
+#: What a campaign without fail-overs meets beside all that.
+OBSERVABLE_IN_REPLICATION = ("log_cleaned", "offset_gone", "answered_from_pool", "bit_rot")
 #: What a few hundred runs may not meet.
 RARELY_OBSERVED = frozenset({"torn_pages", "clock_drift", "disk_error"})
 #: The limit at which a run ends: see `ReplicationChecker.on_limit`.
@@ -103,6 +105,8 @@ class FaultObserver:
             "ha.connection.open": self._connected,
             "ha.client.halt": lambda _: "halt",
             "log.truncate": lambda _: "truncation",
+            "log.delete": lambda _: "log_cleaned",
+            "storage.rot": lambda _: "bit_rot",
             "broker.role": self._role,
             "node.resume": self._resume,
             "ha.heartbeat": self._goes_on,
@@ -112,7 +116,7 @@ class FaultObserver:
             "net.reset": self._reset,
             "ha.connection.close": self._closed,
             "ha.client.close": self._closed,
-            "put.end": lambda event: "slave_timeout" if event.status == "FLUSH_SLAVE_TIMEOUT" else None,
+            "put.end": self._put_ended,
             "node.kill": self._kill,
             "node.power_loss": self._power_loss,
             "store.open": self._opened,
@@ -208,6 +212,8 @@ class FaultObserver:
             for (node, _), connections in self._connections.items():
                 if node == event.node:
                     connections.discard(event.conn_id or 0)
+        if event.status == "offset_gone":
+            return "offset_gone"
         if event.status == "connect_timeout":
             return "connect_timeout"
         if event.status == "housekeeping":
@@ -216,6 +222,11 @@ class FaultObserver:
             # The network's account of the reset comes before the broker's of its lost connection.
             return {"fault": "reset", "killed": "kill"}.get(self._resets.pop(event.node, ""))
         return None
+
+    def _put_ended(self, event: Event) -> str | None:
+        if event.status == "PUT_OK" and (event.offset or 0) > self._checker.end(event.node):
+            return "answered_from_pool"
+        return "slave_timeout" if event.status == "FLUSH_SLAVE_TIMEOUT" else None
 
     def _kill(self, event: Event) -> None:
         self._killed = True

@@ -13,15 +13,23 @@ from typing import Literal
 import attrs
 
 from rmq_actors.store.config import FlushDiskType
-from rmq_actors.testing.observation import OBSERVABLE, OBSERVABLE_IN_FAIL_OVERS, UNASKED
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.testing.observation import (
+    OBSERVABLE,
+    OBSERVABLE_IN_FAIL_OVERS,
+    OBSERVABLE_IN_REPLICATION,
+    UNASKED,
+)
 from rmq_actors.testing.replication_run import WORLD, ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
 from sim_net import (
+    BitRot,
     Deadlock,
     Fault,
     Livelock,
+    MisdirectedWrite,
     NodeFailed,
     On,
     Partition,
@@ -63,7 +71,9 @@ _NODE_KINDS = (
     "DiskFull",
 )
 #: Every kind of fault that `random_case` draws.
-CHAOS_KINDS = (*_LINK_KINDS, *dict.fromkeys(_NODE_KINDS))
+CHAOS_KINDS = (*_LINK_KINDS, *dict.fromkeys(_NODE_KINDS), BitRot.__name__)
+#: How often a bit flips in a slave's log.
+_ROT = 0.15
 #: How often a fault is one of a link, and how often one may wait for an event of these kinds.
 _LINK_FAULTS = 0.5
 _TIMED_BY_EVENTS = 0.4
@@ -107,7 +117,9 @@ def nodes_of(scenario: str) -> tuple[str, ...]:
 
 def observable(scenario: str) -> tuple[str, ...]:
     """What a campaign of the scenario must meet, over all its runs; and the limit, which it may."""
-    return (*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED) if scenario == FAIL_OVER else OBSERVABLE
+    if scenario == FAIL_OVER:
+        return (*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED)
+    return (*OBSERVABLE, *OBSERVABLE_IN_REPLICATION)
 
 
 def random_case(seed: int, *, scenario: str = SCENARIO, planted_bug: str | None = None) -> Case:
@@ -123,6 +135,8 @@ def random_case(seed: int, *, scenario: str = SCENARIO, planted_bug: str | None 
         # While one slave is well every put is confirmed: what time-outs do shows only when none is.
         at_s, duration_s = rng.choice((0.5, 1.0, 2.0)), rng.choice((2.0, 6.0, 25.0))
         faults += [Partition(at_s, duration_s, master, slave) for slave in slaves]
+    if not workload.fail_overs:
+        faults += _rot(random.Random(f"rot/{seed}"), slaves)
     return Case(seed, Schedule(tuple(faults)), workload.to_parameters())
 
 
@@ -135,6 +149,12 @@ def check_case(case: Case) -> None:
         unknown = {*fault.nodes, waits_for or nodes[0]} - set(nodes)
         if unknown:
             raise ValueError(f"faults[{number}]: no node is called {min(unknown)!r}; there are {', '.join(nodes)}")
+        is_kept = isinstance(fault, BitRot) and fault.path.startswith(f"{COMMIT_LOG_DIRECTORY}/")
+        if isinstance(fault, MisdirectedWrite | BitRot) and (not is_kept or fault.node == nodes[0] or nodes == BROKERS):
+            raise ValueError(
+                f"faults[{number}]: of damage on a disk something is promised only where bits flip in "
+                f"{COMMIT_LOG_DIRECTORY}/ of a slave, without fail_overs"
+            )
         if isinstance(fault, PowerLoss) and fault.node == nodes[0] and not _may_lose_power(workload):
             raise ValueError(
                 f"faults[{number}]: without master_flush SYNC_FLUSH the master may lose what its slaves have, "
@@ -167,6 +187,14 @@ def _random_fault(rng: random.Random, nodes: Sequence[str], may_lose_power: Sequ
     if kind == PowerLoss.__name__:
         return _power_loss(rng, rng.choice(may_lose_power))
     return sample_fault(rng.choice, nodes, kinds=(kind,), events=_events(rng))
+
+
+def _rot(rng: random.Random, slaves: Sequence[str]) -> list[Fault]:
+    if rng.random() >= _ROT:
+        return []
+    fault = sample_fault(rng.choice, slaves, kinds=(BitRot.__name__,), events=_events(rng))
+    assert isinstance(fault, BitRot)
+    return [attrs.evolve(fault, path=f"{COMMIT_LOG_DIRECTORY}/")]
 
 
 def _power_loss(rng: random.Random, node: str) -> Fault:

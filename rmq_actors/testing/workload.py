@@ -30,6 +30,9 @@ _FILE_BYTES_MIN, _FILE_BYTES_MAX = 4096, 1 << 20
 _FAIL_OVERS_MAX = 3
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
+#: How often a master that may have a transient pool has one, and how often logs are cleaned.
+_POOL = 0.3
+_CLEANING = 0.3
 
 
 def _whole_number(minimum: int, maximum: int | None = None) -> Callable[[object, attrs.Attribute[int], int], None]:
@@ -74,6 +77,10 @@ class Workload:
     `transfer_batch_bytes` of the log (haTransferBatchSize), of which a file has `log_file_bytes`. `in_sync_replicas`:
     see `HaConfig`; with `auto_in_sync_replicas` a master may go on alone.
 
+    With `transient_pool` the master's puts go through the pool (transientStorePoolEnable). Unless 0, each broker cleans
+    its log every `clean_every_s` seconds as if its disk were short of space: of all files that no start needs. A slave
+    whose master has deleted what comes next is set up anew.
+
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
     (`promoted`), and the old master comes back as a slave `back_after_s` later. A log that parts from the new master's
     stays as it is (`divergence` "halt"), or is cut by command, or by haTruncateOnDivergence.
@@ -98,6 +105,8 @@ class Workload:
     promoted: str = attrs.field(default="longest", validator=_one_of(*CHOICES))
     back_after_s: float = attrs.field(default=1.0, validator=_seconds)
     divergence: str = attrs.field(default="setting", validator=_one_of(*DIVERGENCE))
+    transient_pool: bool = attrs.field(default=False, validator=_flag)
+    clean_every_s: float = attrs.field(default=0.0, validator=_seconds)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     @property
@@ -139,7 +148,7 @@ class Workload:
             planted_bug=planted_bug,
         )
         if not fail_overs:
-            return workload
+            return workload._with_store(random.Random(f"store/{seed}"))
         return attrs.evolve(
             workload,
             fail_overs=rng.choice((1, 1, 2)),
@@ -149,6 +158,11 @@ class Workload:
             back_after_s=rng.choice((0.0, 0.3, 3.0)),
             divergence=rng.choice(DIVERGENCE),
         )
+
+    def _with_store(self, rng: random.Random) -> Workload:
+        has_pool = self.master_flush == FlushDiskType.ASYNC_FLUSH.value and rng.random() < _POOL
+        clean_every_s = rng.choice((0.3, 1.0)) if rng.random() < _CLEANING else 0.0
+        return attrs.evolve(self, transient_pool=has_pool, clean_every_s=clean_every_s)
 
     def to_parameters(self) -> dict[str, Parameter]:
         """The parameters of a case: those that differ from their defaults, and those that have none."""

@@ -10,7 +10,10 @@ import pytest
 from rmq_actors.testing.checkers import ANSWER_MAX_S, Broken, ReplicationChecker
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.wire.record import BLANK, BLANK_MAGIC
 
+#: A file's end without a record.
+A_BLANK = BLANK.pack(20, BLANK_MAGIC) + bytes(12)
 MASTER, SLAVE, OTHER = "master", "slave-1", "slave-2"
 ADDRESSES = {"10.0.0.1": MASTER, "10.0.0.2": SLAVE, "10.0.0.3": OTHER}
 
@@ -154,6 +157,23 @@ def test_a_blank_that_recovery_took_for_whole_may_be_reported(story: Story) -> N
     story.emit(SLAVE, "store.open", offset=38, status="clean")
     story.report(1, 38)
     assert story.seen == []
+
+
+@pytest.mark.parametrize(("head", "end", "seen"), [(8, 30, []), (7, 30, ["survival"]), (8, 29, ["survival"])])
+def test_a_blank_that_was_there_in_part_is_whole_for_the_next_master(
+    story: Story, head: int, end: int, seen: list[str]
+) -> None:
+    story.append(MASTER, A_BLANK)
+    story.append(SLAVE, A_BLANK[:head])
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.logs[SLAVE] += bytes(end - len(story.logs[SLAVE]))
+    story.emit(SLAVE, "store.open", offset=end, status="clean")
+    story.append(SLAVE, b"new")
+    story.append(OTHER, A_BLANK[:head])
+    story.logs[OTHER] += bytes(30 - len(story.logs[OTHER]))
+    story.emit(OTHER, "store.open", offset=30, status="clean")
+    story.append(OTHER, b"new")
+    assert story.seen[:1] == seen
 
 
 def test_replicated_to_where_no_slave_is(story: Story) -> None:
@@ -317,6 +337,49 @@ def test_synced_a_slave_has_what_the_master_has_lost(sync_flush: tuple[str, ...]
     assert story.checker.lacks(SLAVE)
 
 
+@pytest.mark.parametrize(
+    ("node", "has", "kept", "seen"),
+    [
+        (OTHER, b"new", 6, ["synced"]),
+        (OTHER, b"new", 0, ["synced"]),
+        (OTHER, b"", 0, []),
+        (MASTER, b"lost tail", 6, []),
+    ],
+)
+def test_synced_a_slave_has_what_only_a_promoted_master_can_have_sent(
+    node: str, has: bytes, kept: int, seen: list[str]
+) -> None:
+    """What it had when it was promoted, and has lost since, the others had by themselves; as an old master its tail."""
+    story = Story((SLAVE,))
+    for each in (MASTER, SLAVE, OTHER):
+        follow(story, each)
+        story.append(each, b"abc")
+    story.append(MASTER, b"def")
+    if node == MASTER:
+        story.append(MASTER, has)
+    story.checker.promote(SLAVE, 50, is_longest=False)
+    story.append(SLAVE, b"def")  # sent before, and comes late
+    story.append(OTHER, b"def")
+    story.append(SLAVE, b"new")
+    if node == OTHER:
+        story.append(OTHER, has)
+    story.lose_power(SLAVE, kept)
+    assert story.seen == seen
+
+
+def test_synced_a_promoted_master_that_has_lost_all_has_written_all_that_follows() -> None:
+    story = Story((SLAVE,))
+    for each in (MASTER, SLAVE):
+        story.append(each, b"abc")
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.lose_power(SLAVE, 0)
+    for each in (SLAVE, OTHER):
+        story.append(each, b"new")
+    assert story.seen == []
+    story.lose_power(SLAVE, 0)
+    assert story.seen == ["synced"]
+
+
 @pytest.mark.parametrize(("waited_s", "seen"), [(ANSWER_MAX_S, []), (ANSWER_MAX_S + 0.001, ["answer"])])
 @pytest.mark.parametrize("status", ["FLUSH_SLAVE_TIMEOUT", "PUT_OK"])
 def test_answer_too_late(story: Story, waited_s: float, seen: list[str], status: str) -> None:
@@ -458,6 +521,116 @@ def test_the_new_master_may_still_be_sent_what_others_have(story: Story) -> None
     assert story.seen == []
 
 
+@pytest.mark.parametrize(
+    ("ahead_by", "kept", "needs_a_put"),
+    [
+        (b"", 10, False),
+        (b"1234567", 10, True),
+        (b"12345678", 10, False),
+        (A_BLANK[:9], 10, True),
+        (A_BLANK, 10, True),
+        (A_BLANK + b"1234567", 10, True),
+        (A_BLANK + b"12345678", 10, False),
+        (b"12345678", 0, True),
+    ],
+)
+def test_a_slave_that_cannot_know_its_log_is_another_waits_for_a_put(
+    story: Story, ahead_by: bytes, kept: int, needs_a_put: bool
+) -> None:
+    if ahead_by:
+        story.append(MASTER, ahead_by)
+        story.append(SLAVE, ahead_by)
+    story.lose_power(MASTER, kept)
+    assert (story.seen, story.checker.needs_a_put) == ([], needs_a_put)
+
+
+def test_a_slave_that_can_know_its_log_is_another_waits_for_nothing(parted: Story) -> None:
+    assert len(parted.logs[MASTER]) > len(parted.logs[SLAVE])
+    assert not parted.checker.needs_a_put
+
+
+def follow(story: Story, node: str, master: str = "10.0.0.1") -> None:
+    story.emit(node, "ha.client.connect", attributes={"network.peer.address": f"{master}:10912"})
+
+
+@pytest.fixture
+def passed_over(story: Story) -> Story:
+    """A slave is promoted while it does nothing, and another one in its place, before it has noticed."""
+    follow(story, SLAVE)
+    story.append(MASTER, b"sent late")
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.checker.promote(OTHER, 51, is_longest=True)
+    story.append(OTHER, b"regrown")
+    return story
+
+
+def test_what_was_sent_to_a_slave_may_still_arrive_when_it_is_the_master_no_more(passed_over: Story) -> None:
+    passed_over.append(SLAVE, b"sent")
+    passed_over.append(SLAVE, b" late")
+    assert passed_over.seen == []
+    assert passed_over.checker.lacks(SLAVE)
+    halt(passed_over, SLAVE, master="10.0.0.3")
+    passed_over.kept[SLAVE] = b"sent late"
+    cut(passed_over, SLAVE, 10)
+    passed_over.append(SLAVE, b"regrown")
+    assert passed_over.seen == []
+
+
+@pytest.mark.parametrize("then", ["follows the new master", "follows the old master", "starts anew"])
+def test_prefix_what_was_sent_on_a_connection_that_is_gone(passed_over: Story, then: str) -> None:
+    if then == "starts anew":
+        passed_over.emit(SLAVE, "store.open", offset=10, status="clean")
+    else:
+        follow(passed_over, SLAVE, "10.0.0.3" if then == "follows the new master" else "10.0.0.1")
+    passed_over.append(SLAVE, b"sent late")
+    assert passed_over.seen == ["prefix"]
+
+
+def test_prefix_what_a_master_has_who_was_never_followed(passed_over: Story) -> None:
+    follow(passed_over, SLAVE, "10.0.0.1")  # the new master is the other slave
+    passed_over.checker.promote(MASTER, 52, is_longest=False)
+    passed_over.append(SLAVE, b"regrown")
+    assert passed_over.seen == ["prefix"]
+
+
+def test_prefix_an_old_master_goes_on_as_if_the_new_one_had_its_log(story: Story) -> None:
+    story.append(MASTER, b"lost")
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.append(SLAVE, b"regrown")
+    follow(story, MASTER, "10.0.0.2")
+    story.append(MASTER, b"own")
+    assert story.seen == ["prefix"]
+    assert "goes on at 14, its log parts from the master's at 10" in str(story.broken[0])
+
+
+def test_who_is_the_master_again_at_once_is_followed_on_the_same_connection(story: Story) -> None:
+    follow(story, OTHER)
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.checker.promote(MASTER, 51, is_longest=True)
+    for node in (MASTER, OTHER):
+        story.append(node, b"abc")
+    assert story.seen == []
+
+
+@pytest.mark.parametrize(
+    ("arrived", "kept", "seen"), [(b"sent", 10, []), (b"sent late+", 19, []), (b"sent late", 10, ["survival"])]
+)
+def test_survival_what_was_sent_to_a_slave_arrives_before_it_begins_as_the_master(
+    story: Story, arrived: bytes, kept: int, seen: list[str]
+) -> None:
+    """It opens its log anew then, and cuts what it has in part."""
+    follow(story, SLAVE)
+    story.append(MASTER, b"sent late")
+    story.append(MASTER, b"+ even later")
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.append(SLAVE, arrived)
+    del story.logs[SLAVE][kept:]
+    story.emit(SLAVE, "store.open", offset=kept, status="torn_tail_cut")
+    story.append(SLAVE, b"new")
+    story.emit(SLAVE, "store.open", offset=kept + 3, status="clean")
+    assert story.seen == seen
+
+
 @pytest.mark.parametrize(("status", "node"), [("diverged", OTHER), ("file_size_mismatch", MASTER)])
 def test_divergence_halted_without_reason(parted: Story, status: str, node: str) -> None:
     halt(parted, node, status)
@@ -496,6 +669,22 @@ def test_acknowledged_the_next_master_lacks_it(story: Story, is_longest: bool, s
     story.append(SLAVE, b"abc")
     story.answer(1, 13)
     story.checker.promote(OTHER, 50, is_longest=is_longest)
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("own", "seen"), [(b"", ["acknowledged"]), (b"own", [])])
+def test_acknowledged_only_slaves_that_have_followed_may_be_the_longest(
+    story: Story, own: bytes, seen: list[str]
+) -> None:
+    """An old master whose log has parted has it too, and nobody can promote that one."""
+    story.put(1, b"abc")
+    story.append(SLAVE, b"abc")
+    story.answer(1, 13)
+    if own:
+        story.append(MASTER, own)
+    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.append(SLAVE, b"new")
+    story.checker.promote(OTHER, 51, is_longest=True)
     assert story.seen == seen
 
 
