@@ -17,7 +17,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("dev", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile(
     "long", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )

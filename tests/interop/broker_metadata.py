@@ -129,8 +129,14 @@ def wait_for_same_metadata(master: Broker, slave: Broker, topic: str, step: int)
         offset = told["consumerOffset"]["offsetTable"].get(f"{topic}@{_GROUP}", {}).get("0")
         if offset != step:
             different.append(f"the master is at {offset}, not at {step}")
-        if f"TopicOfStep{step}" not in told["topics"]["topicConfigTable"] or not told["delayOffset"]["offsetTable"]:
-            different.append(f"the master lacks what was changed: {told}")
+        # A master that was killed has what it stored when it was changed.
+        for earlier in range(1, step + 1):
+            topic_is_there = f"TopicOfStep{earlier}" in told["topics"]["topicConfigTable"]
+            group_is_there = f"GroupOfStep{earlier}" in told["subscriptionGroup"]["subscriptionGroupTable"]
+            if not topic_is_there or not group_is_there:
+                different.append(f"the master lacks what step {earlier} has made: {told}")
+        if not told["delayOffset"]["offsetTable"]:
+            different.append(f"the master lacks offsets of delayed messages: {told}")
         return "\n".join(different)
 
     wait_for_same(master, slave, differs)

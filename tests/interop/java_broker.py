@@ -13,10 +13,18 @@ from tests.interop.java_client import JavaClient, Response
 from tests.interop.java_process import JavaProcess
 from tests.interop.server_process import free_broker_port
 
-REPLICATION_TIMEOUT_S = 120.0
+REPLICATION_TIMEOUT_S = 240.0
 
 #: Bytes of a commit-log file, unless a broker is told otherwise.
 MAPPED_FILE_SIZE = 262144
+
+#: A broker on a slow machine should not refuse what has waited for 200 ms, or behind a put that took a second; nor go
+#: without a name server for half a minute because that took 6 s to answer.
+PATIENCE: Mapping[str, str | int] = {
+    "brokerFastFailureEnable": "false",
+    "osPageCacheBusyTimeOutMills": 60_000,
+    "registerBrokerTimeoutMills": 60_000,
+}
 
 
 @attrs.define(eq=False)
@@ -60,6 +68,7 @@ class JavaBroker(JavaProcess):
             "maxHashSlotNum": 500,
             "maxIndexNum": 2000,
             "diskMaxUsedSpaceRatio": 95,
+            **PATIENCE,
         }
 
     def send(self, topic: str, body: bytes, *, queue_id: int = 0, properties: str = "") -> Response:

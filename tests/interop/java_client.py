@@ -38,7 +38,7 @@ SUCCESS = 0
 
 #: The `version` of a 4.9.7 peer; older ones are answered differently.
 V4_9_7 = 407
-CALL_TIMEOUT_S = 60.0
+CALL_TIMEOUT_S = 180.0
 
 PRODUCER_GROUP = "PG_interop"
 CONSUMER_GROUP = "CG_interop"

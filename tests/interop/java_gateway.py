@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,15 @@ from py4j import java_gateway
 from tests.interop.java_process import JAVA_FLAGS, JavaRuntime, write_logback
 from tests.interop.server_process import wait_until
 
-CONSUME_TIMEOUT_S = 60.0
+#: A consumer asks for its queues every 20 s.
+CONSUME_TIMEOUT_S = 180.0
+#: Instead of 3 s.
+API_TIMEOUT_MS = 60_000
 _POLL_TIMEOUT_MS = 500
+#: An mqadmin command waits 5 s for an answer, or until another request on its connection has waited for 3 s, which
+#: ends the connection; neither is an option.
+_ADMIN_TRIES = 6
+_LATE = re.compile("Remoting(Timeout|SendRequest)Exception")
 
 
 class CommandFailed(Exception):
@@ -40,7 +48,20 @@ class JavaGateway:
         return self._gateway.jvm
 
     def mqadmin(self, name_server: str, command: str, *options: str) -> str:
-        """Run an mqadmin command as its main method does; what it prints. Raises `CommandFailed`."""
+        """Run an mqadmin command as its main method does; what it prints. Raises `CommandFailed`.
+
+        It is run again when it was not answered in time: on a slow machine that says nothing.
+        """
+        for _ in range(_ADMIN_TRIES):
+            text = self.run_mqadmin_once(name_server, command, *options)
+            if not _LATE.search(text):
+                break
+        if "Exception" in text or "command failed" in text or "not exist" in text:
+            raise CommandFailed(f"mqadmin {command} {' '.join(options)}:\n{text}")
+        return text
+
+    def run_mqadmin_once(self, name_server: str, command: str, *options: str) -> str:
+        """What it prints, whatever that is."""
         arguments = self.array(self.jvm.java.lang.String, command, "-n", name_server, *options)
         printed = self.jvm.java.io.ByteArrayOutputStream()
         system = self.jvm.java.lang.System
@@ -53,10 +74,7 @@ class JavaGateway:
         finally:
             system.setOut(before[0])
             system.setErr(before[1])
-        text = str(printed.toString("UTF-8"))
-        if "Exception" in text or "command failed" in text or "not exist" in text:
-            raise CommandFailed(f"mqadmin {command} {' '.join(options)}:\n{text}")
-        return text
+        return str(printed.toString("UTF-8"))
 
     def produce(self, name_server: str, topic: str, bodies: Sequence[bytes]) -> list[str]:
         """Send messages one after another with a DefaultMQProducer; the broker that took each one."""
@@ -64,7 +82,8 @@ class JavaGateway:
         producer = client.producer.DefaultMQProducer("PG_interop")
         producer.setNamesrvAddr(name_server)
         producer.setInstanceName(self._new_instance())
-        producer.setSendMsgTimeout(int(CONSUME_TIMEOUT_S * 1000))
+        producer.setSendMsgTimeout(API_TIMEOUT_MS)
+        producer.setMqClientApiTimeout(API_TIMEOUT_MS)
         producer.start()
         try:
             message = self.jvm.org.apache.rocketmq.common.message.Message
@@ -81,6 +100,9 @@ class JavaGateway:
         consumer = client.consumer.DefaultLitePullConsumer(f"CG_{self._new_instance()}")
         consumer.setNamesrvAddr(name_server)
         consumer.setInstanceName(self._new_instance())
+        consumer.setMqClientApiTimeout(API_TIMEOUT_MS)
+        # Whether the topic is registered already.
+        consumer.setPollNameServerInterval(1000)
         consumer.setConsumeFromWhere(
             self.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
         )

@@ -11,7 +11,8 @@ import attrs
 from tests.interop.server_process import ServerProcess, write_properties
 
 # Without the first two the shutdown hook dies on Java 17, and `abort` stays. With the disk ratio a nearly full disk
-# does not stop the broker: that is not what is tested. For TLS it would make keys for seconds.
+# does not stop the broker: that is not what is tested. A slow machine may take longer than 3 s to connect. For TLS it
+# would make keys for seconds.
 JAVA_FLAGS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -21,6 +22,7 @@ JAVA_FLAGS = (
     "-XX:MaxDirectMemorySize=256m",
     "-XX:TieredStopAtLevel=1",
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+    "-Dcom.rocketmq.remoting.client.connect.timeout=60000",
     "-Drocketmq.client.logUseSlf4j=true",
     "-Dtls.server.mode=disabled",
 )

@@ -19,6 +19,8 @@ POM = Path(__file__).with_name("pom.xml")
 POM_5 = Path(__file__).with_name("pom-5.xml")
 JAVA_MAJOR_MIN = 17
 MAVEN_TIMEOUT_S = 600
+#: A repository does not always answer.
+MAVEN_TRIES = 3
 
 
 class ToolMissing(Exception):
@@ -66,10 +68,13 @@ def _fetch(pom: Path, jars: Path) -> None:
         raise ToolMissing(f"Maven is missing: no mvn on PATH to fetch RocketMQ with, and nothing in {jars}")
     java_command()
     incomplete = jars.with_name(jars.name + ".incomplete")
-    shutil.rmtree(incomplete, ignore_errors=True)
     command = [maven, "--batch-mode", "--file", str(pom)]
-    command += ["dependency:copy-dependencies", f"-DoutputDirectory={incomplete}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MAVEN_TIMEOUT_S)
-    if done.returncode or not list(incomplete.glob("rocketmq-broker-*.jar")):
-        raise RuntimeError(f"Maven could not fetch what {pom} names (exit {done.returncode}):\n{done.stdout[-4000:]}")
-    incomplete.rename(jars)
+    # Not to believe what it noted of an earlier failure.
+    command += ["dependency:copy-dependencies", f"-DoutputDirectory={incomplete}", "--update-snapshots"]
+    for _ in range(MAVEN_TRIES):
+        shutil.rmtree(incomplete, ignore_errors=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MAVEN_TIMEOUT_S)
+        if not done.returncode and list(incomplete.glob("rocketmq-broker-*.jar")):
+            incomplete.rename(jars)
+            return
+    raise RuntimeError(f"Maven could not fetch what {pom} names (exit {done.returncode}):\n{done.stdout[-4000:]}")

@@ -88,7 +88,7 @@ class Asking:
             max_msg_nums=32,
             sys_flag=sys_flag,
             commit_offset=0,
-            suspend_timeout_millis=15_000,
+            suspend_timeout_millis=TIMEOUT_MS // 2,
             sub_version=0,
             subscription="*",
             expression_type="TAG",

@@ -7,11 +7,15 @@ generous deadline, because the machine may be slow.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -41,19 +45,47 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> No
         time.sleep(POLL_INTERVAL_S)
 
 
+@functools.cache
+def _port_locks() -> int:
+    """A file with a byte for each port: who gives one out keeps its byte locked. It stays open as long as we live."""
+    path = Path(tempfile.gettempdir(), f"rmq-actors-ports-{os.getuid()}")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _reserve(ports: range) -> bool:
+    """Take ports that neither this process nor another one has taken before. They are never given back."""
+    # A lock of a file keeps other processes out, not this one.
+    if not _reserved.isdisjoint(ports):
+        return False
+    try:
+        fcntl.lockf(_port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, len(ports), ports.start)
+    except OSError:
+        return False
+    _reserved.update(ports)
+    return True
+
+
+_reserved: set[int] = set()
+_reserving = threading.Lock()
+
+
 def free_port(*neighbours: int) -> int:
-    """A free port; the ports at these distances from it are free, too.
+    """A free port; the ports at these distances from it are free, too. No process of these tests is given them again.
 
     Below the range from which Linux gives ports to outgoing connections, so that none of those takes it meanwhile.
     """
-    for _ in range(200):
+    distances = (0, *neighbours)
+    for _ in range(2000):
         port = random.randrange(20_002, 32_000)
+        with _reserving:
+            if not _reserve(range(port + min(distances), port + max(distances) + 1)):
+                continue
         with contextlib.ExitStack() as probes:
             try:
-                for candidate in (port, *(port + distance for distance in neighbours)):
+                for distance in distances:
                     probe = probes.enter_context(socket.socket())
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(("", candidate))
+                    probe.bind(("", port + distance))
             except OSError:
                 continue
             return port
@@ -142,11 +174,17 @@ class ServerProcess:
         """Kill it (SIGKILL): what it wrote to mapped files stays. Does nothing when it does not run."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """Take the processor away from it (SIGSTOP): its connections stay, and it answers nothing."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on (SIGCONT)."""
+        self._running().send_signal(signal.SIGCONT)
+
     def wait_until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Poll until `condition` holds. Raises `ServerFailed` if the process ends meanwhile or the time is up."""
-        process = self._process
-        if process is None:
-            raise RuntimeError(f"the server in {self.directory} does not run")
+        process = self._running()
 
         def holds_or_ended() -> bool:
             return condition() or process.poll() is not None
@@ -158,6 +196,11 @@ class ServerProcess:
         if not condition():
             self._process = None
             raise ServerFailed(f"exit code {process.returncode} before: {what}\n{self.log_end()}")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError(f"the server in {self.directory} does not run")
+        return self._process
 
     def _times_up(self) -> int:
         return self.console.read_bytes().count(UP_MESSAGE) if self.console.exists() else 0

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 
 TBW102 = "TBW102"
 TOPIC_NOT_EXIST = 17
-REGISTER_TIMEOUT_S = 60.0
+REGISTER_TIMEOUT_S = 180.0
 
 
 @asynccontextmanager

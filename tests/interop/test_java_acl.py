@@ -25,10 +25,11 @@ from rmq_actors.wire.response_code import ResponseCode
 from tests.interop.acl_vectors import PLAIN_ACL, VECTORS, as_text, ask
 from tests.interop.conftest import MakeJavaBroker
 from tests.interop.java_gateway import JavaGateway
+from tests.interop.remoting_calls import TIMEOUT_MS
 from tests.property.recording import new_tracer
 from tests.unit.acl_test_data import rules
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 # py4j cannot carry surrogates that stand alone.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -62,7 +63,7 @@ def test_a_java_broker_takes_our_signatures_and_refuses_as_this_one_does(make_ja
         async with open_actor_system("client", tracer, entropy=SystemEntropy()) as system:
             client = RemotingClient(RemotingClientConfig(), SystemEntropy(), tracer, ProcessorTable(tracer), hooks)
             await system.start(client)
-            return await client.invoke(broker.address, copy.deepcopy(command), 30_000)
+            return await client.invoke(broker.address, copy.deepcopy(command), TIMEOUT_MS)
 
     assert trio.run(answers, SessionCredentials("rocketmq2", "abcdefgh"), create).code == ResponseCode.SUCCESS
     for credentials, command in (

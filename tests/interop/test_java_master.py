@@ -18,12 +18,14 @@ from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, c
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 
 MESSAGES = 30
+#: Instead of 3 s, which a slave on a slow machine may take to answer.
+SLAVE_TIMEOUT_MS = 50_000
 
 
 async def test_slave_acknowledges_a_java_sync_master_and_gets_its_log(
     tmp_path: Path, make_java_broker: MakeJavaBroker, make_tracer: MakeTracer
 ) -> None:
-    master = make_java_broker("master", brokerRole="SYNC_MASTER")
+    master = make_java_broker("master", brokerRole="SYNC_MASTER", slaveTimeout=SLAVE_TIMEOUT_MS)
     await trio.to_thread.run_sync(master.start)
     config = BrokerConfig(
         store=MessageStoreConfig(broker_role=BrokerRole.SLAVE, mapped_file_size_commit_log_bytes=MAPPED_FILE_SIZE),

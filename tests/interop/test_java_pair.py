@@ -6,20 +6,26 @@ import shutil
 
 import pytest
 
+from rmq_actors.protocols.properties_text import parse_properties
+from rmq_actors.wire.request_code import RequestCode
 from tests.interop.conftest import GOLDEN_STORE, MakeJavaBroker, MakeJavaSlave
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, commit_log_files
+from tests.interop.java_broker import MAPPED_FILE_SIZE, PATIENCE, REPLICATION_TIMEOUT_S, commit_log_files
 from tests.interop.server_process import ServerFailed
+from tests.interop.servers import Servers
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 GOLDEN_LAST_FILE = 262144
+#: Instead of 3 s, which a slave on a slow machine may take to answer.
+SLAVE_TIMEOUT_MS = 50_000
 
 
 def test_java_slave_follows_java_master_over_a_file_roll(
     make_java_broker: MakeJavaBroker, java_slave: MakeJavaSlave
 ) -> None:
-    master = make_java_broker("master", brokerRole="SYNC_MASTER")
-    shutil.copytree(GOLDEN_STORE, master.store)
+    master = make_java_broker("master", brokerRole="SYNC_MASTER", slaveTimeout=SLAVE_TIMEOUT_MS)
+    # As if written now: at four in the morning a broker removes files that are three days old.
+    shutil.copytree(GOLDEN_STORE, master.store, copy_function=shutil.copy)
     master.start()
     slave = java_slave(master.ha_address, MAPPED_FILE_SIZE)
     slave.start()
@@ -62,6 +68,18 @@ def test_a_killed_broker_leaves_its_abort_file_and_starts_again(make_java_broker
     log = commit_log_files(broker.store)[0]
     assert b"before the kill" in log
     assert b"after the kill" in log
+
+
+@pytest.mark.parametrize("version", ["java_runtime", "java_runtime_5"])
+def test_a_broker_of_a_slow_machine_has_patience(
+    version: str, servers: Servers, request: pytest.FixtureRequest
+) -> None:
+    """It says nothing of settings that it does not know."""
+    broker = servers.java_broker("broker", request.getfixturevalue(version))
+    broker.start()
+    answer = broker.call(RequestCode.GET_BROKER_CONFIG, {})
+    config = parse_properties(answer.body.decode(), "what it answers").values
+    assert {name: config.get(name) for name in PATIENCE} == {name: str(value) for name, value in PATIENCE.items()}
 
 
 def test_a_broker_that_cannot_start_is_reported_with_its_log(make_java_broker: MakeJavaBroker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_a_failing_maven_is_quoted_and_leaves_no_cache(bin_directory: Path, tmp_
     with pytest.raises(RuntimeError, match=r"(?s)exit 1.*could not resolve"):
         rocketmq_classpath()
     assert list((tmp_path / "cache").glob("rocketmq-*")) == []
+
+
+def test_a_maven_that_fails_once_is_run_again(bin_directory: Path, tmp_path: Path) -> None:
+    install(bin_directory, "java", """echo 'openjdk version "17"' >&2""")
+    install(
+        bin_directory,
+        "mvn",
+        f"""directory="${{5#*=}}"; /bin/mkdir -p "$directory"
+[ -e {tmp_path}/failed ] || {{ : > {tmp_path}/failed; : > "$directory/half-a.jar"; exit 1; }}
+: > "$directory/rocketmq-broker-4.9.7.jar\"""",
+    )
+    assert [Path(jar).name for jar in rocketmq_classpath().split(os.pathsep)] == ["rocketmq-broker-4.9.7.jar"]
 
 
 def test_what_maven_fetched_is_used_again_without_it(bin_directory: Path, tmp_path: Path) -> None:

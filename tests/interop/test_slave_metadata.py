@@ -33,7 +33,7 @@ from tests.interop.servers import Servers
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 
 #: A Java broker registers within 10 s, asks its master every 10 s (5.x: every 60 s), and writes its offsets every 10 s.
-SYNC_TIMEOUT_S = 180.0
+SYNC_TIMEOUT_S = 300.0
 
 
 @pytest.fixture(params=["4.9.7", "5.3.1"])

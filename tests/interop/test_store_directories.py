@@ -28,7 +28,7 @@ from tests.interop.store_workload import BATCH_SIZE, DONE, TOPIC, TOPICS, Stored
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
-CHILD_TIMEOUT_S = 120.0
+CHILD_TIMEOUT_S = 240.0
 COUNT = 130
 
 End = Literal["stop", "kill"]
