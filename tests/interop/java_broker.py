@@ -46,6 +46,18 @@ class JavaBroker(JavaProcess):
         """Where slaves connect to."""
         return f"127.0.0.1:{self.listen_port + 1}"
 
+    def kill(self) -> None:
+        """Kill it (SIGKILL), and remove what it was about to create.
+
+        4.9 makes a file and then gives it its length; killed in between, it refuses to start over the empty file, until
+        somebody removes it.
+        """
+        super().kill()
+        for directory in ("commitlog", "consumequeue"):
+            for file in (self.store / directory).rglob("[0-9]" * 20):
+                if not file.stat().st_size:
+                    file.unlink()
+
     def stopped_in_order(self) -> bool:
         """Whether the store is clean: no process, and the `abort` file is gone."""
         return not self.runs and self.store.is_dir() and not (self.store / "abort").exists()
