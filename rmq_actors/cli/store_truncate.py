@@ -51,13 +51,13 @@ def truncate(
 
 
 async def _truncate(loaded: LoadedBroker, end_offset: int) -> int:
+    from rmq_actors.broker.stopped_broker import truncate_stopped_broker
     from rmq_actors.embedding.cluster import real_recorder
     from rmq_actors.real_io.environment import real_environment
-    from rmq_actors.store.truncation import truncate_store
     from rmq_actors.tracing.event import RunInfo
 
     tracer = real_recorder(RunInfo("store", "truncate", 0, source="broker")).tracer("store")
-    return await truncate_store(loaded.config.store, real_environment(loaded.store), tracer, end_offset)
+    return await truncate_stopped_broker(loaded.config.store, real_environment(loaded.store), tracer, end_offset)
 
 
 def _refuse(why: str, cause: Exception | None = None) -> NoReturn:

@@ -15,6 +15,7 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.stopped_broker import truncate_stopped_broker
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_client import LOOKUP_PATIENCE_S, SILENCE_PATIENCE_S, Halt
 from rmq_actors.ha.log_comparison import LogComparison
@@ -315,6 +316,40 @@ def test_consumers_skip_nothing_of_what_takes_the_place_of_a_cut() -> None:
             new_end = slave.store.offsets.get_max_offset_in_queue("TopicTest", queue)
             assert offsets.query_offset("Group", "TopicTest", queue) == new_end < end
         assert master.store.commit_log.max_offset >= common
+
+    for_each_loss(main)
+
+
+def test_consumers_skip_nothing_after_a_cut_while_the_broker_was_down() -> None:
+    """By `store truncate`."""
+
+    async def main(pair: Pair) -> None:
+        _, common = await pair.part(regrown=0)
+        slave = await pair.boot(pair.slave)
+        assert slave.remoting is not None
+        ends = [slave.store.offsets.get_max_offset_in_queue("TopicTest", queue) for queue in range(2)]
+        for queue, end in enumerate(ends):
+            slave.remoting.metadata.consumer_offsets.commit_offset("client", "Group", "TopicTest", queue, end)
+        await trio.sleep(30)
+        pair.slave.kill()
+        done = trio.Event()
+
+        async def cut(node: Node) -> None:
+            environment = Environment(node.disk, node.wall_clock, node.entropy)
+            await truncate_stopped_broker(pair.config(node).store, environment, pair.recorder.tracer(node.name), common)
+            done.set()
+            await trio.sleep_forever()
+
+        pair.slave.boot(cut)
+        await done.wait()
+        pair.slave.kill()
+        slave = await pair.boot(pair.slave)
+        assert slave.remoting is not None
+        assert slave.store.commit_log.max_offset == common
+        for queue, end in enumerate(ends):
+            new_end = slave.store.offsets.get_max_offset_in_queue("TopicTest", queue)
+            corrected = slave.remoting.metadata.consumer_offsets.query_offset("Group", "TopicTest", queue)
+            assert corrected == new_end < end
 
     for_each_loss(main)
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import rmq_actors.testing
+from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.cli.main import app
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.dump import Unreadable, read_commit_log
@@ -47,6 +48,23 @@ def test_the_log_ends_at_a_record_and_the_rest_is_kept(store: Path) -> None:
     assert done.stdout.endswith(f"{store}: the log ends at {end}, {380417 - end} bytes are kept in cut/\n")
     assert messages(store) == before[:-10]
     assert {path.name: path.read_bytes() for path in (store / "cut").iterdir()} == {f"{end:020d}": behind}
+
+
+def test_no_consumer_is_behind_the_end_of_its_queue_then(store: Path) -> None:
+    gone = messages(store)[-1]
+    key = f"{gone.topic}@Group"
+    table = store / "config" / "consumerOffset.json"
+    table.write_text(f'{{"offsetTable":{{"{key}":{{{gone.queue_id}:{gone.queue_offset + 1}}}}}}}')
+    done = cut(store, gone.physical_offset, "--yes")
+    assert done.exit_code == 0, done.output
+    offsets = ConsumerOffsetManager.load(OsDisk(store))
+    assert offsets.query_offset("Group", gone.topic, gone.queue_id) == gone.queue_offset
+    table.write_text("no table")
+    table.with_name("consumerOffset.json.bak").unlink()
+    done = cut(store, 0, "--yes")
+    assert done.exit_code == 2
+    assert "consumerOffset.json" in done.stderr
+    assert messages(store)
 
 
 def test_nothing_is_cut_where_no_record_ends_or_nobody_says_yes(store: Path) -> None:
