@@ -94,6 +94,8 @@ class CommitLog:
     #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
     on_begin: Callable[[int], DiskFile | None] = attrs.field(default=lambda _: None, init=False)
     _begin: DiskFile | None = attrs.field(default=None, init=False)
+    #: Whether it was called: a first file that could not be written is gone, and the next one may begin at 0.
+    _has_begun_late: bool = attrs.field(default=False, init=False)
     #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
     on_failed_sync: Callable[[], object] = attrs.field(default=lambda: None, init=False)
     lmq_num: int = attrs.field(init=False)
@@ -304,7 +306,8 @@ class CommitLog:
                 return end
             data = memoryview(data)[: end - offset]
         is_first = not self._queue.files
-        if is_first and offset:
+        if is_first and (offset or self._has_begun_late):
+            self._has_begun_late = True
             self._begin = self.on_begin(offset)
         mapped_file = self._add_file(offset) if is_first else self._file_with_room()
         try:

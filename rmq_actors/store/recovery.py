@@ -18,7 +18,7 @@ from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.layout import CUT_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.read_log import next_record
+from rmq_actors.store.read_log import MESSAGE_MAGIC_V2, next_record, v2_as_v1
 from rmq_actors.store.store_checkpoint import Checkpoint
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import check_record, text_span
@@ -89,8 +89,10 @@ def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash
         why = f"{why}: the file that the checkpoint's time stamps lead to"
         return RecoveryPlan(offset, offset, after_crash, False, why)
     first = queue.files[-_FILES_READ_AGAIN:]
-    offset = first[0].from_offset if first else begin
-    return RecoveryPlan(offset, None, False, False, "an orderly stop of RocketMQ: the last files are read again")
+    if not first:
+        return RecoveryPlan(begin, None, False, False, "there is no log yet")
+    why = "an orderly stop of RocketMQ: the last files are read again"
+    return RecoveryPlan(first[0].from_offset, None, False, False, why)
 
 
 def _names_a_record(queue: MappedFileQueue, checkpoint: Checkpoint) -> bool:
@@ -226,6 +228,12 @@ class LogWalk:
             raise DamagedLog(
                 f"{mapped_file.file.path}: no valid record at offset {self.offset} ({reason}), but the log is known to "
                 f"be valid to {self._trusted_to}"
+            )
+        v2 = v2_as_v1(mapped_file.whole(), self.offset - mapped_file.from_offset)
+        if v2 is not None and check_record(v2, 0, self.offset).what == "message":
+            raise DamagedLog(
+                f"{mapped_file.file.path}: at offset {self.offset} is a RocketMQ 5 record "
+                f"(magic 0x{MESSAGE_MAGIC_V2:X}), which this store cannot read"
             )
         cut_bytes, survivor = 0, None
         for later in self._queue.files[self._queue.files.index(mapped_file) :]:

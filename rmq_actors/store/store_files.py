@@ -22,7 +22,7 @@ from rmq_actors.store.consume_queues import ConsumeQueues
 from rmq_actors.store.flush_consume_queue_service import Checkpointing, Counts
 from rmq_actors.store.index_service import IndexService
 from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
-from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
+from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError, sync_directories
 from rmq_actors.store.recovery import LogEnd, LogWalk, RecoveryPlan, keep_aside, plan_recovery, redo, write_again
 from rmq_actors.store.reput_message_service import Reput
 from rmq_actors.store.store_checkpoint import RecoveryPoint, StoreCheckpoint
@@ -114,6 +114,16 @@ def _note_failed_sync(disk: Disk) -> None:
         _log.error("that a sync has failed cannot be noted in %s: %s", ABORT_FILE, error)
 
 
+async def _remove_behind(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:
+    """Remove the files behind the log's end, the newest first: of several removals a power loss could undo any."""
+    is_durable = True
+    while len(queue.files) > files_left and queue.files[-1].from_offset >= end_offset:
+        if not is_durable:
+            await sync_directories(queue.disk, queue.dirty_directories)
+        queue.remove_last_file()
+        is_durable = False
+
+
 def _begins_before(durable_to: int, begin: int, _: DiskFile) -> bool:
     return begin < durable_to
 
@@ -159,10 +169,9 @@ class _Opening:
         end, table = walk.found_end, derived.consume_queues.topic_queue_table()
         first, flushed_where = queue.min_offset, plan.read_from if plan.is_trusted else queue.min_offset
         is_new = config.broker_role is BrokerRole.SLAVE and bool(queue.files) and end.end_offset == first
+        # Nothing is left of a new one's: it begins where its master's log does, which may have cleaned that file.
+        await _remove_behind(queue, end.end_offset, files_left=0 if is_new else 1)
         if is_new:
-            # Nothing is left of a slave's log: it begins where its master's does, which may have cleaned that file.
-            while queue.remove_last_file():
-                pass
             end, flushed_where = attrs.evolve(end, end_offset=0), 0
         commit_log = CommitLog.recovered(queue, end, table, flushed_where, self.tracer)
         self.stack.callback(commit_log.close)
@@ -277,6 +286,7 @@ class _Opening:
     async def _keep_aside(self, queue: MappedFileQueue, end: LogEnd) -> None:
         try:
             await keep_aside(self.environment.disk, queue, end)
-            _log.warning("whole records stand behind the log's end %d (%s): kept in cut/", end.end_offset, end.reason)
-        except OSError as error:
-            _log.error("whole records stand behind the log's end %d, and cannot be kept: %s", end.end_offset, error)
+        except OSError:
+            _log.error("whole records stand behind the log's end %d: what cannot be kept is not cut", end.end_offset)
+            raise
+        _log.warning("whole records stand behind the log's end %d (%s): kept in cut/", end.end_offset, end.reason)

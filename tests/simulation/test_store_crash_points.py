@@ -8,6 +8,7 @@ it; a second recovery changes nothing; and what a consumer has read is still the
 from __future__ import annotations
 
 import bisect
+import contextlib
 import errno
 import functools
 from collections.abc import Callable
@@ -24,11 +25,12 @@ from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.store_checkpoint import RECOVERY_POINT_POSITION, Checkpoint
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
-from sim_net import DiskConfig, Fault, SimDisk
+from sim_net import DiskConfig, Fault, On, PowerLoss, SimDisk
 from tests.simulation.store_workload import (
     ASYNC_FLUSH,
     CONFIG,
     LOG_FILE_BYTES,
+    NODE,
     Ending,
     Ledger,
     Life,
@@ -37,6 +39,7 @@ from tests.simulation.store_workload import (
     files_of,
     kill_at,
     live,
+    log_file_begin,
     nothing,
     power_loss_at,
 )
@@ -344,6 +347,48 @@ def test_power_cut_while_rocketmqs_store_is_taken_over(removed: str) -> None:
             Life(nothing),
         )
         assert not ledger.broken, (operation, ledger.broken[0])
+
+
+@attrs.define(eq=False)
+class CrashedUnderRocketMQ(LeftByRocketMQ):
+    """The same after a crash, with a first record that is damaged: nothing is left of the log then."""
+
+    async def run(self, tracer: Tracer) -> None:
+        await super().run(tracer)
+        for path in files_of(self.node.disk):
+            with contextlib.closing(self.node.disk.open(path)) as file:
+                if path.startswith(f"{COMMIT_LOG_DIRECTORY}/") and not log_file_begin(path):
+                    file.write_at(4, bytes(4))
+                await file.sync()
+            await self.node.disk.sync_directory(path.rpartition("/")[0])
+
+
+@pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.ASYNC_MASTER])
+def test_power_cut_while_several_files_are_removed(role: BrokerRole) -> None:
+    """Any removals were undone: the next start was refused for a gap, or a slave's log began behind one."""
+    begins, config = [], attrs.evolve(CONFIG, broker_role=role)
+
+    async def look(life: Life, store: MessageStore) -> None:
+        begins.append((store.commit_log.min_offset, store.commit_log.max_offset))
+        await trio.lowlevel.checkpoint()
+
+    for seed in range(12):
+        ledger = live(
+            seed,
+            Life(busy, ends_by="kill"),
+            CrashedUnderRocketMQ(nothing, removed="index"),
+            Life(
+                nothing,
+                faults=(PowerLoss(0.0, NODE, 3600, on=On("disk.remove", NODE, 7 + seed % 4)),),
+                config=config,
+            ),
+            Life(look, config=config, is_undamaged=False),
+            disk=ANY,
+        )
+        assert len(ledger.files) == 4
+        # It is all kept.
+        assert sum(len(data) for path, data in ledger.files[3].items() if path.startswith("cut/")) > 4 * LOG_FILE_BYTES
+    assert begins == [(0, 0)] * 12
 
 
 def test_no_cleaning_goes_by_a_recovery_point_that_no_disk_has() -> None:

@@ -152,6 +152,11 @@ def test_after_a_crash_of_rocketmq_its_stamps_lead_to_a_file(make_log: MakeLog) 
         assert (plan.read_from, plan.durable_to, plan.after_crash) == (begin, begin, True), stamps
 
 
+def test_a_new_store_is_called_one(make_log: MakeLog) -> None:
+    plan = plan_recovery(make_log([]).queue, Checkpoint(), after_crash=False)
+    assert (plan.read_from, plan.reason) == (0, "there is no log yet")
+
+
 def test_after_an_orderly_stop_of_rocketmq_the_last_three_files_are_read(make_log: MakeLog) -> None:
     log = make_log([400] * 20)
     plan = plan_recovery(log.queue, Checkpoint(1, 2, 3), after_crash=False)

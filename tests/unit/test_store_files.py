@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,8 +17,12 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.finding import Finding
+from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.layout import file_name
 from rmq_actors.store.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.read_log import MESSAGE_MAGIC_V2
+from rmq_actors.store.recovery import DamagedLog
 from rmq_actors.store.store_checkpoint import Checkpoint, read_checkpoint
 from rmq_actors.store.store_files import StoreFiles
 from rmq_actors.wire.record import Message, encode_message
@@ -163,6 +169,50 @@ async def test_a_log_whose_first_file_was_lost_with_its_name_begins_anew(tmp_pat
     assert await offsets(tmp_path) == [0]
 
 
+@pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.ASYNC_MASTER])
+@pytest.mark.trio
+async def test_what_cannot_be_kept_is_not_cut(tmp_path: Path, role: BrokerRole) -> None:
+    """All but the first record of RocketMQ's log were lost to a full disk, of a slave their files too."""
+    await fill(tmp_path, orderly=False)
+    (tmp_path / "checkpoint").unlink()
+    first, *others = sorted((tmp_path / "commitlog").iterdir())
+    first.write_bytes(bytes(8) + first.read_bytes()[8:])
+    before = [file.read_bytes() for file in (first, *others)]
+    (tmp_path / "cut").write_bytes(b"in the way")
+    config = attrs.evolve(CONFIG, broker_role=role)
+    with pytest.raises(OSError, match="cut"):
+        async with opened(tmp_path, config):
+            pass
+    assert [file.read_bytes() for file in (first, *others)] == before
+    (tmp_path / "cut").unlink()
+    async with opened(tmp_path, config) as files:
+        assert files.commit_log.max_offset == 0
+    kept = [(tmp_path / "cut" / file.name).read_bytes() for file in (first, *others[:-1])]
+    assert [data.ljust(2048, b"\0") for data in kept] == before[:-1]
+    assert wrong(tmp_path) == []
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+@pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.ASYNC_MASTER])
+@pytest.mark.trio
+async def test_a_last_record_that_only_rocketmq_5_reads_is_not_cut(
+    tmp_path: Path, role: BrokerRole, orderly: bool
+) -> None:
+    """It was taken for a torn tail, and nothing of it was kept; of a slave with nothing else the file was removed."""
+    await fill(tmp_path, 1, orderly=orderly)
+    (tmp_path / "checkpoint").unlink()
+    (log,) = (file for file in (tmp_path / "commitlog").iterdir() if int(file.name) == 0)
+    data = bytearray(log.read_bytes())
+    topic_at = 88 + 300
+    data.insert(topic_at, 0)  # its length takes two bytes
+    struct.pack_into(">iI", data, 0, int.from_bytes(data[:4], "big") + 1, MESSAGE_MAGIC_V2)
+    log.write_bytes(data[:2048])
+    with pytest.raises(DamagedLog, match=r"offset 0 .*RocketMQ 5"):
+        async with opened(tmp_path, attrs.evolve(CONFIG, broker_role=role)):
+            pass
+    assert log.read_bytes() == data[:2048]
+
+
 @pytest.mark.trio
 async def test_a_slaves_log_that_begins_late_survives_a_kill(tmp_path: Path) -> None:
     await fill(tmp_path / "master", 20)
@@ -198,6 +248,26 @@ async def test_a_checkpoint_under_way_as_a_slaves_log_begins_does_not_take_it_ba
     async with opened(tmp_path / "slave", slave) as files:
         assert files.commit_log.min_offset == 2048
         assert files.commit_log.max_offset > 3000
+
+
+@pytest.mark.trio
+async def test_a_first_file_that_could_not_be_written_promises_nothing_of_another(tmp_path: Path) -> None:
+    """The recovery point stayed where that one was to begin: the start was refused, for less than it spoke of."""
+    await fill(tmp_path / "master", 20)
+    slave, disk = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE), FaultyDisk(tmp_path / "slave")
+    async with opened(tmp_path / "master") as master:
+        late, early = (bytes(master.commit_log.select(offset, 1000)) for offset in (2048, 0))
+    async with opened(tmp_path / "slave", slave, disk=disk, orderly=False) as files:
+        disk.space_bytes = 1000  # the recovery point's, and a part of the log's
+        with pytest.raises(AppendRefused):
+            files.commit_log.append_data(2048, late)
+        disk.space_bytes = None
+        files.commit_log.append_data(0, early)
+        assert files.commit_log.min_offset == 0
+    os.truncate(tmp_path / "slave" / "commitlog" / file_name(0), 100)  # a power loss before the first sync
+    async with opened(tmp_path / "slave", slave) as files:
+        assert files.commit_log.max_offset == 0
+    assert wrong(tmp_path / "slave") == []
 
 
 @pytest.mark.trio
