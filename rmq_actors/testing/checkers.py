@@ -395,6 +395,8 @@ class ReplicationChecker:
         elif end != own.whole_records(end):
             self._break("survival", f"{node} ends at {end} after its recovery, inside of a record", event.seq)
         self._ends[node] = end
+        # Nothing is there of what is not: it may come again, and elsewhere.
+        self._begins[node], self._durable[node] = min(self._begins[node], end), min(self._durable[node], end)
         self._synced[node] = 0  # what a kill has left in the page cache may never have been synced
         if node in self._lost_power:
             self._lost_power.remove(node)

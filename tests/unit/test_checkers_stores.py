@@ -66,6 +66,20 @@ def test_survival_a_log_that_begins_late_and_was_synced_is_lost(cleaned: Story) 
     assert cleaned.seen == ["survival"]
 
 
+@pytest.mark.parametrize("death", ["node.kill", "node.power_loss"])
+def test_survival_a_log_that_began_late_has_begun_at_0_since(cleaned: Story, death: str) -> None:
+    """The master's removals were undone, by a power loss of its own."""
+    begin(cleaned, OTHER, BEGIN, RECORDS[2])
+    cleaned.lose_power(OTHER, 0)
+    cleaned.append(OTHER, RECORDS[0])
+    cleaned.emit(OTHER, "log.flush", offset=6)
+    assert cleaned.seen == []
+    cleaned.logs[OTHER][2] ^= 1
+    cleaned.emit(OTHER, death)
+    cleaned.emit(OTHER, "store.open", offset=0, status="clean")
+    assert cleaned.seen == ["survival"]
+
+
 def test_who_needs_what_is_gone_is_set_up_anew(cleaned: Story) -> None:
     assert [cleaned.checker.needs_what_is_gone(node) for node in (MASTER, SLAVE, OTHER)] == [False, True, False]
     cleaned.checker.set_up_anew(SLAVE)
@@ -135,6 +149,18 @@ def test_a_log_may_end_before_the_damaged_record_alone(rotten: Story, end: int, 
     del rotten.logs[SLAVE][end:]
     rotten.emit(SLAVE, "store.open", offset=end, status="torn_tail_cut")
     assert rotten.seen == seen
+
+
+def test_what_came_again_behind_the_damage_counts_once_it_is_synced(rotten: Story) -> None:
+    rotten.lose_power(SLAVE, 6)
+    for record in RECORDS[1:]:
+        rotten.append(SLAVE, record)
+    rotten.lose_power(SLAVE, 12)
+    assert rotten.seen == []
+    rotten.append(SLAVE, RECORDS[2])
+    rotten.emit(SLAVE, "log.flush", offset=END)
+    rotten.lose_power(SLAVE, 12)
+    assert rotten.seen == ["survival"]
 
 
 def test_who_is_set_up_anew_has_no_damage(rotten: Story) -> None:
