@@ -65,7 +65,8 @@ def load_broker_config(path: Path | None = None, name_servers: str | None = None
     try:
         base = _base(properties.values, name_servers)
     except ValueError as error:
-        raise ConfigurationError(f"{properties.source}: {error}") from error
+        told = "" if name_servers is None else f", name servers {name_servers}"
+        raise ConfigurationError(f"{properties.source}{told}: {error}") from error
     if path is None:
         loaded = LoadedFile(base, properties, ())
     else:

@@ -327,6 +327,7 @@ class HAClient:
     async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
         slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)
         self.master.begun(slave)
+        _log.info("master %s is followed from offset %d", self.master.address, slave.max_offset)
         reporter = Reporter(slave, socket, self._reportable, self._tracer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(reporter.keep_alive)

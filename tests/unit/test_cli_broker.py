@@ -19,6 +19,7 @@ import rmq_actors.testing
 from rmq_actors.cli.broker_admin import status_lines
 from rmq_actors.cli.main import app
 from rmq_actors.embedding.broker import load_broker_config
+from rmq_actors.protocols.configuration import ConfigurationError
 from rmq_actors.wire.bodies.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 
 COMMAND = (sys.executable, "-m", "rmq_actors.cli.main")
@@ -135,6 +136,11 @@ def test_every_file_of_the_examples_is_read_whole(example: Path) -> None:
     assert loaded.file.warnings == []
     assert loaded.config.broker_name == example.stem.removesuffix("-s")
     assert loaded.config.broker_id == example.stem.endswith("-s")
+
+
+def test_a_bad_address_of_name_servers_is_shown_beside_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"broker\.conf, name servers nowhere: .*'nowhere' is not an address"):
+        load_broker_config(conf(tmp_path), "nowhere")
 
 
 def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
