@@ -20,7 +20,7 @@ from rmq_actors.ha.read_socket_service import PeerClosed
 from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
-from rmq_actors.protocols.divergence import Divergence
+from rmq_actors.protocols.divergence import Ahead, Divergence
 from rmq_actors.protocols.ha_slave import HaSlave, MasterRefused, joined
 from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.config import FlushDiskType
@@ -83,6 +83,12 @@ class Diverged(MasterRefused):
         common = "nothing of it" if common_end is None else f"the log up to {common_end}"
         super().__init__(f"{found}; this slave's log ends at {end_offset}, the master is known to have {common}")
         self.common_end = common_end
+
+
+class AheadOfMaster(MasterRefused):
+    """This log ends later than the master's; whether it is the same up to there, the master's next message tells."""
+
+    reason = "slave_ahead"
 
 
 class Unanswered(NamedTuple):
@@ -256,7 +262,10 @@ class HAClient:
             await self._follow_master(stream.socket, backoff)
 
     async def _compare(self, lookup: MasterRecordLookup, address: str) -> None:
-        """Return if the master has what this log ends with, or cannot be asked. Raises `Diverged`, `LookupFailed`."""
+        """Return if the master has what this log ends with, or cannot be asked.
+
+        Raises `Diverged`, `AheadOfMaster`, `LookupFailed`.
+        """
         comparison = LogComparison(lookup, LogRecords(self._store.commit_log))
         try:
             found = await comparison.divergence(self._near_end())
@@ -267,6 +276,9 @@ class HAClient:
             _log.warning("master %s is followed, and not asked whether it has the same log: %s", address, error)
             return
         self._unanswered = None
+        if isinstance(found, Ahead):
+            self._note_comparison(comparison, AheadOfMaster.reason)
+            raise AheadOfMaster(f"{found}; this slave's log ends at {self._store.commit_log.max_offset}")
         self._note_comparison(comparison, "same" if found is None else Diverged.reason)
         if found is not None:
             common_end = await self._common_end(comparison)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import attrs
 
 from rmq_actors.ha.master_record_lookup import MasterRecordLookup
-from rmq_actors.protocols.divergence import Divergence, Questions, check_tail, compare, find_file, find_record
+from rmq_actors.protocols.divergence import Ahead, Divergence, Questions, check_tail, compare, find_file, find_record
 from rmq_actors.store.log_records import LogRecords
 
 T = TypeVar("T")
@@ -21,8 +21,8 @@ class LogComparison:
     _records: LogRecords
     questions: int = attrs.field(default=0, init=False)
 
-    async def divergence(self, near: int | None) -> Divergence | None:
-        """What in this log's end the master has not; `near`: see `LogRecords.tail`.
+    async def divergence(self, near: int | None) -> Divergence | Ahead | None:
+        """What in this log's end the master has not, or not yet; `near`: see `LogRecords.tail`.
 
         Raises `LookupFailed`, `LogCleaned`.
         """

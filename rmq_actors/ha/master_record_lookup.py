@@ -21,9 +21,9 @@ class MasterRecordLookup(Protocol):
     """The records of the master that is followed."""
 
     async def record_at(self, offset: int) -> bytes | None:
-        """What the master has at `offset`: a record's bytes, or what it takes for one; None if nothing.
+        """What the master has at `offset`: a record's bytes, a file's blank end, or what it takes for one.
 
-        No bytes: something that can be no record. Raises `LookupFailed`.
+        None if nothing; no bytes: something that can be no record. Raises `LookupFailed`.
         """
         ...
 

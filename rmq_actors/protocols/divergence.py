@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 class Answer(Enum):
-    """What the master has at an offset, beside what the slave has there."""
+    """What the master has at an offset, beside what the slave has there: a record, or a file's blank end."""
 
-    SAME = "the same record"
+    SAME = "the same"
     OTHER = "another record"
     MISSING = "no record"
 
@@ -51,7 +51,7 @@ class LogTail:
     """The end of a slave's log: its last whole record, in the file from `file_begin` to `file_end`, and what follows.
 
     `rests` are where a blank, or the beginning of a record, follows: at most one of each. Beside each stands whether it
-    may be a blank: a master then need not have a record there.
+    may be a blank: a master that ends there may yet end its file in the same way.
     """
 
     file_begin: int
@@ -74,8 +74,21 @@ class Divergence:
         return f"the master has no record at offset {self.offset}: it has lost its end, or deleted that"
 
 
-def check_tail(tail: LogTail) -> Questions[Divergence | None]:
-    """None if the master's log may continue this one. At most three questions, in good times one or two."""
+@attrs.frozen
+class Ahead:
+    """The master's log ends at `offset`; the slave's goes on there, with a file's blank end or less than its head.
+
+    The master's next message tells whether it has the same log.
+    """
+
+    offset: int
+
+    def __str__(self) -> str:
+        return f"the master's log ends at {self.offset}, before a file's blank end, or less than a record's head"
+
+
+def check_tail(tail: LogTail) -> Questions[Divergence | Ahead | None]:
+    """None if the master has all of this log. At most three questions, in good times one or two."""
     answer = yield tail.record_offset
     if answer is Answer.MISSING and tail.end_offset == tail.file_end and (yield tail.file_begin) is Answer.MISSING:
         # The master may just have deleted this file: then it goes on with the next one.
@@ -85,7 +98,9 @@ def check_tail(tail: LogTail) -> Questions[Divergence | None]:
         return Divergence(tail.record_offset, answer)
     for offset, may_be_blank in tail.rests:
         answer = yield offset
-        if answer is Answer.OTHER or (answer is Answer.MISSING and not may_be_blank):
+        if answer is Answer.MISSING and may_be_blank:
+            return Ahead(offset)
+        if answer is not Answer.SAME:
             return Divergence(offset, answer)
     return None
 

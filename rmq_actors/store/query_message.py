@@ -48,6 +48,11 @@ class RecordLookup:
         view, position, check = found
         return view[position : position + check.size]
 
+    def select_blank_by_offset(self, offset: int) -> memoryview | None:
+        """The blank end of a file that begins at `offset`; None if there is none."""
+        found = self._find(offset, None, what="blank")
+        return None if found is None else found[0][found[1] :]
+
     def look_message_by_offset(self, offset: int, size: int | None = None) -> StoredMessage | None:
         """The same, decoded."""
         found = self._find(offset, size)
@@ -77,7 +82,7 @@ class RecordLookup:
         return request if isinstance(request, DispatchRequest) else None
 
     def _find(
-        self, offset: int, size: int | None, *, check_crc: bool = True
+        self, offset: int, size: int | None, *, check_crc: bool = True, what: str = "message"
     ) -> tuple[memoryview, int, RecordCheck] | None:
         """The file's bytes, where in them the record begins, and its check."""
         readable_to = self._readable_to()
@@ -89,7 +94,7 @@ class RecordLookup:
             return None
         position = offset - begin
         check = check_record(view, position, offset, check_crc=check_crc)
-        if check.what != "message" or offset + check.size > readable_to or size not in {None, check.size}:
+        if check.what != what or offset + check.size > readable_to or size not in {None, check.size}:
             return None
         return view, position, check
 

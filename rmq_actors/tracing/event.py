@@ -289,7 +289,8 @@ _KINDS: tuple[Kind, ...] = (
     Kind(
         "ha.client.compare",
         "ha.ha_client",
-        "the slave asked the master about its log's end, at offset; status same, diverged, lookup_failed or no_answer",
+        "the slave asked the master about its log's end, at offset; "
+        "status same, slave_ahead, diverged, lookup_failed or no_answer",
         ("offset", "status"),
         ("questions",),
     ),

@@ -17,7 +17,7 @@ from rmq_actors.ha.ha_client import Halt
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.wire.record import Message
+from rmq_actors.wire.record import Message, encode_blank
 from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.interop.server_process import free_broker_port
 from tests.interop.servers import Servers
@@ -109,6 +109,28 @@ async def test_what_a_java_master_answers_tells_two_logs_apart(master: JavaBroke
             while commit_log_files(store) != commit_log_files(master.store):
                 await trio.sleep(0.1)
     assert [path.name for path in (store / "cut").iterdir()] == [f"{common:020d}"]
+
+
+async def test_a_java_master_tells_how_its_file_ends(master: JavaBroker, tmp_path: Path) -> None:
+    """And that is how this project's master tells it: a slave that is ahead by a blank must not be followed."""
+    await trio.to_thread.run_sync(master.start)
+    store = tmp_path / "slave"
+    await send(master, 3, MAPPED_FILE_SIZE // 3)
+    async with opened(store, BrokerRole.SLAVE, master) as (broker, watch):
+        await has_all(watch, master, store)
+        assert broker.remoting is not None
+        assert broker.config.remoting is not None
+        port = broker.config.remoting.listen_port
+        java = MasterRecords(broker.remoting.client, lambda: f"127.0.0.1:{master.listen_port}")
+        own = MasterRecords(broker.remoting.client, lambda: f"127.0.0.1:{port}")
+        log = broker.store.commit_log
+        offset, records = 0, []
+        while offset < log.max_offset:
+            records.append(await java.record_at(offset))
+            assert await own.record_at(offset) == records[-1]
+            offset += len(records[-1] or b"")
+    blanks = [record for record in records if record is not None and record[4:8] == encode_blank(8)[4:]]
+    assert [len(blank) for blank in blanks] == [int.from_bytes(blank[:4], "big") for blank in blanks] != []
 
 
 async def test_a_java_master_is_asked_for_what_it_cannot_read(master: JavaBroker, tmp_path: Path) -> None:

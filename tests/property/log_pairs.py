@@ -66,7 +66,11 @@ class Master:
         log = self.log
         if not log.min_offset <= offset <= log.max_offset - BLANK.size:
             return None
-        if self.kind == "own":
-            return log.data[offset : log.end(offset)] if offset in log.offsets else None
         end, file_end = log.end(offset), offset - offset % FILE_BYTES + FILE_BYTES
+        if (
+            self.kind == "own"
+            and offset not in log.offsets
+            and log.data[offset:][: BLANK.size] != encode_blank(file_end - offset)
+        ):
+            return None
         return log.data[offset:end] if offset <= end <= min(file_end, log.max_offset) else None

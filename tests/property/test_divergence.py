@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.ha.log_comparison import LogComparison
-from rmq_actors.protocols.divergence import Answer, Questions, compare, find_record
+from rmq_actors.protocols.divergence import Ahead, Answer, Questions, compare, find_record
 from rmq_actors.store.log_records import LogCleaned, LogRecords
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, encode_blank
 from tests.property.log_pairs import FILE_BYTES, Log, Master, log_of
@@ -79,15 +79,13 @@ def test_a_log_is_followed_if_and_only_if_it_is_a_part_of_the_masters(
         # The master has deleted what could tell: it is followed only if it goes on right there.
         assert (found is None) == (end == begin < theirs.max_offset)
         return
-    rest = ours.data[rest_at:]
-    weak = rest[: FILE_BYTES - rest_at % FILE_BYTES]
-    is_blank = weak[4:8] == encode_blank(8)[4:] or len(weak) < BLANK.size
-    if is_part:
-        assert found is None
-    elif found is None:
-        # Nobody can ask about a blank, or less than the head of a record: the bytes before must be the same.
-        assert is_blank
-        assert ours.data[begin:rest_at] == theirs.data[begin:rest_at]
+    assert (found is None) is is_part
+    if isinstance(found, Ahead):
+        # Nothing of a message is behind the master's end.
+        assert rest_at <= found.offset == theirs.max_offset < end
+        assert ours.data[begin : found.offset] == theirs.data[begin:]
+        rest = ours.data[found.offset :]
+        assert rest[4:8] == encode_blank(8)[4:] or len(rest) < BLANK.size
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 1000, 1_000_000])
@@ -141,6 +139,11 @@ SLAVE, OTHER = log_of([*COMMON, (100, "o0")]), log_of([*COMMON, (100, "t0")])
         (SLAVE.cut(306), SLAVE, "None in 3", "None in 3"),
         (SLAVE.cut(256), SLAVE, "None in 2", "None in 2"),
         (SLAVE.cut(256), log_of([(100, "c0"), (100, "c1"), (48, "t0")]), "OTHER at 200 in 2", "OTHER at 200 in 2"),
+        # The master's next message may not fit its file either, or be short enough.
+        (SLAVE.cut(256), SLAVE.cut(200), "ahead at 200 in 2", "ahead at 200 in 2"),
+        (SLAVE.cut(206), SLAVE.cut(200), "ahead at 200 in 2", "ahead at 200 in 2"),
+        (SLAVE.cut(206), log_of([*COMMON[:2], (20, "t0")]), "OTHER at 200 in 2", "OTHER at 200 in 2"),
+        (SLAVE.cut(260), SLAVE.cut(256), "ahead at 256 in 3", "ahead at 256 in 3"),
         (log_of([]), SLAVE, "None in 0", "None in 0"),
         # Of the first record a part has come.
         (SLAVE.cut(50), OTHER, "None in 1", "None in 1"),
@@ -175,7 +178,10 @@ def test_what_the_end_of_a_log_tells(ours: Log, theirs: Log, own: str, java: str
     for kind, expected in kinds:
         comparison = LogComparison(Master(theirs, kind), LogRecords(ours))
         found = trio.run(comparison.divergence, None)
-        text = "None" if found is None else f"{found.answer.name} at {found.offset}"
+        if isinstance(found, Ahead):
+            text = f"ahead at {found.offset}"
+        else:
+            text = "None" if found is None else f"{found.answer.name} at {found.offset}"
         assert f"{text} in {comparison.questions}" == expected, kind
 
 

@@ -21,6 +21,7 @@ from rmq_actors.ha.ha_client import LOOKUP_PATIENCE_S, SILENCE_PATIENCE_S, Halt
 from rmq_actors.ha.log_comparison import LogComparison
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.divergence import Ahead, Divergence
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingRequest
@@ -31,7 +32,7 @@ from rmq_actors.store.truncation import TruncationRefused
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
-from rmq_actors.wire.record import Message
+from rmq_actors.wire.record import BLANK, Message, encode_blank
 from sim_net import Node, World
 from tests.simulation.store_workload import files_of, log_file_begin, queues_on
 
@@ -231,6 +232,47 @@ def test_a_master_that_is_the_same_is_asked_once_and_followed() -> None:
     # Of an empty log there is nothing to ask.
     compared = [(event.status, (event.attrs or {})["questions"]) for event in pair.events("ha.client.compare")]
     assert compared == [("same", "1")]
+
+
+@pytest.mark.parametrize("has", [5, BLANK.size, RECORD_BYTES])
+@pytest.mark.parametrize("size", [100, BODY])
+def test_a_slave_that_is_ahead_by_a_blank_waits_for_the_masters_next_message(
+    has: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes behind the answer and before the report: no slave may count as one that has it."""
+    divergence, pair, lost = LogComparison.divergence, Pair(), 7 * RECORD_BYTES
+    statuses: list[str] = []
+
+    async def then_one_more(comparison: LogComparison, near: int | None) -> Divergence | Ahead | None:
+        found = await divergence(comparison, near)
+        if pair.brokers["master"].store.commit_log.max_offset == lost:
+            await pair.put(pair.brokers["master"], 1, size)
+        return found
+
+    async def main() -> None:
+        master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+        await pair.put(master, 7)
+        await trio.sleep(1)
+        pair.master.kill()
+        # From a master that has gone: this one has not received it.
+        slave.store.append_to_commit_log(lost, encode_blank(RECORD_BYTES).ljust(RECORD_BYTES, b"\0")[:has])
+        monkeypatch.setattr(LogComparison, "divergence", then_one_more)
+        master = await pair.boot(pair.master)
+        await trio.sleep(15)
+        statuses.extend(event.status or "" for event in pair.events("ha.client.compare"))
+        if size == BODY:
+            assert statuses == ["slave_ahead", "same"]
+            assert pair.log(slave) == pair.log(master)
+        else:
+            assert statuses == ["slave_ahead", "diverged"]
+            halted = pair.halted()
+            assert halted is not None
+            assert halted.common_end == lost
+
+    pair.run(main)
+    assert statuses[0] in {event.status for event in pair.events("ha.client.close")}
+    reports = [event.offset for event in pair.events("ha.report", "master")]
+    assert (lost + has in reports) is (size == BODY)
 
 
 def test_without_anybody_to_ask_a_master_is_followed_as_rocketmq_does() -> None:

@@ -15,7 +15,7 @@ from rmq_actors.wire.headers import CommandHeader
 from rmq_actors.wire.headers.messages import ViewMessageRequestHeader
 from rmq_actors.wire.headers.namesrv import RegisterBrokerResponseHeader
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader
-from rmq_actors.wire.record import Message
+from rmq_actors.wire.record import Message, encode_blank
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -380,6 +380,12 @@ def test_a_record_by_its_offset_and_the_bounds_of_a_queue() -> None:
         for offset in (offsets[1] + 1, log.max_offset, -1, 1 << 62):
             answer = await ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset))
             assert (answer.code, answer.remark) == (1, f"can not find message by the offset, {offset}")
+        # A file's blank end, whole, as RocketMQ does.
+        blank_at = log.max_offset
+        room = log.file_size_bytes - blank_at
+        await bench.master.controller.put_message(Message("U", bytes(room)))
+        answer = await ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=blank_at))
+        assert (answer.code, answer.body) == (ResponseCode.SUCCESS, encode_blank(room).ljust(room, b"\0"))
         for topic, queue_id, expected in (("T", 1, "3"), ("T", 0, "0"), ("None", 1, "0")):
             answer = await ask(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id))
             assert (answer.code, answer.ext_fields) == (0, {"offset": expected})

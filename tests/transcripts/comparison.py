@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from rmq_actors.ha.log_comparison import LogComparison
-from rmq_actors.protocols.divergence import compare
+from rmq_actors.protocols.divergence import Ahead, compare
 from rmq_actors.store.log_records import LogRecords
 from tests.property.log_pairs import FILE_BYTES, Log, Master, log_of
 
@@ -41,6 +41,9 @@ class Comparison:
         yield from asked.taken()
         if found is None:
             yield "slave: follows"
+            return
+        if isinstance(found, Ahead):
+            yield f"slave: waits, slave_ahead: {found}"
             return
         yield f"slave: diverged: {found}"
         end = trio.run(comparison.common_end)
