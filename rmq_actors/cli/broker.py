@@ -146,7 +146,7 @@ def _introduce(controller: BrokerController, loaded: LoadedBroker) -> None:
         "The broker[%s, %s] boot success. serializeType=JSON%s", config.broker_name, remoting.broker_addr, name_servers
     )
     _log.info(
-        "the broker is a %s with brokerId %d in %s, flushDiskType %s",
+        "the broker is up: brokerRole %s, brokerId %d, brokerClusterName %s, flushDiskType %s",
         config.store.broker_role.value,
         config.broker_id,
         config.broker_cluster_name,

@@ -112,7 +112,7 @@ def change_role(
         await _request(client, address, RequestCode.UPDATE_BROKER_CONFIG, body, _CHANGE_TIMEOUT_MS)
 
     _run(address, ask)
-    typer.echo(f"{address} is a {role.value}")
+    typer.echo(f"{address}: brokerRole is {role.value} now")
 
 
 @broker_admin_app.command()

@@ -42,6 +42,9 @@ class MasterAddresses:
     master_addr: str | None = None
     ha_server_addr: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.master_addr or 'nobody that is known'} (HA: {self.ha_server_addr or 'not known'})"
+
     def updated(self, newer: MasterAddresses) -> MasterAddresses:
         """These with what `newer` knows: what it does not know stays."""
         return MasterAddresses(newer.master_addr or self.master_addr, newer.ha_server_addr or self.ha_server_addr)

@@ -253,7 +253,8 @@ class _Opening:
             await store_checkpoint.begin_rebuilding(point)
         walk = self._walk(queue, plan, max(begin, queue.min_offset), max(durable_to, queue.min_offset))
         end = await redo(walk, dispatchers)
-        _log.info("the log ends at %d %s; dispatched from %d: %s", end.end_offset, end.reason, begin, plan.reason)
+        why = f" ({end.reason})" if end.reason else ""
+        _log.info("the log ends at %d%s; dispatched from %d: %s", end.end_offset, why, begin, plan.reason)
         if end.survivor is not None:
             await self._keep_aside(queue, end)
         return walk

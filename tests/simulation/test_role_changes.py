@@ -342,7 +342,7 @@ def test_two_brokers_exchange_their_roles_again_and_again(caplog: pytest.LogCapt
 
     servers.run_well(use)
     assert not servers.events("ha.client.halt")
-    opened = re.findall(r"the log ends at (\d+) ; dispatched from (\d+): ", caplog.text)
+    opened = re.findall(r"the log ends at (\d+); dispatched from (\d+): ", caplog.text)
     assert len(opened) == 2 + 12
     assert all(end == dispatched for end, dispatched in opened)
 

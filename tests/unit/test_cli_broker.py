@@ -77,7 +77,7 @@ def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> Non
         assert f"{path}, line 5: sendMessageThreadPoolNums has no effect here" in output
         assert f"{path}, line 6: brokerRoll is unknown" in output
         assert f"The broker[broker-a, {address}] boot success. serializeType=JSON\n" in output
-        assert "the broker is a SYNC_MASTER with brokerId 0 in DefaultCluster, flushDiskType ASYNC_FLUSH" in output
+        assert "the broker is up: brokerRole SYNC_MASTER, brokerId 0, brokerClusterName DefaultCluster, flushDiskType ASYNC_FLUSH" in output
         assert re.search(r"the fast port is none, slaves connect to 127\.0\.0\.1:\d+", output)
         assert f"the store is {tmp_path}/broker, its log has offsets 0 to {GOLDEN_END}" in output
         assert (tmp_path / "broker/abort").exists()
@@ -108,7 +108,7 @@ def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> No
             master.send_signal(signal.SIGTERM)
             master.wait(60)
             done = admin("change-role", slave_address, "SYNC_MASTER")
-            assert (done.exit_code, done.stdout) == (0, f"{slave_address} is a SYNC_MASTER\n")
+            assert (done.exit_code, done.stdout) == (0, f"{slave_address}: brokerRole is SYNC_MASTER now\n")
             assert re.search(r"^role +SYNC_MASTER$", admin("status", slave_address).stdout, re.MULTILINE)
             assert {"brokerRole=SYNC_MASTER", "brokerId=0"} <= {*slave_conf.read_text().splitlines()}
             assert "brokerRole=SLAVE" in slave_conf.with_name("slave.conf.bak").read_text()
@@ -125,7 +125,7 @@ def test_a_file_of_the_examples_starts_a_broker(tmp_path: Path) -> None:
     with running("broker", "-c", path, "-n", "127.0.0.1:1", until="follows") as (_, output, address):
         booted = f"The broker[broker-a, {address}] boot success. serializeType=JSON and name server is 127.0.0.1:1\n"
         assert booted in output
-        assert "the broker is a SLAVE with brokerId 1 in DefaultCluster" in output
+        assert "the broker is up: brokerRole SLAVE, brokerId 1, brokerClusterName DefaultCluster" in output
         assert "the broker follows the master that name servers name" in output
         assert "WARNING rmq_actors.cli" not in output
 
