@@ -77,7 +77,7 @@ def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> Non
         assert f"{path}, line 5: sendMessageThreadPoolNums has no effect here" in output
         assert f"{path}, line 6: brokerRoll is unknown" in output
         assert f"The broker[broker-a, {address}] boot success. serializeType=JSON\n" in output
-        assert "brokerRole SYNC_MASTER, brokerId 0, brokerClusterName DefaultCluster, flushDiskType ASYNC_FLUSH" in output
+        assert "brokerRole SYNC_MASTER, brokerId 0, brokerClusterName DefaultCluster, flushDiskType ASYNC" in output
         assert re.search(r"the fast port is none, slaves connect to 127\.0\.0\.1:\d+", output)
         assert f"the store is {tmp_path}/broker, its log has offsets 0 to {GOLDEN_END}" in output
         assert (tmp_path / "broker/abort").exists()
