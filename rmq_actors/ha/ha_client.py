@@ -242,6 +242,7 @@ class HAClient:
 
     async def _one_connection(self, address: str, backoff: Backoff) -> None:
         host, port = parse_address(address)
+        self._store.commit_log.remove_unwritten_file()
         await self._until_flushed()
         # A master that was away may have another log now, and serves it before it answers: its time begins anew.
         unanswered, self._unanswered = self._unanswered, None

@@ -10,7 +10,6 @@ buffer: a file is committed before the next one begins.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -310,16 +309,24 @@ class CommitLog:
             self._has_begun_late = True
             self._begin = self.on_begin(offset)
         mapped_file = self._add_file(offset) if is_first else self._file_with_room()
-        try:
-            mapped_file.append(data)
-        except OSError:
-            if is_first:  # the master may have cleaned that file before it sends again
-                with contextlib.suppress(OSError):
-                    self._queue.remove_last_file()
-            raise
+        mapped_file.append(data)
         self._next_record_offset = next_record_offset
         self._tracer.emit("log.append", _ACTOR, offset=offset, size=len(data))
         return end
+
+    def remove_unwritten_file(self) -> None:
+        """Remove a slave's first file where nothing could be written to it: the master may have cleaned its own by now.
+
+        Does nothing to a log that holds something. Raises `AppendRefused` if the disk fails.
+        """
+        files = self._queue.files
+        if len(files) != 1 or files[0].wrote_position:
+            return
+        try:
+            self._queue.remove_last_file()
+        except OSError as error:
+            path = files[0].file.path
+            raise AppendRefused(f"{path}, which holds nothing, cannot be removed: {error}") from error
 
     def _follow_records(self, at: int, begin: int, data: BytesLike) -> tuple[int, int]:
         """Where the last and the next record begin once `data` is at `begin`; `at`: where the next one did before.

@@ -95,14 +95,18 @@ def test_a_power_loss_leaves_such_a_file() -> None:
     pytest.fail("none does")
 
 
-def test_a_first_file_that_could_not_be_written() -> None:
+@pytest.mark.parametrize("operations", [["write"], ["write", "remove"]])
+def test_a_first_file_that_could_not_be_written(operations: list[str]) -> None:
     """The disk takes its name, and nothing more, for as long as the master has that file."""
     bench = HaBench()
 
     async def main(bench: HaBench) -> None:
         await bench.start_pair()
-        fault = DiskError(0.0, 50.0, "slave", operation="write", path=COMMIT_LOG_DIRECTORY, count=10_000)
-        bench.world.start_schedule(Schedule((fault,)))
+        faults = [
+            DiskError(0.0, 50.0, "slave", operation=each, path=COMMIT_LOG_DIRECTORY, count=10_000)
+            for each in operations
+        ]
+        bench.world.start_schedule(Schedule(tuple(faults)))
         await bench.put_many(25)
         await clean_master(bench, 1)
         assert "append_refused" in bench.closed("slave")
