@@ -31,6 +31,8 @@ _MIN_OFFSET, _MAX_OFFSET = "commitLogMinOffset", "commitLogMaxOffset"
 _RANGE = {_MIN_OFFSET, _MAX_OFFSET}
 #: What Java's runtime info has not. Its sender knows better what to send to whom, and what of it is synced.
 _OF_THIS_PROJECT = "haListenAddress"
+#: Where a record says which offset it has.
+_PHYSICAL_OFFSET = slice(28, 36)
 #: How QueryMessageProcessor's remark begins; SYSTEM_ERROR is also what every failure is answered with.
 _NOT_FOUND = "can not find message by the offset"
 #: What stands there is taken for the record's size: in the middle of a record Java fails where it is no size at all.
@@ -66,7 +68,9 @@ class MasterRecords:
         if response is None:
             return b""
         if response.code == ResponseCode.SUCCESS:
-            return response.body
+            # Where RocketMQ has deleted the file of offset 0, it answers with the first record that it has.
+            is_another = offset == 0 and any(response.body[_PHYSICAL_OFFSET])
+            return None if is_another else response.body
         remark = response.remark or ""
         if response.code == ResponseCode.SYSTEM_ERROR and remark.startswith(_NOT_FOUND):
             return None
@@ -100,4 +104,4 @@ class MasterRecords:
                 isinstance(error, RemotingConnectError) and error.timed_out
             )
             failure = NoAnswer if is_silent else LookupFailed
-            raise failure(f"{master}: {error}") from error
+            raise failure(str(error) if isinstance(error, RemotingError) else f"{master}: {error}") from error

@@ -71,7 +71,7 @@ class Divergence:
     def __str__(self) -> str:
         if self.answer is Answer.OTHER:
             return f"the master has another record at offset {self.offset}"
-        return f"the master has no record at offset {self.offset}: it has lost its end, or deleted that"
+        return f"the master has no record at offset {self.offset}: it never had it, has lost it, or deleted it"
 
 
 @attrs.frozen
@@ -90,19 +90,22 @@ class Ahead:
 def check_tail(tail: LogTail) -> Questions[Divergence | Ahead | None]:
     """None if the master has all of this log. At most three questions, in good times one or two."""
     answer = yield tail.record_offset
-    if answer is Answer.MISSING and tail.end_offset == tail.file_end and (yield tail.file_begin) is Answer.MISSING:
-        # The master may just have deleted this file: then it goes on with the next one.
-        answer = yield tail.end_offset
-        return None if answer is not Answer.MISSING else Divergence(tail.record_offset, answer)
+    if answer is Answer.MISSING and tail.end_offset >= tail.file_end:
+        # The master may just have deleted this file: then it goes on with the next one, and lacks this one's beginning.
+        # A master that has lost its end can go on meanwhile, but it has that record by then.
+        behind = yield tail.file_end
+        if behind is Answer.SAME and (yield tail.file_begin) is Answer.MISSING:
+            return None
     if answer is not Answer.SAME:
         return Divergence(tail.record_offset, answer)
+    ahead: Ahead | None = None
     for offset, may_be_blank in tail.rests:
         answer = yield offset
         if answer is Answer.MISSING and may_be_blank:
-            return Ahead(offset)
-        if answer is not Answer.SAME:
+            ahead = ahead or Ahead(offset)
+        elif answer is not Answer.SAME:
             return Divergence(offset, answer)
-    return None
+    return ahead
 
 
 def find_file(begins: Sequence[int]) -> Questions[int | None]:

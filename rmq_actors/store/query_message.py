@@ -14,7 +14,7 @@ from rmq_actors.store.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 from rmq_actors.wire.index_key import index_keys
 from rmq_actors.wire.message_id import MessageIdError, decode_message_id
-from rmq_actors.wire.record import RecordCheck, RecordError, StoredMessage, check_record, decode_record
+from rmq_actors.wire.record import BLANK, RecordCheck, RecordError, StoredMessage, check_record, decode_record
 
 _TOTAL_SIZE = struct.Struct(">i")
 
@@ -49,9 +49,12 @@ class RecordLookup:
         return view[position : position + check.size]
 
     def select_blank_by_offset(self, offset: int) -> memoryview | None:
-        """The blank end of a file that begins at `offset`; None if there is none."""
+        """The 8 bytes at `offset` that say that its file is blank from there on; None if there are none.
+
+        They have no checksum: in the middle of a message anybody can have put them there.
+        """
         found = self._find(offset, None, what="blank")
-        return None if found is None else found[0][found[1] :]
+        return None if found is None else found[0][found[1] : found[1] + BLANK.size]
 
     def look_message_by_offset(self, offset: int, size: int | None = None) -> StoredMessage | None:
         """The same, decoded."""

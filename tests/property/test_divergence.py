@@ -6,20 +6,22 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+import attrs
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.ha.log_comparison import LogComparison
-from rmq_actors.protocols.divergence import Ahead, Answer, Questions, compare, find_record
+from rmq_actors.protocols.divergence import Ahead, Answer, Divergence, Questions, compare, find_record
 from rmq_actors.store.log_records import LogCleaned, LogRecords
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, encode_blank
 from tests.property.log_pairs import FILE_BYTES, Log, Master, log_of
 
+COMMON = [(100, "c0"), (100, "c1"), (100, "c2")]
 sizes = st.lists(st.integers(16, FILE_BYTES - BLANK.size) | st.integers(16, 40), max_size=25)
 
 
@@ -77,7 +79,7 @@ def test_a_log_is_followed_if_and_only_if_it_is_a_part_of_the_masters(
     last, rest_at = (ours.offsets[-1], ours.end(ours.offsets[-1])) if ours.offsets else (0, 0)
     if begin > last:
         # The master has deleted what could tell: it is followed only if it goes on right there.
-        assert (found is None) == (end == begin < theirs.max_offset)
+        assert (found is None) == (end == begin < theirs.max_offset or (begin < end and is_part))
         return
     assert (found is None) is is_part
     if isinstance(found, Ahead):
@@ -85,7 +87,61 @@ def test_a_log_is_followed_if_and_only_if_it_is_a_part_of_the_masters(
         assert rest_at <= found.offset == theirs.max_offset < end
         assert ours.data[begin : found.offset] == theirs.data[begin:]
         rest = ours.data[found.offset :]
-        assert rest[4:8] == encode_blank(8)[4:] or len(rest) < BLANK.size
+        if rest[4:8] == encode_blank(8)[4:]:
+            rest = rest[FILE_BYTES - found.offset % FILE_BYTES :]
+        assert len(rest) < BLANK.size
+
+
+@attrs.define
+class Moving:
+    """A master that appends, and cleans, between two questions: what it has at each, the last one from then on."""
+
+    logs: Sequence[Log]
+    kind: Literal["own", "java"]
+    _asked: int = attrs.field(default=0, init=False)
+
+    @property
+    def now(self) -> Log:
+        return self.logs[min(max(self._asked - 1, 0), len(self.logs) - 1)]
+
+    async def record_at(self, offset: int) -> bytes | None:
+        self._asked += 1
+        return await Master(self.now, self.kind).record_at(offset)
+
+
+@st.composite
+def moving_masters(draw: st.DrawFn) -> tuple[Log, Moving]:
+    """A slave's log, and a master that has another one, or the same, and goes on meanwhile."""
+    common = [(size, f"c{number}") for number, size in enumerate(draw(sizes))]
+    ours = log_of([*common, *((size, f"o{number}") for number, size in enumerate(draw(sizes)))])
+    theirs = log_of([*common, *((size, f"t{number}") for number, size in enumerate(draw(sizes)))])
+    parted = log_of(common).max_offset
+    file_end = parted - parted % FILE_BYTES + FILE_BYTES
+    ours = ours.cut(draw(st.integers(0, ours.max_offset) | st.just(file_end) | st.integers(file_end, file_end + 20)))
+    ends = sorted(draw(st.lists(st.sampled_from([*theirs.offsets, theirs.max_offset]), min_size=1, max_size=4)))
+    begins = sorted(draw(st.lists(st.integers(0, 2), min_size=len(ends), max_size=len(ends))))
+    logs = [theirs.cut(end).delete(files) for end, files in zip(ends, begins, strict=True)]
+    return ours, Moving(logs, draw(st.sampled_from(["own", "java"])))
+
+
+@given(moving_masters())
+def test_a_master_that_moves_on_between_two_questions_is_never_taken_for_another(pair: tuple[Log, Moving]) -> None:
+    ours, master = pair
+    comparison = LogComparison(master, LogRecords(ours))
+    found = trio.run(comparison.divergence, None)
+    assert comparison.questions <= 3
+    if found is None and ours.data:
+        begin, end = master.now.min_offset, ours.max_offset
+        assert end <= master.now.max_offset
+        assert ours.data[begin:end] == master.now.data[begin:end]
+
+
+@pytest.mark.parametrize("empty_answers", [1, 2, 3])
+def test_a_master_that_lost_a_file_and_grows_past_it_has_not_deleted_it(empty_answers: int) -> None:
+    grown = log_of([(120, "t0"), (60, "t1"), *COMMON])
+    master = Moving([*[log_of([])] * empty_answers, grown], "own")
+    found = trio.run(LogComparison(master, LogRecords(log_of(COMMON).cut(FILE_BYTES))).divergence, None)
+    assert isinstance(found, Divergence)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 1000, 1_000_000])
@@ -127,7 +183,6 @@ def test_what_an_answer_means(ours: bytes, theirs: bytes | None, answer: Answer)
     assert compare(memoryview(ours), theirs) is answer
 
 
-COMMON = [(100, "c0"), (100, "c1"), (100, "c2")]
 SLAVE, OTHER = log_of([*COMMON, (100, "o0")]), log_of([*COMMON, (100, "t0")])
 
 
@@ -144,6 +199,8 @@ SLAVE, OTHER = log_of([*COMMON, (100, "o0")]), log_of([*COMMON, (100, "t0")])
         (SLAVE.cut(206), SLAVE.cut(200), "ahead at 200 in 2", "ahead at 200 in 2"),
         (SLAVE.cut(206), log_of([*COMMON[:2], (20, "t0")]), "OTHER at 200 in 2", "OTHER at 200 in 2"),
         (SLAVE.cut(260), SLAVE.cut(256), "ahead at 256 in 3", "ahead at 256 in 3"),
+        (SLAVE.cut(260), SLAVE.cut(200), "ahead at 200 in 3", "ahead at 200 in 3"),
+        (SLAVE.cut(300), SLAVE.cut(200), "MISSING at 256 in 3", "MISSING at 256 in 3"),
         (log_of([]), SLAVE, "None in 0", "None in 0"),
         # Of the first record a part has come.
         (SLAVE.cut(50), OTHER, "None in 1", "None in 1"),
@@ -164,12 +221,15 @@ SLAVE, OTHER = log_of([*COMMON, (100, "o0")]), log_of([*COMMON, (100, "t0")])
         # The master has deleted the last file: its log goes on where this one ends, or it does not.
         (log_of(COMMON).cut(256), log_of(COMMON).delete(1), "None in 3", "None in 3"),
         (log_of(COMMON).cut(248), log_of(COMMON).delete(1), "MISSING at 100 in 1", "MISSING at 100 in 1"),
-        (log_of(COMMON).cut(256), log_of([]), "MISSING at 100 in 3", "MISSING at 100 in 3"),
+        (log_of(COMMON).cut(260), log_of(COMMON).delete(1), "None in 3", "None in 3"),
+        (log_of(COMMON).cut(300), log_of(COMMON).delete(1), "None in 3", "None in 3"),
+        (SLAVE.cut(300), log_of([*COMMON[:2], (90, "t0")]).delete(1), "MISSING at 100 in 2", "MISSING at 100 in 2"),
+        (log_of(COMMON).cut(256), log_of([]), "MISSING at 100 in 2", "MISSING at 100 in 2"),
         (
             log_of(COMMON).cut(256),
             log_of([(120, "t0"), (60, "t1"), *COMMON]),
-            "MISSING at 100 in 2",
-            "MISSING at 100 in 2",
+            "MISSING at 100 in 3",
+            "MISSING at 100 in 3",
         ),
     ],
 )

@@ -53,6 +53,16 @@ async def test_a_record() -> None:
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize(("physical_offset", "is_there"), [(0, True), (262_144, False)])
+async def test_at_offset_0_java_gives_the_first_record_that_it_has(physical_offset: int, is_there: bool) -> None:
+    """CommitLog.getMessage: "returnFirstOnNotFound". A slave would cut all of its log, which the master has deleted."""
+    record = bytes(28) + physical_offset.to_bytes(8, "big") + b"the rest"
+    client: Any = Client(ResponseCode.SUCCESS, body=record)
+    found = await MasterRecords(client, lambda: "127.0.0.1:10911").record_at(0)
+    assert found == (record if is_there else None)
+
+
+@pytest.mark.trio
 async def test_nothing_there() -> None:
     assert await record_at(Client(ResponseCode.SYSTEM_ERROR, "can not find message by the offset, 100")) is None
 

@@ -10,9 +10,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.store.query_message import QueryMessageResult, query_message
+from rmq_actors.store.query_message import QueryMessageResult, RecordLookup, query_message
 from rmq_actors.wire.java_string import java_hash_code
-from rmq_actors.wire.record import decode_record
+from rmq_actors.wire.record import decode_record, encode_blank
+from tests.property.log_pairs import FILE_BYTES, log_of
 from tests.property.read_store import EPOCH_MS, ReadStore, open_read_store
 
 ALWAYS = (0, 1 << 62)
@@ -105,3 +106,13 @@ def test_queries_equal_those_of_a_list(
                 wanted.append(b"%d" % number)
         between = EPOCH_MS + 1000 * begin_s, EPOCH_MS + 1000 * (begin_s + length_s)
         assert bodies(query(store, topic, key, max_num, between)) == wanted[-max_num:]
+
+
+def test_a_blank_is_told_once_all_of_it_may_be_seen_and_is_no_message() -> None:
+    log = log_of([(200, "a"), (200, "b")])
+    for readable_to in (200, 204, 208, 255):
+        assert RecordLookup(log, lambda to=readable_to: to).select_blank_by_offset(200) is None  # type: ignore[misc]
+    lookup = RecordLookup(log, lambda: FILE_BYTES)
+    assert bytes(lookup.select_blank_by_offset(200) or b"") == encode_blank(FILE_BYTES - 200)
+    assert lookup.select_one_message_by_offset(200) is None
+    assert lookup.select_blank_by_offset(0) is None

@@ -52,7 +52,7 @@ class QueryMessageProcessor:
         records = self._store().records
         record = records.select_one_message_by_offset(offset)
         if record is None:
-            # As RocketMQ does, though to no reader of messages: slaves ask whether their file ends as their master's.
+            # Slaves ask whether their file ends as their master's. RocketMQ sends all of a blank, which may be long.
             record = records.select_blank_by_offset(offset)
         if record is None:
             return request.command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
