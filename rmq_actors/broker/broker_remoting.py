@@ -18,6 +18,7 @@ from rmq_actors.broker.processors.query import QueryMessageProcessor
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
+from rmq_actors.ha.ha_client import FollowedMaster
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.environment import Environment
@@ -163,11 +164,19 @@ class BrokerRemoting:
                 self._identity(ha_server_addr), ha_masters, self._masters, is_slave=config.is_slave
             )
 
-    async def start_slave_synchronize(self, system: Supervisor) -> None:
-        """Take over the master's metadata from now on, as a slave."""
+    async def start_slave_synchronize(self, system: Supervisor, followed: FollowedMaster) -> None:
+        """Take over the metadata of the master that is followed from now on, as a slave."""
         told = self._told_masters if self._config.master_addr is None else None
         await system.start(
-            SlaveSynchronize(self.metadata, self.client, self.master_addr, told, self._entropy, self._tracer)
+            SlaveSynchronize(
+                self.metadata,
+                self.client,
+                self.master_addr,
+                told,
+                lambda: followed.is_followed,
+                self._entropy,
+                self._tracer,
+            )
         )
 
     def _identity(self, ha_server_addr: str) -> BrokerIdentity:

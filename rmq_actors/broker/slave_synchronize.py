@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -43,9 +44,16 @@ _CODES = {
 }
 
 
+class MasterNotFollowed(ConnectionError):
+    """The master's log was followed when it was asked, and is not any more: it may be another one now."""
+
+
 @attrs.define(eq=False)
 class SlaveSynchronize:
-    """A Service of slaves. What fails is logged, traced and tried again; the tables then stay as they were."""
+    """A Service of slaves. What fails is logged, traced and tried again; the tables then stay as they were.
+
+    Only a master whose log is followed is asked: one that has another log may have lost its tables with its own.
+    """
 
     name = "SlaveSynchronize"
     _metadata: BrokerMetadata
@@ -54,6 +62,7 @@ class SlaveSynchronize:
     _master_addr: str | None
     #: Who else it is, later. None: it stays as it is.
     _told: trio.MemoryReceiveChannel[str] | None
+    _is_followed: Callable[[], bool]
     _entropy: Entropy
     _tracer: Tracer
     _machine: SlaveSynchronization = attrs.field(init=False)
@@ -91,10 +100,15 @@ class SlaveSynchronize:
         machine, master, detail = self._machine, self._machine.master, ""
         if master is None or self._is_stopping:
             return
+        if not self._is_followed():
+            machine.failed(part, master, trio.current_time(), self._entropy.random())
+            return
         try:
             answer = await self._ask(master, _CODES[part])
             if answer is None:
                 return
+            if not self._is_followed():
+                raise MasterNotFollowed("its log is not followed any more")
             status = "changed" if await self._take_over(part, answer) else "unchanged"
         except (RemotingError, MQBrokerError, ValueError, OSError) as error:
             status, detail = type(error).__name__, str(error)

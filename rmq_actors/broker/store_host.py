@@ -109,7 +109,7 @@ class StoreHost:
         self,
         system: ActorSystem,
         lookup: MasterLogLookup | None,
-        start_others: Callable[[Supervisor], Awaitable[None]] | None,
+        start_others: Callable[[Supervisor, FollowedMaster], Awaitable[None]] | None,
     ) -> None:
         """As a slave, follow the master from now on, and start what else a slave does. Otherwise do nothing."""
         self.followed = None
@@ -130,7 +130,7 @@ class StoreHost:
         )
         await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
         if start_others is not None:
-            await start_others(services)
+            await start_others(services, self.followed)
 
     async def stop(self) -> None:
         """Stop what a slave does, then the store in order: every waiting put is answered, everything is durable.

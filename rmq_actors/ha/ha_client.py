@@ -21,7 +21,8 @@ from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.divergence import Ahead, Divergence
-from rmq_actors.protocols.ha_slave import HaSlave, MasterRefused, joined
+from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent, joined
+from rmq_actors.protocols.network_failure import network_failure
 from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.log_records import LogCleaned, LogRecords
@@ -38,6 +39,15 @@ LOOKUP_PATIENCE_S = 10.0
 SILENCE_PATIENCE_S = 60.0
 #: A search for where two logs part that has failed is made again so much later.
 _SEARCH_AGAIN_S = 1.0
+
+#: What else is said of a connection on which no frame came: who listens there may be anybody.
+_NO_FRAME = "no frame came: it refuses this slave, and logs why, or what listens there is no master's HA port"
+#: What else is said of a halt: what may be done about it.
+_CUT = (
+    "`rmq-actors broker-admin truncate` cuts this log where the two part, and keeps what is cut in cut/; so does"
+    " `rmq-actors store truncate` for a broker that is stopped"
+)
+_NO_CUT = "where the two part is not known, so nothing cuts this log: move the store aside, and start with an empty one"
 
 #: Makes the machine of one connection from the log's end and the time.
 MakeSlave = Callable[[int, float, HaConfig], HaSlave]
@@ -111,6 +121,13 @@ def make_ha_slave(max_offset: int, now: float, config: HaConfig) -> HaSlave:
     )
 
 
+def _with_remedy(halt: Halt) -> str:
+    """Why it has halted, and what may be done about it."""
+    if halt.reason != Diverged.reason:
+        return halt.detail
+    return f"{halt.detail}; {_NO_CUT if halt.common_end is None else _CUT}"
+
+
 @attrs.define(eq=False)
 class FollowedMaster:
     """Where a slave's master serves its log ("host:port"): as configured, or as `told` last. Outlives each HAClient."""
@@ -121,6 +138,8 @@ class FollowedMaster:
     halts: LatestSender[Halt] | None = None
     #: Why it is not followed now, until it changes or somebody calls `follow_again`.
     halted: Halt | None = attrs.field(default=None, init=False)
+    #: Whether its log comes in now: it has been compared, and the connection stands.
+    is_followed: bool = attrs.field(default=False, init=False)
     #: How often it was followed, and how many attempts ended, by reason: what `ha.client.close` says.
     connections: int = attrs.field(default=0, init=False)
     ends: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -147,6 +166,7 @@ class FollowedMaster:
     def begun(self, slave: HaSlave) -> None:
         """It is followed from now on."""
         self.connections += 1
+        self.is_followed = True
         self.slave, self.followed_since_s, self.followed_from = slave, slave.last_read, slave.max_offset
 
     def ended(self, reason: str) -> None:
@@ -180,6 +200,10 @@ class HAClient:
     _lookup: MasterLogLookup | None = None
     #: That of the master which is tried now.
     _unanswered: Unanswered | None = attrs.field(default=None, init=False)
+    #: Of the present connection, once it follows.
+    _slave: HaSlave | None = attrs.field(default=None, init=False)
+    #: What was warned of last; nothing once a master has sent something.
+    _warned: str = attrs.field(default="", init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -211,7 +235,7 @@ class HAClient:
             if halt is None:
                 await trio.sleep(backoff.next_pause_s(self._entropy.random()))
                 continue
-            _log.error("master %s is not followed any more: %s: %s", address, halt.reason, halt.detail)
+            _log.error("master %s is not followed any more: %s: %s", address, halt.reason, _with_remedy(halt))
             self._tracer.emit(
                 "ha.client.halt",
                 self.name,
@@ -237,11 +261,23 @@ class HAClient:
             cause = first_leaf(group)
             self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
             self.master.ended(close_reason(cause))
-            _log.warning("master %s: %s: %s", address, close_reason(cause), cause)
+            self._warn(f"master {address}: {close_reason(cause)}: {self._detail(cause)}")
         return halts[0] if halts else None
+
+    def _detail(self, cause: BaseException) -> str:
+        """Why a connection ended, for operators."""
+        text = network_failure(cause)
+        is_mute = self._slave is not None and not self._slave.frames
+        return f"{text}; {_NO_FRAME}" if is_mute and isinstance(cause, IllegalFrame | MasterSilent | OSError) else text
+
+    def _warn(self, text: str) -> None:
+        """Once: a master that is down for hours ends each attempt in the same way."""
+        _log.log(logging.DEBUG if text == self._warned else logging.WARNING, "%s", text)
+        self._warned = text
 
     async def _one_connection(self, address: str, backoff: Backoff) -> None:
         host, port = parse_address(address)
+        self._slave = None
         self._store.commit_log.remove_unwritten_file()
         await self._until_flushed()
         # A master that was away may have another log now, and serves it before it answers: its time begins anew.
@@ -260,7 +296,10 @@ class HAClient:
                     await self._compare(self._lookup, address)
                 elif not self.config.sync_from_last_file:
                     await self._begin_log(self._lookup, address)
-            await self._follow_master(stream.socket, backoff)
+            try:
+                await self._follow_master(stream.socket, backoff)
+            finally:
+                self.master.is_followed = False
 
     async def _compare(self, lookup: MasterRecordLookup, address: str) -> None:
         """Return if the master has what this log ends with, or cannot be asked.
@@ -340,7 +379,7 @@ class HAClient:
     async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
         slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)
         self.master.begun(slave)
-        _log.info("master %s is followed from offset %d", self.master.address, slave.max_offset)
+        self._slave = slave
         reporter = Reporter(slave, socket, self._reportable, self._tracer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(reporter.keep_alive)
@@ -352,6 +391,7 @@ class HAClient:
 
     async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, reporter: Reporter, backoff: Backoff) -> None:
         file_size_bytes, held = self._store.commit_log.file_size_bytes, b""
+        is_known = False
         while True:
             room = slave.free()
             size = await socket.recv_into(room)
@@ -365,6 +405,9 @@ class HAClient:
                 held = bytes(data[end - offset :])
             if slave.frames:
                 backoff.succeeded()
+                if not is_known:
+                    is_known, self._warned = True, ""
+                    _log.info("master %s is followed from offset %d", self.master.address, self.master.followed_from)
             await reporter.report()
 
     async def _watch(self, slave: HaSlave) -> None:

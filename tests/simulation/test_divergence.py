@@ -32,6 +32,7 @@ from rmq_actors.store.truncation import TruncationRefused
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import BLANK, Message, encode_blank
 from sim_net import Node, World
 from tests.simulation.store_workload import files_of, log_file_begin, queues_on
@@ -275,6 +276,24 @@ def test_a_slave_that_is_ahead_by_a_blank_waits_for_the_masters_next_message(
     assert (lost + has in reports) is (size == BODY)
 
 
+def test_a_slave_that_does_not_follow_keeps_its_tables() -> None:
+    """A master that lost its log may have lost its topics and offsets with it: the slave's are the last copy."""
+
+    async def main(pair: Pair) -> None:
+        await pair.part(regrown=20)
+        remoting = (await pair.boot(pair.slave)).remoting
+        assert remoting is not None
+        await remoting.topic_config_manager.update_topic_config(TopicConfig(topic_name="Orders"))
+        remoting.metadata.consumer_offsets.commit_offset("client", "billing", "Orders", 0, 120)
+        await trio.sleep(60)
+        assert pair.halted() is not None
+        assert "Orders" in remoting.topic_config_manager.wrapper().topic_config_table
+        assert remoting.metadata.consumer_offsets.query_offset("billing", "Orders", 0) == 120
+        assert not pair.events("broker.slave_synchronize")
+
+    for_each_loss(main)
+
+
 def test_without_anybody_to_ask_a_master_is_followed_as_rocketmq_does() -> None:
     """The limit: records of the same sizes, and no port on which to ask."""
 
@@ -332,7 +351,7 @@ def test_a_slave_that_may_cut_its_log_converges(by: str, regrown: int) -> None:
         assert pair.halted() is None
         (cut,) = pair.events("log.truncate")
         assert (cut.offset, cut.size) == (common, len(before) - common)
-        with pytest.raises(TruncationRefused, match="no master is known to have another log"):
+        with pytest.raises(TruncationRefused, match="this slave has not halted: there is nothing to cut"):
             await slave.truncate_log()
         await trio.sleep(5)
         assert pair.log(slave) == pair.log(master)
@@ -622,7 +641,7 @@ def test_3388_a_slave_that_was_away_for_too_long_halts(truncates: bool) -> None:
         halted = pair.halted()
         assert halted is not None
         assert halted.common_end is None
-        assert "it has lost its end, or deleted that" in halted.detail
+        assert "it never had it, has lost it, or deleted it" in halted.detail
         assert pair.log(slave) == before
         with pytest.raises(TruncationRefused):
             await slave.truncate_log()
