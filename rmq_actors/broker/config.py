@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 
 import attrs
@@ -20,6 +21,8 @@ MASTER_ID = 0
 #: The second ("fast", VIP) port is so far below listenPort, the HA port so far above it.
 _FAST_PORT_BELOW = 2
 _HA_PORT_ABOVE = 1
+#: Others of 127.0.0.0/8 are other ones: two brokers of a machine may each have one.
+_LOCALHOST = {"localhost": "127.0.0.1"}
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - to refuse them
 
 #: Properties of a broker that are not spelt by the rule. RocketMQ has one name space for all of them.
@@ -60,6 +63,21 @@ def _is_address(_: object, attribute: attrs.Attribute[str | None], value: str | 
             parse_address(value)
         except IllegalAddress as error:
             raise IllegalAddress(f"{attribute.name}: {error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether an address leads nowhere but to this machine."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, which is not looked up for this
+
+
+def _is_reached(listen_host: str, host: str) -> bool:
+    """Whether a port of `listen_host` is certainly one of `host`."""
+    if listen_host in _WILDCARDS:
+        return _is_loopback(host)
+    return _LOCALHOST.get(listen_host.lower(), listen_host) == _LOCALHOST.get(host.lower(), host)
 
 
 @attrs.frozen
@@ -141,11 +159,15 @@ class BrokerConfig:
 
     def _check_master(self) -> None:
         """Itself it would follow for ever, and find that the two logs are the same."""
-        for key, address, host, port in (
-            ("haMasterAddress", self.ha.ha_master_address, self.broker_ip2, self.ha_config.listen_port),
-            ("masterAddr", self.master_addr, self.broker_ip1, self.remoting.listen_port if self.remoting else 0),
+        ha, remoting = self.ha_config, self.remoting or RemotingServerConfig(listen_port=0)
+        for key, address, registered_host, listen_host, port in (
+            ("haMasterAddress", ha.ha_master_address, self.broker_ip2, ha.ha_listen_host, ha.listen_port),
+            ("masterAddr", self.master_addr, self.broker_ip1, remoting.listen_host, remoting.listen_port),
         ):
-            if port and address is not None and parse_address(address) == (host, port):
+            if not port or address is None:
+                continue
+            host, master_port = parse_address(address)
+            if master_port == port and (host == registered_host or _is_reached(listen_host, host)):
                 raise ValueError(f"broker {self.broker_name}: {key} {address} is this slave's own")
 
     def _check_remoting(self, remoting: RemotingServerConfig) -> None:
@@ -180,6 +202,16 @@ class BrokerConfig:
     def name_servers(self) -> tuple[str, ...]:
         """namesrvAddr as a list, each once."""
         return () if self.namesrv_addr is None else tuple(dict.fromkeys(_split(self.namesrv_addr)))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What can hardly be meant so, for the log of a start."""
+        far = [server for server in self.name_servers if not _is_loopback(parse_address(server)[0])]
+        if not (far and _is_loopback(self.broker_ip1)):
+            return []
+        told = f"the name server {far[0]} is told that it is reached at {self.broker_ip1}"
+        mend = "set brokerIP1 to this machine's address, and bindAddress to 0.0.0.0"
+        return [f"broker {self.broker_name}: {told}, where other machines do not find it: {mend}"]
 
     @property
     def register_period_s(self) -> float:

@@ -10,7 +10,7 @@ from rmq_actors.broker.config import BROKER_KEYS, MASTER_ID, BrokerConfig
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.configuration import ConfigurationError, Properties, configure, known_keys, to_properties
-from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS, format_properties
+from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS, format_properties, parse_properties
 from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_KEYS
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.json_file import ConfigFile
@@ -84,16 +84,34 @@ def _why_not(key: str) -> str:
     return f"{shown} has no effect here" if key in ROCKETMQ_KEYS else f"{shown} is unknown"
 
 
+@attrs.define(eq=False)
+class SettingsFile(ConfigFile):
+    """The file of the settings, which an operator may edit at any time."""
+
+    def read(self) -> Properties | None:
+        """What it says now; None: there is no such file. Raises `ConfigurationError` naming the file, and the line."""
+        if not self._disk.exists(self.path):
+            return None
+        source = f"/{self.path}"
+        data, reason = self._read(self.path, bytes)
+        # What somebody has written since is not known to be durable: it is synced before it becomes the .bak.
+        self._content = "unknown" if data is None else "read"
+        if data is None:
+            raise ConfigurationError(f"{source} {reason}")
+        return parse_properties(data.decode("latin-1"), source)
+
+
 @attrs.frozen(eq=False)
 class BrokerFiles:
     """What a broker has outside of its store.
 
-    `home` is the disk that rocketmqHome begins at. `config_file`, if there is one, has the `properties`, and gets what
-    a request changes; `others` are shown beside the settings: where the store is, and what means nothing here.
+    `home` is the disk that rocketmqHome begins at. `config_file`, if there is one, had the `properties` at the start,
+    and gets what a request changes; `others` are shown beside the settings: where the store is, and what means nothing
+    here.
     """
 
     home: Disk
-    config_file: ConfigFile | None
+    config_file: SettingsFile | None
     properties: Mapping[str, str]
     others: Mapping[str, str]
 
@@ -106,6 +124,7 @@ class Configuration:
     _files: BrokerFiles | None = None
     #: Counts the changes since the start.
     version: DataVersion = attrs.field(factory=DataVersion, init=False)
+    #: What the file said last: it is written again where somebody has taken it away.
     _properties: dict[str, str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -117,21 +136,25 @@ class Configuration:
         return format_properties({**to_properties(config, BROKER_KEYS), **others})
 
     async def persist(self, keys: Mapping[str, str], config: BrokerConfig) -> None:
-        """Write `keys` into the file, as `config` has them, beside all that it says; durable at the end. A checkpoint.
+        """Write `keys` into the file, as `config` has them, beside all that it says now; durable at the end.
 
-        Raises `OSError`, `ValueError`: the file is as it was, or it is the new one.
+        A checkpoint. Raises `OSError`: the file is as it was, or it is the new one. Raises `ValueError`, too, when the
+        file cannot be read any more: it is as it was.
         """
         told = {*keys, "brokerId"} if "brokerRole" in keys else {*keys}
         values = to_properties(config, BROKER_KEYS)
-        properties = {**self._properties, **{key: values.get(key, "") for key in sorted(told)}}
-        if self._files is not None and self._files.config_file is not None:
-            await self._files.config_file.persist_text(format_properties(properties).encode("latin-1"))
+        changed = {key: values.get(key, "") for key in sorted(told)}
+        file = None if self._files is None else self._files.config_file
+        said = None if file is None else file.read()
+        properties = {**(self._properties if said is None else said.values), **changed}
+        if file is not None:
+            await file.persist_text(format_properties(properties).encode("latin-1"))
         self._properties = properties
         self.version = self.version.next_version(self._wall_clock.now_ms())
 
 
-def config_file(disk: Disk, path: str) -> ConfigFile:
+def config_file(disk: Disk, path: str) -> SettingsFile:
     """The file of the settings, by its path from the disk's root. What stands in it becomes the `.bak` of a change."""
-    file = ConfigFile(disk, path.lstrip("/"), TEXT_MAX_CHARS)
+    file = SettingsFile(disk, path.lstrip("/"), TEXT_MAX_CHARS)
     file.load_text(bytes)
     return file

@@ -6,7 +6,7 @@ other key is reported: whether RocketMQ 4.9 has it, and it stands for nothing he
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -32,11 +32,12 @@ class LoadedFile(Generic[ConfigT]):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each key that had no effect: where it stands, and whether RocketMQ knows it."""
-        return [
-            f"{self.properties.where(key)}: {key} {_WITHOUT_EFFECT if key in ROCKETMQ_KEYS else _UNKNOWN}"
-            for key in self.unknown
-        ]
+        """A line for each key that had no effect: where it stands, and whether RocketMQ knows it.
+
+        Behind them what the settings warn of themselves, if they have `warnings`.
+        """
+        own: Sequence[str] = getattr(self.config, "warnings", ())
+        return [*(_warning(self.properties, key) for key in self.unknown), *own]
 
 
 def read_properties_file(path: Path) -> Properties:
@@ -56,9 +57,19 @@ def load_config_file(
 ) -> LoadedFile[ConfigT]:
     """`base` changed by a file. `also_known`: keys that somebody else reads. Raises `ConfigurationError`."""
     properties = read_properties_file(path)
-    config = configure(base, properties, keys)
     known = {*known_keys(type(base), keys), *also_known}
-    return LoadedFile(config, properties, tuple(key for key in properties.values if key not in known))
+    unknown = tuple(key for key in properties.values if key not in known)
+    try:
+        config = configure(base, properties, keys)
+    except ConfigurationError as error:
+        # What is missed may be there under a misspelt name.
+        misspelt = [_warning(properties, key) for key in unknown if key not in ROCKETMQ_KEYS]
+        raise ConfigurationError("; ".join([str(error), *misspelt])) from error
+    return LoadedFile(config, properties, unknown)
+
+
+def _warning(properties: Properties, key: str) -> str:
+    return f"{properties.where(key)}: {key} {_WITHOUT_EFFECT if key in ROCKETMQ_KEYS else _UNKNOWN}"
 
 
 _WITHOUT_EFFECT = "has no effect here"

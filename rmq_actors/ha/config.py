@@ -68,7 +68,8 @@ class HaConfig:
         if not self.min_in_sync_replicas <= self.in_sync_replicas <= self.total_replicas:
             raise ValueError(
                 f"min_in_sync_replicas {self.min_in_sync_replicas}, in_sync_replicas {self.in_sync_replicas} and "
-                f"total_replicas {self.total_replicas} are not in this order"
+                f"total_replicas {self.total_replicas} are not in this order: set total_replicas (2 by default) to how "
+                "many copies there are, with the master's own"
             )
 
     @property

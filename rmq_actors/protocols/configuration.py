@@ -19,6 +19,9 @@ ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
 
 _UNITS = ("_bytes", "_hours", "_ms")
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_WORD = re.compile(r"\w+", re.ASCII)
+#: A name of several words: others may be meant as they stand.
+_FIELD = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b", re.ASCII)
 #: Of a value that is refused: a peer may have sent it.
 _SHOWN_CHARS = 200
 
@@ -88,7 +91,8 @@ def configure(base: ConfigT, properties: Properties, keys: Keys | None = None) -
     """`base` with the settings that `properties` has; other keys are passed over. Raises `ConfigurationError`."""
     problems: list[str] = []
     changes: dict[str, object] = {}
-    for name, setting in _settings(type(base), keys or {}).items():
+    settings = _settings(type(base), keys or {})
+    for name, setting in settings.items():
         text = properties.values.get(name)
         if text is None:
             continue
@@ -97,12 +101,13 @@ def configure(base: ConfigT, properties: Properties, keys: Keys | None = None) -
             if setting.attribute.validator is not None:
                 setting.attribute.validator(base, setting.attribute, value)
         except (ValueError, TypeError) as error:
-            problems.append(f"{properties.where(name)}: {name}={text[:_SHOWN_CHARS]}: {error}")
+            problems.append(f"{properties.where(name)}: {name}={text[:_SHOWN_CHARS]}: {_about(setting, error)}")
     if not problems:
         try:
             return _changed(base, "", changes)
         except (ValueError, TypeError) as error:  # settings that do not go together
-            problems.append(f"{properties.source}: {error}")
+            message = _in_keys(str(error), settings)
+            problems.append(f"{_where_told(message, properties, settings)}: {message}")
     raise ConfigurationError("; ".join(problems))
 
 
@@ -121,6 +126,33 @@ def to_properties(config: attrs.AttrsInstance, keys: Keys | None = None) -> dict
 def unknown_keys(properties: Properties, known: Collection[str]) -> list[str]:
     """Each key that is not among `known`, with its place."""
     return [f"{properties.where(key)}: {key}" for key in properties.values if key not in known]
+
+
+def _about(setting: _Setting, error: Exception) -> str:
+    """What is wrong with the value of a key, which is named already: without the field's name."""
+    field, message = setting.attribute.name, str(error)
+    return re.sub(f"^'{field}' must", "it must", message.removeprefix(f"{field}: "))
+
+
+def _in_keys(message: str, settings: Mapping[str, _Setting]) -> str:
+    """A message about fields with their keys: who has written a file knows no other names."""
+    keys: dict[str, set[str]] = {}
+    for name, setting in settings.items():
+        keys.setdefault(setting.attribute.name, set()).add(name)
+
+    def key(found: re.Match[str]) -> str:
+        names = keys.get(found[0], {found[0]})
+        return found[0] if len(names) > 1 else min(names)
+
+    return _FIELD.sub(key, message)
+
+
+def _where_told(message: str, properties: Properties, settings: Mapping[str, _Setting]) -> str:
+    """The places of the keys that a message names, as far as they are in the properties; at least where those are."""
+    words = {*_WORD.findall(message)} & settings.keys()
+    lines = sorted(line for key, line in properties.lines.items() if key in words)
+    named = "" if not lines else f", line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+    return properties.source + named
 
 
 def _settings(config_type: type[attrs.AttrsInstance], keys: Keys, prefix: str = "") -> dict[str, _Setting]:

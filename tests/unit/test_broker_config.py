@@ -112,6 +112,27 @@ def test_a_masters_address_that_is_none_is_named(text: str) -> None:
             },
             f"haMasterAddress 10.0.0.1:{SERVER.listen_port + 1} is this slave's own",
         ),
+        (
+            {
+                "store": SLAVE,
+                "remoting": SERVER,
+                "broker_id": 1,
+                "broker_ip2": "10.0.0.1",
+                "ha": HaConfig(ha_master_address=f"LOCALHOST:{SERVER.listen_port + 1}"),
+            },
+            f"haMasterAddress LOCALHOST:{SERVER.listen_port + 1} is this slave's own",
+        ),
+        (
+            {
+                "store": SLAVE,
+                "remoting": RemotingServerConfig("0.0.0.0", 10911),
+                "broker_id": 1,
+                "broker_ip1": "10.0.0.1",
+                "ha": HaConfig(ha_master_address="10.0.0.2:10912"),
+                "master_addr": "127.0.0.5:10911",
+            },
+            "masterAddr 127.0.0.5:10911 is this slave's own",
+        ),
         ({"namesrv_addr": NAMESRV}, "without listenPort there is nothing to register"),
         ({"fetch_namesrv_addr_by_address_server": True}, "without listenPort there is nothing to register"),
         (
@@ -136,10 +157,33 @@ def test_what_is_refused(settings: dict[str, Any], message: str) -> None:
         {"namesrv_addr": NAMESRV, "broker_id": 1},
         {"fetch_namesrv_addr_by_address_server": True, "broker_id": 2},
         {"ha": HaConfig(ha_master_address="10.0.0.1:10912"), "broker_id": 1},
+        {"ha": HaConfig("127.0.0.2", ha_master_address="127.0.0.1:10912"), "broker_ip2": "127.0.0.2", "broker_id": 1},
+        {"ha": HaConfig(ha_master_address="localhost:10913"), "broker_id": 1},
+        {"ha": HaConfig(ha_master_address="master.example:10912"), "broker_id": 1},
     ],
 )
 def test_a_slave_that_can_find_its_master(settings: dict[str, Any]) -> None:
     assert BrokerConfig(store=SLAVE, remoting=SERVER, **settings).is_slave
+
+
+@pytest.mark.parametrize(
+    ("broker_ip1", "name_servers", "is_told"),
+    [
+        ("127.0.0.1", "10.0.0.9:9876", True),
+        ("localhost", "127.0.0.1:9876;ns.example:9876", True),
+        ("::1", "10.0.0.9:9876", True),
+        ("127.0.0.1", "localhost:9876;[::1]:9876", False),
+        ("10.0.0.1", "10.0.0.9:9876", False),
+        ("broker.example", "10.0.0.9:9876", False),
+        ("127.0.0.1", None, False),
+    ],
+)
+def test_an_address_that_others_cannot_reach_is_warned_of(
+    broker_ip1: str, name_servers: str | None, is_told: bool
+) -> None:
+    warnings = BrokerConfig(remoting=SERVER, broker_ip1=broker_ip1, namesrv_addr=name_servers).warnings
+    assert len(warnings) == is_told
+    assert all(f"reached at {broker_ip1}" in warning and "bindAddress" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize(("configured_ms", "period_s"), [(1, 10.0), (45_000, 45.0), (99_000, 60.0)])

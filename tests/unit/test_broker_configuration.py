@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.configuration import (
     CHANGED_AT_RUN_TIME,
+    BrokerFiles,
     Configuration,
     ForbiddenKey,
+    config_file,
     opens_store_anew,
     updated_config,
 )
@@ -19,6 +24,7 @@ from rmq_actors.broker.runtime_info import human_readable_byte_count
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.configuration import ConfigurationError, Properties, configure, known_keys, to_properties
 from rmq_actors.protocols.properties_text import parse_properties
+from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.real_io.wall_clock import SystemWallClock
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
@@ -99,6 +105,60 @@ def test_the_black_list_is_the_operators() -> None:
 def test_what_is_shown_can_be_read_again() -> None:
     text = Configuration(SystemWallClock()).text(SLAVE)
     assert configure(MASTER, parse_properties(text, "the text"), BROKER_KEYS) == SLAVE
+
+
+def kept_in(directory: Path, text: str) -> Configuration:
+    """The settings of a broker whose file had `text` at its start."""
+    (directory / "b.conf").write_text(text)
+    disk = OsDisk(directory)
+    values = parse_properties(text, "").values
+    return Configuration(SystemWallClock(), BrokerFiles(disk, config_file(disk, "b.conf"), values, {}))
+
+
+def persist(configuration: Configuration, **values: str) -> None:
+    trio.run(configuration.persist, values, updated_config(MASTER, request(**values)))
+
+
+def test_what_was_written_into_the_file_meanwhile_stays(tmp_path: Path) -> None:
+    configuration, path = kept_in(tmp_path, "x=y\nslaveTimeout=5\nsyncFlushTimeout=1\n"), tmp_path / "b.conf"
+    edited = "# by hand\nslaveTimeout=6\nfileReservedTime=99\nx=z\n"
+    path.write_text(edited)
+    persist(configuration, slaveTimeout="7", maxMessageSize="9")
+    assert path.read_text() == "slaveTimeout=7\nfileReservedTime=99\nx=z\nmaxMessageSize=9\n"
+    assert (tmp_path / "b.conf.bak").read_text() == edited
+    path.write_text("a=b\n")
+    persist(configuration, brokerRole="ASYNC_MASTER")
+    assert path.read_text() == "a=b\nbrokerId=0\nbrokerRole=ASYNC_MASTER\n"
+    assert (tmp_path / "b.conf.bak").read_text() == "a=b\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("a=b\nx=\\u12\n", r"/b\.conf, line 2: "),
+        ("", r"/b\.conf is empty"),
+        ("#" * (256 * 1024 + 1), r"/b\.conf cannot be read \(262145 bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_read_any_more_is_not_written(tmp_path: Path, data: str, message: str) -> None:
+    configuration, path = kept_in(tmp_path, "x=y\n"), tmp_path / "b.conf"
+    (tmp_path / "b.conf.bak").write_text("x=older\n")
+    path.write_text(data)
+    with pytest.raises(ConfigurationError, match=message):
+        persist(configuration, slaveTimeout="7")
+    assert path.read_text() == data
+    assert (tmp_path / "b.conf.bak").read_text() == "x=older\n"
+    assert configuration.version.counter == 0
+    path.write_text("x=mended\n")
+    persist(configuration, slaveTimeout="7")
+    assert path.read_text() == "x=mended\nslaveTimeout=7\n"
+
+
+def test_a_file_that_is_gone_is_written_again(tmp_path: Path) -> None:
+    configuration, path = kept_in(tmp_path, "x=y\n"), tmp_path / "b.conf"
+    path.unlink()
+    persist(configuration, slaveTimeout="7")
+    assert path.read_text() == "x=y\nslaveTimeout=7\n"
 
 
 @pytest.mark.parametrize(

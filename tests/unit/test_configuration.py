@@ -100,7 +100,7 @@ def test_what_is_not_said_stays() -> None:
         ({"sizeMax": ""}, "x.conf, line 1: sizeMax=: it is an integer"),
         ({"colour": "BLUE"}, "x.conf, line 1: colour=BLUE: it is one of RED, GREEN"),
         ({"colour": "B" * 9999}, f"x.conf, line 1: colour={'B' * 200}: it is one of RED, GREEN"),
-        ({"interval": "0"}, "x.conf, line 1: interval=0: 'interval_ms' must be >= 1: 0"),
+        ({"interval": "0"}, "x.conf, line 1: interval=0: it must be >= 1: 0"),
         ({"interval": "0", "isOn": "1"}, "isOn=1: it is true or false; x.conf, line 1: interval=0"),
         ({"isOn": "true", "colour": "GREEN"}, "x.conf: what is on is red"),
     ],
@@ -109,6 +109,35 @@ def test_a_bad_value_is_named_with_its_place(values: dict[str, str], text: str) 
     with pytest.raises(ConfigurationError) as caught:
         settings(**values)
     assert text in str(caught.value)
+
+
+@attrs.frozen
+class Pair:
+    low_bytes: int = 0
+    high_bytes: int = attrs.field(default=9, validator=attrs.validators.ge(3))
+    left: Inner = attrs.field(factory=Inner)
+    right: Inner = attrs.field(factory=Inner)
+
+    def __attrs_post_init__(self) -> None:
+        if self.low_bytes > self.high_bytes:
+            raise ValueError(f"low_bytes {self.low_bytes} and high_bytes {self.high_bytes} of interval_ms, no_field")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"low": "8", "a": "", "high": "7"}, "x.conf, lines 1, 3: low 8 and high 7 of interval_ms, no_field"),
+        ({"a": "", "low": "10"}, "x.conf, line 2: low 10 and high 9 of interval_ms, no_field"),
+        ({"a": "", "high": "2"}, "x.conf, line 2: high=2: it must be >= 3: 2"),
+    ],
+)
+def test_what_does_not_go_together_is_named_by_its_keys_and_lines(values: dict[str, str], text: str) -> None:
+    """But for a field that two layers have: which one is meant is not known."""
+    lines = {key: line for line, key in enumerate(values, 1)}
+    keys = {f"{side}.{name}": Key(f"{side}-{name}") for side in ("left", "right") for name in ("interval_ms", "name")}
+    with pytest.raises(ConfigurationError) as caught:
+        configure(Pair(), Properties("x.conf", values, lines), keys)
+    assert str(caught.value) == text
 
 
 def test_two_fields_with_one_key_are_our_mistake() -> None:

@@ -104,7 +104,8 @@ def test_a_file_is_latin_1_as_java_reads_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"\n\nlistenPort=70000\n", "line 3: listenPort=70000: 'listen_port' must be <= 65535: 70000"),
+        (b"\n\nlistenPort=70000\n", "line 3: listenPort=70000: it must be <= 65535: 70000"),
+        (b"listenPort=-1\nlistenPrt=1\nserverWorkerThreads=8\n", "line 2: listenPrt is unknown, here and to RocketMQ"),
         (b"kvConfigPath=\\u12\n", "line 1: "),
         (b"#" * (FILE_MAX_BYTES + 1), f"has more than {FILE_MAX_BYTES} bytes"),
         (None, "cannot be read: No such file or directory"),
