@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ import trio
 import typer
 
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from rmq_actors.broker.broker_controller import BrokerController
@@ -45,7 +48,7 @@ _log = logging.getLogger(__name__)
 def broker(
     config_file: ConfigFile = None, name_server: NameServers = None, print_config_item: PrintConfig = False
 ) -> None:
-    """Run a broker, a master or a slave, until SIGTERM or SIGINT.
+    """Run a broker, a master or a slave, until SIGTERM, SIGINT or SIGHUP.
 
     The file's brokerRole says which: ASYNC_MASTER, SYNC_MASTER or SLAVE.
     A slave follows haMasterAddress, or the master that name servers name;
@@ -90,10 +93,15 @@ def _run(loaded: LoadedBroker) -> ExitCode:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     importlib.import_module("numpy")
     from rmq_actors.actors.restart import first_leaf
+    from rmq_actors.store.mapped_file_queue import StoreLayoutError
+    from rmq_actors.store.recovery import DamagedLog
 
     running: list[BrokerController] = []
     try:
         trio.run(_serve, loaded, running)
+    except (StoreLayoutError, DamagedLog) as error:
+        _log.error("the broker cannot start with the store %s: %s", loaded.store, error)
+        return ExitCode.BAD_INPUT
     except ValueError as error:  # settings, accounts, and files that cannot be read
         _log.error("the broker cannot start: %s", error)
         return ExitCode.BAD_INPUT
@@ -101,31 +109,52 @@ def _run(loaded: LoadedBroker) -> ExitCode:
         if running:
             _log.error("the broker did not stop in order: %s", error)
             return ExitCode.CRASH
-        _log.error("the broker cannot start: %s; %s", error, _wanted(loaded))
+        _log.error("the broker cannot start: %s", _why_not(error, loaded))
         return ExitCode.CHECK_FAILED
     except ExceptionGroup as group:
         cause = first_leaf(group)
         if running or not isinstance(cause, OSError):
             _log.exception("the broker crashed")
             return ExitCode.CRASH
-        _log.error("the broker cannot start: %s; %s", cause, _wanted(loaded))
+        _log.error("the broker cannot start: %s", _why_not(cause, loaded))
         return ExitCode.CHECK_FAILED
     return ExitCode.OK
 
 
-def _wanted(loaded: LoadedBroker) -> str:
-    """What the broker would have opened: the system's errors name no address, and no whole path."""
+def _why_not(error: OSError, loaded: LoadedBroker) -> str:
+    """The error, and what the broker would have opened: the system's errors name no address, and no whole path."""
     config = loaded.config
     servers = [server for server in (config.remoting, config.fast_server) if server is not None]
-    addresses = [f"{server.listen_host}:{server.listen_port}" for server in servers]
-    addresses.append(f"{config.ha.ha_listen_host}:{config.ha_config.listen_port}")
-    return f"it would listen on {', '.join(addresses)}, and its store is {loaded.store}"
+    addresses = [(server.listen_host, server.listen_port) for server in servers]
+    addresses.append((config.ha.ha_listen_host, config.ha_config.listen_port))
+    if error.errno == errno.EADDRINUSE:
+        taken = trio.run(_taken, addresses)
+        if taken:
+            return f"{', '.join(taken)}: {os.strerror(error.errno)}"
+    wanted = ", ".join(f"{host}:{port}" for host, port in addresses)
+    return f"{error}; it would listen on {wanted}, and its store is {loaded.store}"
+
+
+async def _taken(addresses: Iterable[tuple[str, int]]) -> list[str]:
+    """Which of them somebody else listens on, now that the broker listens on none."""
+    taken = []
+    for host, port in addresses:
+        try:
+            listeners = await trio.open_tcp_listeners(port, host=host)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                taken.append(f"{host}:{port}")
+        else:
+            for listener in listeners:
+                await listener.aclose()
+    return taken
 
 
 async def _serve(loaded: LoadedBroker, running: list[BrokerController]) -> None:
     from rmq_actors.embedding.broker import open_configured_broker
 
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    _log.info("the store %s is opened", loaded.store)
+    with trio.open_signal_receiver(*stop_signals()) as signals:
         async with open_configured_broker(loaded) as controller:
             running.append(controller)
             _introduce(controller, loaded)

@@ -12,6 +12,7 @@ import trio
 import typer
 
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from rmq_actors.embedding.properties_file import LoadedFile
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def namesrv(config_file: ConfigFile = None, print_config_item: PrintConfig = False) -> None:
-    """Run a name server until SIGTERM or SIGINT: brokers register, clients ask for routes.
+    """Run a name server until SIGTERM, SIGINT or SIGHUP: brokers register, clients ask for routes.
 
     It listens on 127.0.0.1:9876 unless the file says otherwise, with
     listenPort=... and bindAddress=0.0.0.0. Log lines go to standard output.
@@ -86,7 +87,7 @@ def _run(loaded: LoadedFile[NamesrvConfig]) -> ExitCode:
 async def _serve(loaded: LoadedFile[NamesrvConfig]) -> None:
     from rmq_actors.embedding.name_server import open_configured_name_server
 
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*stop_signals()) as signals:
         async with open_configured_name_server(loaded) as controller:
             # RocketMQ's own line: scripts wait for it.
             _log.info("The Name Server boot success. serializeType=JSON")

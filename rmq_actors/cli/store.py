@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.log_part import read_log_part
 from rmq_actors.cli.store_truncate import truncate
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
@@ -79,18 +80,21 @@ def _row(message: StoredMessage) -> str:
 
 @store_app.command("dump")
 def dump(
-    directory: Directory,
+    path: Annotated[Path, typer.Argument(help="A store directory, or one file of its log or of cut/.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a message, one a line.")] = False,
 ) -> None:
-    """Print every message of a commit log, oldest first.
+    """Print every message of a commit log, oldest first, or of what a cut has kept (cut/00000000000000001234).
+
+    The name of a file says at which offset its bytes stand: 20 digits, and perhaps .1, .2 and so on behind them.
 
     Nothing is changed, and no configuration is needed: file sizes are taken from the files. Places that are no record
     are named on standard error, and the exit code is then 1; files that do not fit together give 2.
     """
-    _need_directory("dump", directory)
+    if not path.is_file():
+        _need_directory("dump", path)
     findings = 0
     try:
-        for item in read_commit_log(OsDisk(directory)):
+        for item in read_log_part(path) if path.is_file() else read_commit_log(OsDisk(path)):
             if isinstance(item, Unreadable):
                 findings += 1
                 rest = "nothing valid follows" if item.resumes_at is None else f"resuming at offset {item.resumes_at}"
@@ -101,7 +105,7 @@ def dump(
         # Who reads the output has seen enough: click ends the command without a word.
         raise
     except (StoreLayoutError, OSError) as error:
-        _refuse("dump", directory, str(error), error)
+        _refuse("dump", path, str(error), error)
     if findings:
         raise typer.Exit(ExitCode.CHECK_FAILED)
 
@@ -189,8 +193,6 @@ def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
     """The store's disk, locked against a broker that would start meanwhile, if there is a lock to take."""
     _need_directory(command, directory)
     disk = OsDisk(directory)
-    if not disk.exists(COMMIT_LOG_DIRECTORY):
-        _refuse(command, directory, f"no store: it holds no {COMMIT_LOG_DIRECTORY}/")
     with contextlib.ExitStack() as stack:
         lock = directory / LOCK_FILE
         # To lock a file that is missing or empty would write it.
@@ -201,6 +203,9 @@ def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
                 _refuse(command, directory, f"a broker has the store open: {LOCK_FILE} is locked", error)
             except OSError:  # a read-only file system: nobody writes there
                 pass
+        # A broker that has the store open may have stored nothing yet.
+        if not disk.exists(COMMIT_LOG_DIRECTORY):
+            _refuse(command, directory, f"no store: it holds no {COMMIT_LOG_DIRECTORY}/")
         yield disk
 
 

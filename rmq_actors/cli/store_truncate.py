@@ -25,6 +25,7 @@ def truncate(
 
     A slave that has halted says where: "the master is known to have the log
     up to N". While the broker runs, rmq-actors broker-admin truncate does it.
+    What was cut is printed by rmq-actors store dump with a file of cut/.
 
     Exit codes: 0 done, 1 a disk error, 2 the store is open, or cannot be cut there.
     """

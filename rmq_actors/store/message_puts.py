@@ -21,6 +21,7 @@ from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.commit_log import AppendMessageResult, CommitLog
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.store.consume_queues import IllegalTopic, check_topic, is_lmq
+from rmq_actors.store.failed_puts import FailedPuts
 from rmq_actors.store.flush_services import FlushService
 from rmq_actors.store.put_completion_service import PutCompletionService
 from rmq_actors.store.running_flags import RunningFlags
@@ -139,6 +140,7 @@ class MessagePuts:
     allocate_requests: LatestSender[int] | None = None
     _busy_until: float = attrs.field(default=float("-inf"), init=False)
     _next_msg_id: int = attrs.field(default=0, init=False)
+    _failed_puts: FailedPuts = attrs.field(factory=FailedPuts, init=False)
     #: What the followers of the log's end, and who prepares files, were told last.
     _told_end: int = attrs.field(default=-1, init=False)
     _told_next_file: int | None = attrs.field(default=None, init=False)
@@ -327,10 +329,13 @@ class MessagePuts:
         except MessageIllegal as error:
             return self._refuse(PutStatus.MESSAGE_ILLEGAL, str(error))
         except OSError as error:
-            _log.warning("a put failed: %s", error)
+            log = self._commit_log
+            self._failed_puts.failed(error, log.append_offset, log.file_size_bytes, arrived)
             return self._refuse(PutStatus.CREATE_MAPPED_FILE_FAILED, str(error))
         finally:
             self.log_grew()  # also by a blank alone, when the next file could not be made
+        if self._failed_puts.fail:
+            self._failed_puts.succeeded()
         self._note_duration(arrived)
         msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
         self._tracer.emit("put.begin", _ACTOR, msg_id=msg_id, offset=appended.offset, size=appended.size)

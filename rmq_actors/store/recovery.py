@@ -84,9 +84,10 @@ def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash
     if point is not None and begin <= point.offset <= queue.max_offset and _names_a_record(queue, checkpoint):
         return RecoveryPlan(point.offset, point.offset, after_crash, True, "the checkpoint's recovery point")
     if after_crash or point is not None:
-        offset = _file_before(queue, checkpoint.min_timestamp_index_ms)
+        at_ms = checkpoint.min_timestamp_index_ms
+        offset = _file_before(queue, at_ms)
         why = "no recovery point" if point is None else f"the recovery point {point.offset} is not of this log"
-        why = f"{why}: the file that the checkpoint's time stamps lead to"
+        why += ": the file that the checkpoint's time stamps lead to" if at_ms else ", no time stamps: all of the log"
         return RecoveryPlan(offset, offset, after_crash, False, why)
     first = queue.files[-_FILES_READ_AGAIN:]
     if not first:

@@ -124,6 +124,11 @@ async def _remove_behind(queue: MappedFileQueue, end_offset: int, *, files_left:
         is_durable = False
 
 
+def _written_end(queue: MappedFileQueue) -> int:
+    """Where the zeros at the log's end begin."""
+    return next((file.from_offset + file.used_bytes() for file in reversed(queue.files) if file.used_bytes()), 0)
+
+
 def _begins_before(durable_to: int, begin: int, _: DiskFile) -> bool:
     return begin < durable_to
 
@@ -164,6 +169,9 @@ class _Opening:
         plan = plan_recovery(queue, checkpoint, after_crash=has_aborted)
         while plan.drops_log and queue.remove_last_file():
             pass
+        # A long log takes minutes: whoever waits is told for what.
+        read_bytes = max(0, _written_end(queue) - plan.read_from)
+        _log.info("recovery reads %d bytes of log from offset %d on: %s", read_bytes, plan.read_from, plan.reason)
         derived = self._derived(queue, plan, is_orderly=not has_aborted)
         walk = await self._bring_to_the_end(queue, plan, store_checkpoint, derived)
         end, table = walk.found_end, derived.consume_queues.topic_queue_table()
@@ -209,7 +217,8 @@ class _Opening:
         size_bytes = self.config.mapped_file_size_commit_log_bytes
         if point is not None and point.file_size_bytes != size_bytes:
             raise StoreLayoutError(
-                f"the log has files of {point.file_size_bytes} bytes, mappedFileSizeCommitLog is {size_bytes}"
+                f"its log has files of {point.file_size_bytes} bytes, mappedFileSizeCommitLog is {size_bytes}: "
+                f"set it to {point.file_size_bytes}, or begin with another, empty directory"
             )
         queue = MappedFileQueue(self.environment.disk, COMMIT_LOG_DIRECTORY, size_bytes)
         self.stack.callback(queue.close)

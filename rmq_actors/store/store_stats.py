@@ -171,10 +171,9 @@ class StoreStatsService:
     def begin_minute(self) -> None:
         """Log the rates; the time distribution that is shown becomes that of the minute that has ended."""
         self._last_counts, self._counts = self._counts, _Counts()
-        _log.info(
-            "[STORETPS] put_tps %s get_found_tps %s get_miss_tps %s get_transfered_tps %s",
-            *(self._rate(counter, 60) for counter in ("puts", "gets_found", "gets_missed", "transferred")),
-        )
+        rates = [self._rate(counter, 60) for counter in ("puts", "gets_found", "gets_missed", "transferred")]
+        if all(rates):  # 4.9 prints a line without numbers before there are enough samples
+            _log.info("[STORETPS] put_tps %s get_found_tps %s get_miss_tps %s get_transfered_tps %s", *rates)
         _log.info(
             "[PAGECACHERT] TotalPut %d, PutMessageDistributeTime %s",
             sum(self._last_counts.distribution),
