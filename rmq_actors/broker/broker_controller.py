@@ -142,7 +142,11 @@ class BrokerController:
         halted = None if followed is None else followed.halted
         end_offset = None if halted is None else halted.common_end
         if end_offset is None:
-            raise TruncationRefused("no master is known to have another log than this broker, and a part of it")
+            if followed is None:
+                raise TruncationRefused("this broker is a master, which follows nobody: there is nothing to cut")
+            if halted is None:
+                raise TruncationRefused("this slave has not halted: there is nothing to cut")
+            raise TruncationRefused(f"up to where master {halted.master} has the same log is not known: nothing is cut")
 
         def as_it_is(config: BrokerConfig) -> BrokerConfig:
             if followed is not self._host.followed or followed is None or followed.halted is not halted:

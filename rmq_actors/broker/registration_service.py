@@ -6,6 +6,7 @@ Drives `protocols.broker_registration`.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
@@ -45,6 +46,9 @@ FetchNameServers = Callable[[], Awaitable[Sequence[str]]]
 FETCH_FIRST_S = 10.0
 FETCH_PERIOD_S = 120.0
 
+#: How often a slave says at most that a name server knows no master of it.
+_NO_MASTER_PAUSE_S = 60.0
+
 #: What a request can fail by.
 _FAILURES = (RemotingError, MQBrokerError, RemotingCommandError, TopicTableTooLong)
 
@@ -68,6 +72,8 @@ class BrokerRegistrationService:
     _fetch_name_servers: FetchNameServers | None = None
     _machine: BrokerRegistration = attrs.field(init=False)
     _known: MasterAddresses = attrs.field(factory=MasterAddresses, init=False)
+    #: When it was said last that there is no master.
+    _no_master_s: float = attrs.field(default=-math.inf, init=False)
     _body: tuple[DataVersion, bytes] | None = attrs.field(default=None, init=False)
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
     _progress: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -93,6 +99,7 @@ class BrokerRegistrationService:
         """Register as another one, at once; who is a slave learns anew where its master is, and tells these two."""
         self._api = attrs.evolve(self._api, identity=identity)
         self._ha_masters, self._masters, self._known = ha_masters, masters, MasterAddresses()
+        self._no_master_s = -math.inf
         self._machine.identity_changed(trio.current_time(), is_slave=is_slave)
         self._wake.wakeup("role")
 
@@ -170,7 +177,7 @@ class BrokerRegistrationService:
                 await self._registered(address, result)
         except _FAILURES as error:
             status = type(error).__name__
-            _log.warning("%s: cannot register with name server %s: %s", self.name, address, error)
+            _log.warning("cannot register with name server %s: %s", address, _without(address, error))
             # Where a connection ended nobody refused: the name server is gone, or back and knows nobody.
             was_reached = not isinstance(error, RemotingConnectError | RemotingSendRequestError)
             machine.failed(address, trio.current_time(), self._entropy.random(), was_reached=was_reached)
@@ -197,12 +204,26 @@ class BrokerRegistrationService:
         )
         self._machine.answered(address, said, trio.current_time(), self._entropy.random())
         self._learn(address, said)
+        if self._machine.is_slave and result.master_addr is None:
+            self._warn_of_no_master(address)
         self._tell_progress()
         if result.order_topics is not None and self._machine.is_first_registered(address):
             try:
                 await self._topics.update_order_topic_config(result.order_topics)
             except OSError as error:
                 _log.error("%s: ordered topics are not persisted: %s", self.name, error)
+
+    def _warn_of_no_master(self, address: str) -> None:
+        now, own = trio.current_time(), self._api.identity
+        if now - self._no_master_s < _NO_MASTER_PAUSE_S:
+            return
+        self._no_master_s = now
+        _log.warning(
+            "name server %s knows no master of brokerName %s in brokerClusterName %s: it is asked again",
+            address,
+            own.broker_name,
+            own.cluster_name,
+        )
 
     def _tell_progress(self) -> None:
         progress, self._progress = self._progress, trio.Event()
@@ -246,5 +267,10 @@ class BrokerRegistrationService:
             await self._api.unregister_broker(address)
         except _FAILURES as error:
             status = type(error).__name__
-            _log.warning("%s: cannot unregister from name server %s: %s", self.name, address, error)
+            _log.warning("cannot unregister from name server %s: %s", address, _without(address, error))
         self._tracer.emit("broker.unregister", self.name, status=status, attributes={"network.peer.address": address})
+
+
+def _without(address: str, error: Exception) -> str:
+    """What an error says; the line names the address already."""
+    return str(error).removeprefix(f"{address}: ")

@@ -113,6 +113,18 @@ class RoleChanges(Actor[ChangeRole]):
             self._trace(config, f"{step}_failed", str(error))
             raise RoleChangeFailed(f"broker {config.broker_name}: {old} to {new}: cannot {step}: {error}") from error
         self._trace(config, "changed" if old != new else "reopened", "" if refused is None else str(refused))
+        followed = "nobody"
+        if config.is_slave:
+            followed = config.ha.ha_master_address or "the master that name servers name"
+        what = "has opened its store anew" if old == new else "has changed"
+        _log.info(
+            "broker %s %s: brokerRole %s, brokerId %d, it follows %s",
+            config.broker_name,
+            what,
+            new,
+            config.broker_id,
+            followed,
+        )
         return refused
 
     def _trace(self, config: BrokerConfig, status: str, detail: str) -> None:

@@ -121,6 +121,7 @@ class RuntimeInfo:
             "haSentBytes": str(counters.sent_bytes),
             "haConnectionEnds": _by_reason(counters.ends),
             "haSlaves": str(len(slaves)),
+            "haReplicas": str(service.replicas()),
             **{f"haSlave_{slave.peer}": _describe(slave) for slave in slaves},
         }
 

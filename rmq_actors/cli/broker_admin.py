@@ -163,6 +163,8 @@ def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]
         ("HA port", info.get("haListenAddress", "?")),
         ("connections", f"{info.get('haConnections', '?')} so far, {refused} refused; ended: {ends}"),
     ]
+    if ha.master and "haReplicas" in info:
+        rows.append(("replicas", info["haReplicas"]))
     lines = [f"{name:<15} {value}" for name, value in rows]
     if ha.master:
         lines += _slave_lines(info, ha)
@@ -191,7 +193,7 @@ async def _request(
     try:
         answer = await client.invoke(address, RemotingCommand(code, body=body), timeout_ms)
     except RemotingError as error:
-        raise RequestFailed(f"{address} does not answer: {error}") from error
+        raise RequestFailed(f"{address} does not answer: {str(error).removeprefix(f'{address}: ')}") from error
     if answer.code != ResponseCode.SUCCESS:
         raise RequestFailed(f"{address} refuses (code {answer.code}): {answer.remark}", answer.code)
     return answer

@@ -15,6 +15,7 @@ from rmq_actors.ha.slave_status import SlaveStatus
 from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
 from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferCursor, first_offset
+from rmq_actors.protocols.network_failure import network_failure
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
@@ -83,7 +84,7 @@ class HAConnection:
             reason = close_reason(cause)
             # An orderly end is no cause for worry; everything else is somebody's trouble.
             level = logging.INFO if isinstance(cause, PeerClosed) else logging.WARNING
-            _log.log(level, "slave %s (connection %d): %s: %s", self.peer, self.conn_id, reason, cause)
+            _log.log(level, "slave %s (connection %d): %s: %s", self.peer, self.conn_id, reason, network_failure(cause))
         except* Exception:
             reason = "crashed"
             raise
@@ -97,8 +98,10 @@ class HAConnection:
 
         def make_cursor(requested: int, now: float) -> TransferCursor:
             last_file = log.max_offset - log.max_offset % log.file_size_bytes if config.sync_from_last_file else None
+            first = first_offset(requested, log.min_offset, last_file)
+            _log.info("slave %s (connection %d) follows from offset %d", self.peer, self.conn_id, first)
             return TransferCursor(
-                first_offset(requested, log.min_offset, last_file),
+                first,
                 now,
                 log.file_size_bytes,
                 config.heartbeat_interval_s,

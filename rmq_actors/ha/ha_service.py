@@ -12,9 +12,10 @@ from rmq_actors.ha.accept_socket_service import ACCEPTED, AcceptSocketService
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_connection import HAConnection
-from rmq_actors.ha.slave_status import HaCounters, SlaveStatus
+from rmq_actors.ha.slave_status import HaCounters, Replicas, SlaveStatus
 from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
+from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
@@ -74,12 +75,29 @@ class HAService:
         sent_bytes = self._sent_bytes + sum(connection.sent_bytes for connection in self.connections.values())
         return HaCounters(self._next_conn_id - 1, self._refused_connections, sent_bytes, dict(self._ends))
 
+    def replicas(self) -> Replicas:
+        """How many copies of the log there are, and how many a put needs."""
+        there, machine = 1 + len(self.connections), self._group_transfer.machine
+        if self._store.config.broker_role is not BrokerRole.SYNC_MASTER:
+            return Replicas(there, 1)
+        if machine.acks_min is None:
+            return Replicas(there, 1 + machine.acks_required, "inSyncReplicas")
+        return Replicas(there, 1 + machine.acks_min, "minInSyncReplicas")
+
     async def _print_master_and_slave_diff(self) -> None:
-        """RocketMQ's BrokerController prints it each minute, too."""
+        """RocketMQ's BrokerController prints it each minute, too. A master tells too where a slave is missing."""
+        is_slave, said = self._store.config.broker_role is BrokerRole.SLAVE, ""
         while True:
             await trio.sleep(_PRINT_INTERVAL_S)
             for status in self.slave_statuses():
                 _log.info("%s", status)
+            replicas = self.replicas()
+            missing = "" if is_slave or self.connections else "no slave is connected"
+            if replicas.are_too_few:
+                _log.warning("%s", f"{missing}: {replicas}" if missing else replicas)
+            elif missing != said and missing:
+                _log.info("%s", missing)
+            said = missing
 
     async def _admit(self, stream: trio.SocketStream, nursery: trio.Nursery) -> None:
         try:

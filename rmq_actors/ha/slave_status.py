@@ -31,6 +31,27 @@ class SlaveStatus:
 
 
 @attrs.frozen
+class Replicas:
+    """How many copies of the log there are, the master's own among them, and how many a put needs."""
+
+    there: int
+    needed: int
+    #: The setting that says so; "" where no put waits for a slave.
+    key: str = ""
+
+    @property
+    def are_too_few(self) -> bool:
+        """Whether no put is confirmed."""
+        return self.there < self.needed
+
+    def __str__(self) -> str:
+        if not self.key:
+            return f"{self.there}; no put waits for a slave"
+        text = f"{self.there} of {self.key}={self.needed} copies"
+        return f"{text}: puts are answered SLAVE_NOT_AVAILABLE" if self.are_too_few else text
+
+
+@attrs.frozen
 class HaCounters:
     """What has happened on a master's HA port since its start. `ends`: how many connections ended, by reason."""
 

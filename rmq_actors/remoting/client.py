@@ -10,6 +10,7 @@ import trio
 
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
+from rmq_actors.protocols.network_failure import network_failure
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import ConnectionListener, RemotingConnectError, RemotingConnection
 from rmq_actors.remoting.hooks import RpcHook
@@ -163,7 +164,7 @@ class RemotingClient:
                 stream = await trio.open_tcp_stream(peer.host, peer.port)
                 transport = SocketTransport(stream) if self._tls is None else await self._tls.connect(stream, peer.host)
         except OSError as error:
-            self._attempt_failed(peer, f"{type(error).__name__}: {error}", timed_out=isinstance(error, TimeoutError))
+            self._attempt_failed(peer, network_failure(error), timed_out=isinstance(error, TimeoutError))
             return
         if transport is None:
             within = f"within {self.config.connect_timeout_ms} ms" if self._nursery else "before the client stopped"
@@ -216,7 +217,8 @@ class RemotingClient:
             self.listener.on_closed(connection, reason)
 
     def _attempt_failed(self, peer: _Peer, failure: str, *, timed_out: bool = False) -> None:
-        _log.info("%s: %s: %s", self.name, peer.address, failure)
+        # Whoever asked is told, and knows better what it means.
+        _log.debug("%s: %s", peer.address, failure)
         self._tracer.emit(
             "remoting.client.connect_failed",
             self.name,

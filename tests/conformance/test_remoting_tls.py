@@ -158,9 +158,7 @@ async def test_a_server_asks_its_client_over_tls() -> None:
 @pytest.mark.trio
 async def test_a_server_of_another_authority_is_refused() -> None:
     async with running(tls_server_config()) as server:
-        with pytest.raises(
-            RemotingConnectError, match=r"TlsHandshakeError: no TLS handshake: .*certificate verify failed"
-        ):
+        with pytest.raises(RemotingConnectError, match=r"\d: no TLS handshake: .*certificate verify failed"):
             await server.echoes(tls_client_config("theirs"))
         await server.closed("TlsHandshakeError")
 
@@ -252,7 +250,7 @@ async def read_answer(stream: trio.SocketStream) -> RemotingCommand:
 @pytest.mark.trio
 async def test_a_server_without_tls_refuses_who_speaks_it() -> None:
     async with running(TlsConfig()) as server:
-        with pytest.raises(RemotingConnectError, match="TlsHandshakeError"):
+        with pytest.raises(RemotingConnectError, match="no TLS handshake"):
             await server.echoes(tls_client_config())
         await server.closed("bad_frame")
         await server.echoes(None)
@@ -268,7 +266,7 @@ async def test_a_client_of_tls_refuses_a_server_of_anything_else() -> None:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, talk, [listener])
         async with server.client(tls_client_config()) as client:
-            with pytest.raises(RemotingConnectError, match="TlsHandshakeError: no TLS handshake"):
+            with pytest.raises(RemotingConnectError, match="no TLS handshake"):
                 await client.invoke(f"127.0.0.1:{listener.socket.getsockname()[1]}", RemotingCommand(ECHO), 5000)
         nursery.cancel_scope.cancel()
 

@@ -460,6 +460,31 @@ def test_known_bug_7790_a_slave_that_starts_first_learns_soon(later_s: float) ->
     run(main)
 
 
+def test_a_slave_without_a_master_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(bench: Bench) -> None:
+        bench.ns1.boot()
+        await bench.slave.start()
+        await trio.sleep(100)
+        await bench.master.start()
+        await trio.sleep(100)
+
+    bench = run(main)
+    name, cluster = bench.slave.config.broker_name, bench.slave.config.broker_cluster_name
+    text = f"name server {bench.ns1.address} knows no master of brokerName {name} in brokerClusterName {cluster}: "
+    assert [line.removeprefix(text) for line in caplog.messages if "no master" in line] == ["it is asked again"] * 2
+
+
+def test_a_name_server_that_is_down_is_named_once_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(bench: Bench) -> None:
+        await bench.slave.start()
+        await trio.sleep(5)
+
+    bench = run(main)
+    lines = {line for line in caplog.messages if bench.ns1.address in line}
+    assert f"cannot register with name server {bench.ns1.address}: Connection refused" in lines
+    assert all(line.count(bench.ns1.address) == 1 for line in lines)
+
+
 def test_known_bug_s11_a_name_server_that_forgot_the_master_costs_a_slave_nothing() -> None:
     async def main(bench: Bench) -> None:
         bench.ns1.boot()

@@ -69,7 +69,7 @@ def admin(*arguments: object, typed: str = "") -> Result:
     return CliRunner().invoke(app, ["broker-admin", *map(str, arguments)], input=typed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     path = conf(tmp_path, "brokerRole=SYNC_MASTER", "sendMessageThreadPoolNums=8", "brokerRoll=1", *GOLDEN_SIZES)
     shutil.copytree(GOLDEN, tmp_path / "broker")
@@ -89,6 +89,21 @@ def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> Non
     assert not (tmp_path / "broker/abort").exists()
 
 
+def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """nohup rmq-actors broker"""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with running("broker", "-c", conf(tmp_path)) as (process, _, address):
+            process.send_signal(signal.SIGHUP)
+            assert admin("status", address).exit_code == 0
+            process.send_signal(signal.SIGTERM)
+            rest, _ = process.communicate(timeout=60)
+        assert "SIGHUP" not in rest
+        assert "SIGTERM: the broker stops" in rest
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> None:
     master_conf = conf(tmp_path, "brokerRole=SYNC_MASTER", name="master")
     with running("broker", "-c", master_conf) as (master, output, master_address):
@@ -97,14 +112,14 @@ def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> No
             tmp_path, "brokerRole=SLAVE", "brokerId=1", f"haMasterAddress={ha_address}",
             f"masterAddr={master_address}", name="slave",
         )  # fmt: skip
-        with running("broker", "-c", slave_conf, until="follows") as (_, said, slave_address):
+        with running("broker", "-c", slave_conf, until="follows") as (slave, said, slave_address):
             assert f"the broker follows {ha_address}" in said
             status = admin("status", slave_address).stdout
             assert re.search(r"^role +SLAVE$", status, re.MULTILINE)
             assert re.search(rf"^master +{master_address}, its log at {ha_address}$", status, re.MULTILINE)
             refused = admin("truncate", "--yes", slave_address)
             assert (refused.exit_code, refused.stdout) == (1, "")
-            assert "refuses (code 1): no master is known to have another log" in refused.stderr
+            assert "refuses (code 1): this slave has not halted: there is nothing to cut" in refused.stderr
             master.send_signal(signal.SIGTERM)
             master.wait(60)
             done = admin("change-role", slave_address, "SYNC_MASTER")
@@ -114,6 +129,10 @@ def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> No
             assert "brokerRole=SLAVE" in slave_conf.with_name("slave.conf.bak").read_text()
             back = admin("change-role", slave_address, "SLAVE", "--broker-id", 7, "--ha-master-address", "h:1")
             assert back.exit_code == 0
+            slave.send_signal(signal.SIGTERM)
+            rest, _ = slave.communicate(timeout=60)
+            assert "broker broker-a has changed: brokerRole SYNC_MASTER, brokerId 0, it follows nobody\n" in rest
+            assert "broker broker-a has changed: brokerRole SLAVE, brokerId 7, it follows h:1\n" in rest
     again = CliRunner().invoke(app, ["broker", "-p", "-c", str(slave_conf)])
     assert {"brokerRole=SLAVE", "brokerId=7", "haMasterAddress=h:1"} <= {*again.stdout.splitlines()}
 
@@ -138,6 +157,44 @@ def test_every_file_of_the_examples_is_read_whole(example: Path) -> None:
     assert loaded.config.broker_id == example.stem.endswith("-s")
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["brokerRole=SLAVE", "brokerId=1", "haMasterAdress=127.0.0.1:1"],
+            (
+                "{path}, line 4: broker broker-a: brokerRole=SLAVE needs haMasterAddress, or name servers that know it"
+                "; {path}, line 6: haMasterAdress is unknown, here and to RocketMQ 4.9"
+            ),
+        ),
+        (
+            ["brokerRole=SYNC_MASTER", "inSyncReplicas=3"],
+            (
+                "{path}, line 5: minInSyncReplicas 1, inSyncReplicas 3 and totalReplicas 2 are not in this order: "
+                "set totalReplicas (2 by default) to how many copies there are, with the master's own"
+            ),
+        ),
+        (["mappedFileSizeCommitLog=9"], "{path}, line 4: mappedFileSizeCommitLog=9: it must be >= 182: 9"),
+        (
+            ["haMasterAddress=nowhere"],
+            "{path}, line 4: haMasterAddress=nowhere: 'nowhere' is not an address of the form host:port",
+        ),
+    ],
+)
+def test_a_refusal_names_keys_and_lines_as_the_file_has_them(tmp_path: Path, lines: list[str], message: str) -> None:
+    path = conf(tmp_path, *lines)
+    with pytest.raises(ConfigurationError) as caught:
+        load_broker_config(path)
+    assert str(caught.value) == message.format(path=path)
+
+
+def test_an_address_that_a_name_server_elsewhere_cannot_use_is_warned_of(tmp_path: Path) -> None:
+    path = conf(tmp_path)
+    assert load_broker_config(path, "127.0.0.1:9876").file.warnings == []
+    [warning] = load_broker_config(path, "10.0.0.9:9876").file.warnings
+    assert "the name server 10.0.0.9:9876 is told that it is reached at 127.0.0.1" in warning
+
+
 def test_a_bad_address_of_name_servers_is_shown_beside_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"broker\.conf, name servers nowhere: .*'nowhere' is not an address"):
         load_broker_config(conf(tmp_path), "nowhere")
@@ -146,11 +203,36 @@ def test_a_bad_address_of_name_servers_is_shown_beside_the_file(tmp_path: Path) 
 def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run("broker", "-c", conf(tmp_path, f"haListenPort={port}"))
+        for lines in ([f"haListenPort={port}"], [f"listenPort={port + 2}", "haListenPort=0"]):
+            done = run("broker", "-c", conf(tmp_path, *lines))
+            assert done.returncode == 1
+            assert done.stdout.endswith(f" cannot start: 127.0.0.1:{port}: Address already in use\n")
+            assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_an_address_that_is_none_is_shown_with_the_others(tmp_path: Path) -> None:
+    done = run("broker", "-c", conf(tmp_path, "haListenHost=192.0.2.1", "haListenPort=5"))
     assert done.returncode == 1
     assert re.search(
-        rf"ERROR .* cannot start: .*[Aa]ddress already in use; it would listen on 127.0.0.1:0, 127.0.0.1:{port}, and",
+        r"ERROR .* cannot start: .*ssign requested address; it would listen on 127.0.0.1:0, 192.0.2.1:5, and",
         done.stdout,
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_store_of_other_files_is_named_and_what_to_do(tmp_path: Path) -> None:
+    with running("broker", "-c", conf(tmp_path)) as (process, output, _):
+        assert re.search(
+            rf"INFO .* the store {tmp_path}/broker is opened\n.*INFO .* recovery reads 0 bytes of log from offset 0 on",
+            output,
+        )
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    done = run("broker", "-c", conf(tmp_path, "mappedFileSizeCommitLog=524288"))
+    assert done.returncode == 2
+    assert done.stdout.endswith(
+        f"the broker cannot start with the store {tmp_path}/broker: its log has files of 262144 bytes, "
+        "mappedFileSizeCommitLog is 524288: set it to 262144, or begin with another, empty directory\n"
     )
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -245,7 +327,7 @@ def test_bad_use_of_broker_admin() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     done = admin("status", address)
     assert done.exit_code == 1
-    assert done.stderr.startswith(f"error: {address} does not answer: ")
+    assert done.stderr == f"error: {address} does not answer: Connection refused\n"
 
 
 def test_nothing_is_cut_unless_it_is_confirmed(tmp_path: Path) -> None:
@@ -270,9 +352,12 @@ def test_the_lines_of_a_status() -> None:
         "haRefusedConnections": "1",
         "haConnectionEnds": "slave_ahead 2",
     }
+    assert not any(line.startswith("replicas") for line in status_lines(info, HARuntimeInfo(master=True)))
+    info["haReplicas"] = "3 of inSyncReplicas=2 copies"
     lines = status_lines(info, HARuntimeInfo(master=True, ha_connection_info=slaves))
-    assert lines[-4:] == [
+    assert lines[-5:] == [
         "connections     3 so far, 1 refused; ended: slave_ahead 2",
+        "replicas        3 of inSyncReplicas=2 copies",
         "slave                    acknowledged       behind   last ack      bytes/s  in sync",
         "10.0.0.2:5                        900          100      1.2 s            7  yes",
         "10.0.0.3:5                         -1         1000      never            0  no",

@@ -53,7 +53,7 @@ def ask(port: int, command: RemotingCommand) -> RemotingCommand:
     return commands[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     path = conf(tmp_path, "serverWorkerThreads=8", "listenPrt=1")
     with running(path) as (process, lines, port):

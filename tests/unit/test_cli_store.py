@@ -115,7 +115,7 @@ def test_an_unknown_command_is_named() -> None:
 def test_a_missing_argument_is_named() -> None:
     result = dump()
     assert result.exit_code == 2
-    assert "directory" in result.stderr.lower()
+    assert "path" in result.stderr.lower()
 
 
 def test_a_wrong_file_size_names_the_file(tmp_path: Path) -> None:
@@ -169,6 +169,54 @@ def test_a_damaged_record_is_named_and_all_others_are_printed(tmp_path: Path) ->
     assert result.stderr.startswith(f"commitlog/{file_name(0)}: offset 250: bodyCRC")
     assert result.stderr.endswith("; resuming at offset 500\n")
     assert (tmp_path / "commitlog" / file_name(0)).read_bytes() == before
+
+
+def offsets(result: Result) -> list[int]:
+    return [json.loads(line)["physicalOffset"] for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("ending", ["", ".1", ".12"])
+def test_what_a_cut_has_kept_is_printed_from_its_offset_on(tmp_path: Path, ending: str) -> None:
+    make(tmp_path)
+    (tmp_path / "cut").mkdir()
+    log = (tmp_path / "commitlog" / file_name(0)).read_bytes()
+    kept = tmp_path / "cut" / (file_name(RECORD) + ending)
+    kept.write_bytes(log[RECORD:].rstrip(b"\0"))  # its last bytes are those of a blank
+    result = dump(kept, "--json")
+    assert (result.exit_code, result.stderr, offsets(result)) == (0, "", [250, 500])
+    lines = dump(tmp_path, "--json").stdout.splitlines()
+    assert result.stdout.splitlines() == lines[1:3]
+    kept.write_bytes(b"torn" + log[RECORD + 4 : 500 + 100] + b"\xff" + log[500 + 101 :])
+    result = dump(kept, "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"{kept.name}: offset 250: totalSize ")
+    kept.write_bytes(b"")
+    assert (dump(kept).exit_code, dump(kept).output) == (0, "")
+
+
+def test_a_kept_record_whose_last_bytes_are_zeros_is_whole(tmp_path: Path) -> None:
+    log = CommitLog.open(OsDisk(tmp_path), SIZE, new_tracer())
+    for _ in range(2):
+        log.append_message(encode_message(Message("T", b"without properties")), 0)
+    log.close()
+    data = (tmp_path / "commitlog" / file_name(0)).read_bytes().rstrip(b"\0")
+    kept = tmp_path / file_name(0)
+    kept.write_bytes(data)
+    result = dump(kept, "--json")
+    assert (result.exit_code, result.stderr, len(offsets(result))) == (0, "", 2)
+    assert result.stdout == dump(tmp_path, "--json").stdout
+    kept.write_bytes(data[:-8])
+    result = dump(kept, "--json")
+    assert (result.exit_code, len(offsets(result))) == (1, 1)
+    assert result.stderr.endswith("; nothing valid follows\n")
+
+
+@pytest.mark.parametrize("name", ["unfinished", "1234", f"{file_name(0)}.", f"{file_name(0)}.bak"])
+def test_a_file_whose_name_is_no_offset_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    result = dump(tmp_path / name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{tmp_path / name}: its name is not the offset in the log at which its bytes stand" in result.stderr
 
 
 def test_help_and_version() -> None:

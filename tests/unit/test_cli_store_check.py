@@ -125,10 +125,13 @@ class TestBadInput:
         lock = OsDisk(store).lock("lock")
         try:
             result = run(*command, store)
+            shutil.rmtree(store / "commitlog")  # as long as nothing is stored
+            empty = run(*command, store)
         finally:
             lock.close()
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "a broker has the store open: lock is locked" in result.stderr
+        for refused in (result, empty):
+            assert (refused.exit_code, refused.stdout) == (2, "")
+            assert "a broker has the store open: lock is locked" in refused.stderr
 
     def test_an_unknown_option(self, command: tuple[str, ...], store: Path) -> None:
         result = run(*command, store, "--jsn")

@@ -300,3 +300,34 @@ async def test_a_slave_that_has_halted_follows_another_master(
         assert followed == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:2"]
         client.request_stop()
     assert master.halted is None
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("reason", "common_end", "said"),
+    [
+        ("diverged", 77, "; `rmq-actors broker-admin truncate` cuts this log where the two part"),
+        ("diverged", None, "; where the two part is not known, so nothing cuts this log: move the store aside"),
+        ("file_size_mismatch", None, ""),
+    ],
+)
+async def test_a_halt_says_what_can_be_done(
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    reason: str,
+    common_end: int | None,
+    said: str,
+) -> None:
+    async def halt(_: HAClient, address: str, backoff: Backoff) -> Halt:
+        return Halt(reason, "another log", address, 0, common_end)
+
+    monkeypatch.setattr(HAClient, "_follow", halt)
+    async with running_store(tmp_path) as bench:
+        client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), bench.store, NoEntropy(), new_tracer())
+        with trio.move_on_after(1):
+            await client.run()
+    [line] = caplog.messages
+    text = f"master 127.0.0.1:1 is not followed any more: {reason}: another log{said}"
+    assert line.startswith(text) if said else line == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.commit_log import AppendMessageResult
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.store.layout import file_name
 from rmq_actors.store.message_puts import PutResult
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.tracing.recorder import Tracer
@@ -428,6 +430,40 @@ async def test_a_blank_before_a_roll_that_fails_is_told_too(tmp_path: Path, monk
         append = append_of(put(bench, bytes(600)))
         assert (append.offset, append.queue_offset) == (1000, 1)
         assert log_end.receive_nowait() == append.end_offset
+
+
+@pytest.mark.trio
+async def test_puts_that_fail_are_told_once_in_ten_seconds(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bench = LogPuts.open(tmp_path)
+    write_at, is_full = FaultyFile.write_at, True
+
+    def full(file: FaultyFile, offset: int, data: bytes) -> None:
+        if is_full:
+            raise OSError(28, "No space left on device")
+        write_at(file, offset, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaultyFile, "write_at", full)
+        for _ in range(50):
+            assert put(bench).status is PutStatus.CREATE_MAPPED_FILE_FAILED
+            await trio.sleep(0.25)
+        is_full = False
+        append_of(put(bench))
+        is_full = True
+        put(bench)  # soon after: nothing is said
+        is_full = False
+        append_of(put(bench))
+        append_of(put(bench))
+    assert bench.puts.stats.put_message_failed_times == 51
+    path, why = f"commitlog/{file_name(0)}", "[Errno 28] No space left on device"
+    assert caplog.messages == [
+        f"puts fail, the log cannot be written at offset 0: {path}: {why}",
+        f"40 puts have failed in 10 s: {path}: {why}",
+        "puts work again: 9 more have failed since the last warning",
+    ]
 
 
 @pytest.mark.trio

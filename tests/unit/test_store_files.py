@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import struct
@@ -149,10 +150,30 @@ async def test_what_somebody_removes_is_built_again(tmp_path: Path, gone: str, o
 @pytest.mark.trio
 async def test_another_file_size_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     placed = await fill(tmp_path)
-    with pytest.raises(StoreLayoutError, match="files of 2048 bytes, mappedFileSizeCommitLog is 4096"):
+    with pytest.raises(StoreLayoutError, match="files of 2048 bytes, mappedFileSizeCommitLog is 4096: set it to 2048"):
         async with opened(tmp_path, attrs.evolve(CONFIG, mapped_file_size_commit_log_bytes=4096)):
             pass
     assert await offsets(tmp_path) == placed
+
+
+@pytest.mark.parametrize("orderly", [True, False], ids=["stopped", "killed"])
+@pytest.mark.trio
+async def test_what_recovery_reads_is_told_before_it_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, orderly: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with opened(tmp_path):
+        assert caplog.messages[0] == "recovery reads 0 bytes of log from offset 0 on: there is no log yet"
+    async with opened(tmp_path, orderly=orderly) as files:
+        for number in range(20):
+            put(files, number)
+        end = files.commit_log.max_offset
+    begin = end if orderly else 0
+    caplog.clear()
+    async with opened(tmp_path):
+        told = f"recovery reads {end - begin} bytes of log from offset {begin} on: the checkpoint's recovery point"
+        assert caplog.messages[0] == told
+        assert caplog.messages[1].startswith(f"the log ends at {end}; dispatched from {begin}: ")
 
 
 @pytest.mark.trio

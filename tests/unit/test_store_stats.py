@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import logging
 
+import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,6 +154,19 @@ def test_a_latency_is_in_the_bucket_of_the_sorted_list(times_ms: list[int], aske
     else:
         bucket = bisect.bisect_left(ends_ms, sorted(times_ms)[rank - 1])
         assert (ends_ms[bucket - 1] if bucket else 0) <= latency <= ends_ms[bucket]
+
+
+def test_rates_are_printed_once_there_are_some(caplog: pytest.LogCaptureFixture) -> None:
+    """4.9 prints the first line without a number in it."""
+    caplog.set_level(logging.INFO)
+    counters = stats()
+    for second in range(60):
+        counters.sample(float(second))
+    counters.begin_minute()
+    assert [line.split()[0] for line in caplog.messages] == ["[PAGECACHERT]"]
+    counters.sample(60.0)
+    counters.begin_minute()
+    assert caplog.messages[1] == "[STORETPS] put_tps 0.0 get_found_tps 0.0 get_miss_tps 0.0 get_transfered_tps 0.0"
 
 
 def test_the_service_samples_each_second_and_turns_the_minute() -> None:
