@@ -22,6 +22,7 @@ from rmq_actors.ha.ha_client import FollowedMaster
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.configuration import ConfigurationError
 from rmq_actors.remoting.acl import AclServerRpcHook
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
@@ -203,8 +204,10 @@ def _access_control(config: BrokerConfig, disk: Disk, tracer: Tracer) -> tuple[S
     """What keeps the accounts, and what checks requests by them."""
     if not config.acl_enable:
         return None, []
-    # PyYAML is in an extra, and this alone needs it.
-    from rmq_actors.remoting.plain_acl_file import AclFileWatchService  # noqa: PLC0415
+    try:  # PyYAML is in an extra, and this alone needs it.
+        from rmq_actors.remoting.plain_acl_file import AclFileWatchService  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing_extra("aclEnable=true", error) from error
 
     files = AclFileWatchService.below(config.rocketmq_home, disk, tracer)
     files.load()
@@ -215,7 +218,13 @@ def _address_server(config: BrokerConfig) -> FetchNameServers | None:
     """What names the name servers, where they are not configured."""
     if config.namesrv_addr is not None or not config.fetch_namesrv_addr_by_address_server:
         return None
-    # h11 is in an extra, and this alone needs it.
-    from rmq_actors.remoting.address_server import AddressServer  # noqa: PLC0415
+    try:  # h11 is in an extra, and this alone needs it.
+        from rmq_actors.remoting.address_server import AddressServer  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing_extra("fetchNamesrvAddrByAddressServer=true", error) from error
 
     return AddressServer(config.rmq_address_server_domain, config.rmq_address_server_sub_group).fetch_name_servers
+
+
+def _missing_extra(setting: str, error: ModuleNotFoundError) -> ConfigurationError:
+    return ConfigurationError(f"{setting} needs the extra [server]: pip install 'rmq-actors[server]' ({error})")

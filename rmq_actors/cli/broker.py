@@ -65,12 +65,8 @@ def broker(
     Exit codes: 0 stopped by a signal, 1 it cannot start (an address or the
     store is taken, a disk error), 2 a setting or a file is bad, 3 it crashed.
     """
-    try:
-        from rmq_actors.embedding.broker import load_broker_config
-    except ModuleNotFoundError as error:
-        print(f"error: {error}: pip install 'rmq-actors[server]'", file=sys.stderr)
-        raise typer.Exit(ExitCode.BAD_INPUT) from error
     from rmq_actors.broker.config import BROKER_KEYS
+    from rmq_actors.embedding.broker import load_broker_config
     from rmq_actors.protocols.configuration import ConfigurationError, to_properties
     from rmq_actors.protocols.properties_text import format_properties
 

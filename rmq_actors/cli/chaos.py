@@ -87,6 +87,8 @@ def run(
     _known(scenario, SCENARIOS, "scenario")
     if planted_bug is not None:
         _known(planted_bug, PLANTED_BUGS, "planted bug")
+    if out is not None:
+        _check_traces_can_be_written()
     # What brokers log of their peers' deaths is in the trace.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     chosen = parse_seeds(seeds)
@@ -158,6 +160,14 @@ def _print_summary(runs: list[RunSummary], scenario: str) -> None:
     console.print(
         f"{acked} puts acknowledged, {checks} checks of invariants, {sum(run.virtual_s for run in runs):.0f} virtual s"
     )
+
+
+def _check_traces_can_be_written() -> None:
+    try:
+        import rmq_actors.tracing.spool  # noqa: F401
+    except ModuleNotFoundError as error:
+        missing = f"traces need the extra [trace]: pip install 'rmq-actors[trace]' ({error})"
+        raise typer.BadParameter(missing, param_hint="--out") from error
 
 
 def _known(name: str, names: Collection[str], what: str) -> None:

@@ -35,7 +35,8 @@ def demo(
         from rmq_actors.analysis.session import JavaMissing, check_java
         from rmq_actors.cli import demo_steps as steps
     except ModuleNotFoundError as error:
-        console.print(f"rmq-actors demo: needs the extra [spark]: {error}", markup=False)
+        missing = f"needs the extra [spark]: pip install 'rmq-actors[spark]' ({error})"
+        typer.echo(f"rmq-actors demo: {missing}", err=True)
         raise typer.Exit(ExitCode.BAD_INPUT) from error
     try:
         check_java()

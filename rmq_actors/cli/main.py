@@ -8,7 +8,8 @@ from typing import Annotated
 try:
     import typer
 except ModuleNotFoundError:
-    sys.exit("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'")
+    print("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'", file=sys.stderr)
+    sys.exit(2)  # ExitCode.BAD_INPUT: this project's imports stand below
 
 import rmq_actors
 from rmq_actors.cli.broker import broker

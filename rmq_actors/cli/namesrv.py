@@ -43,11 +43,7 @@ def namesrv(config_file: ConfigFile = None, print_config_item: PrintConfig = Fal
     Exit codes: 0 stopped by a signal, 1 the address is taken, 2 a setting
     or a file is bad, 3 it crashed.
     """
-    try:
-        from rmq_actors.embedding.name_server import load_namesrv_config
-    except ModuleNotFoundError as error:
-        print(f"error: {error}: pip install 'rmq-actors[server]'", file=sys.stderr)
-        raise typer.Exit(ExitCode.BAD_INPUT) from error
+    from rmq_actors.embedding.name_server import load_namesrv_config
     from rmq_actors.namesrv.config import NAMESRV_KEYS
     from rmq_actors.protocols.configuration import ConfigurationError, to_properties
     from rmq_actors.protocols.properties_text import format_properties

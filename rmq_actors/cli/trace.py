@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -34,7 +34,7 @@ def _trace() -> None:
     """Turn the traces of runs, simulated or real, into Parquet tables and a page.
 
     Runs leave traces below a directory: `chaos run --out OUT` in OUT/traces, `demo` in out/demo/traces. The analysis
-    needs Java 17 or later and the extra `spark`.
+    needs Java 17 or later and the extra `spark`; `recover` needs the extra `trace` alone.
     """
 
 
@@ -99,7 +99,7 @@ def recover_command(
     is marked incomplete. A spool that is still being written is left alone. Does nothing where nothing is left over.
     Exit code 1: a spool cannot be read at all; it stays where it is.
     """
-    with _named_failures("recover"):
+    with _named_failures("recover", extra="trace"):
         from rmq_actors.tracing.spool import recover
 
         recovered = recover(directory)
@@ -133,10 +133,10 @@ def schema_command() -> None:
 
 
 @contextlib.contextmanager
-def _named_failures(command: str) -> Iterator[None]:
-    """Say what is wrong in one line, with the exit code for it."""
+def _named_failures(command: str, extra: Literal["spark", "trace"] = "spark") -> Iterator[None]:
+    """Say what is wrong in one line, with the exit code for it. `extra`: what the command needs."""
     try:
-        with _exit_codes():
+        with _exit_codes(extra):
             yield
     except _Failure as failure:
         typer.echo(f"rmq-actors trace {command}: {failure}", err=True)
@@ -151,24 +151,40 @@ class _Failure(Exception):  # it carries an exit code to the one place that exit
 
 
 @contextlib.contextmanager
-def _exit_codes() -> Iterator[None]:
+def _exit_codes(extra: Literal["spark", "trace"]) -> Iterator[None]:
     try:
-        from rmq_actors.analysis.analyze import UnknownTable
-        from rmq_actors.analysis.demo_facts import DemoFactsError
-        from rmq_actors.analysis.session import JavaMissing, SparkNotStarted
-        from rmq_actors.analysis.sources import TraceCheckFailed, TraceSourceError
-        from rmq_actors.tracing.manifest import ManifestError
+        checks, bad_input = _failures_of_spark() if extra == "spark" else ((), _failures_of_files())
     except ModuleNotFoundError as error:
-        missing = ModuleNotFoundError(f"{error}: install rmq-actors[spark]")
+        missing = ModuleNotFoundError(f"needs the extra [{extra}]: pip install 'rmq-actors[{extra}]' ({error})")
         raise _Failure(missing, ExitCode.BAD_INPUT) from error
     try:
         yield
-    except TraceCheckFailed as error:
+    except checks as error:
         raise _Failure(error, ExitCode.CHECK_FAILED) from error
-    except (
-        UnknownTable, DemoFactsError, JavaMissing, SparkNotStarted, TraceSourceError, ManifestError, OSError
-    ) as error:  # fmt: skip
+    except bad_input as error:
         raise _Failure(error, ExitCode.BAD_INPUT) from error
+
+
+_Failures = tuple[type[Exception], ...]
+
+
+def _failures_of_files() -> _Failures:
+    """What may be wrong with traces, or with the input. Raises `ModuleNotFoundError` without pyarrow."""
+    import rmq_actors.tracing.spool  # noqa: F401 - who writes and mends traces
+    from rmq_actors.tracing.manifest import ManifestError
+
+    return (ManifestError, OSError)
+
+
+def _failures_of_spark() -> tuple[_Failures, _Failures]:
+    """The checks of traces that may fail, and what else may. Raises `ModuleNotFoundError` without pyspark."""
+    from rmq_actors.analysis.analyze import UnknownTable
+    from rmq_actors.analysis.demo_facts import DemoFactsError
+    from rmq_actors.analysis.session import JavaMissing, SparkNotStarted
+    from rmq_actors.analysis.sources import TraceCheckFailed, TraceSourceError
+
+    others = (UnknownTable, DemoFactsError, JavaMissing, SparkNotStarted, TraceSourceError)
+    return (TraceCheckFailed,), (*others, *_failures_of_files())
 
 
 @contextlib.contextmanager
