@@ -11,13 +11,25 @@ from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.store_checkpoint import Checkpoint
-from rmq_actors.wire.record import BLANK, MAGIC_BYTES, MESSAGE_MAGIC, RECORD_OVERHEAD_BYTES, check_record, host_bytes
+from rmq_actors.wire.record import (
+    BLANK,
+    END_FILE_MIN_BLANK_LENGTH,
+    MAGIC_BYTES,
+    MESSAGE_MAGIC,
+    RECORD_OVERHEAD_BYTES,
+    check_record,
+    host_bytes,
+)
 
 #: RocketMQ 5.1 and later write this before a record whose topic's length takes two bytes (MESSAGE_MAGIC_CODE_V2).
 MESSAGE_MAGIC_V2 = 0xDAA320AB
 _CHUNK_BYTES = 4 * 1024 * 1024
 _INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_UNSIGNED_SHORT = struct.Struct(">H")
 _BODY_LENGTH_FROM_STORE_HOST = 12
+_TOPIC_BYTES_MAX = 0xFF
+_PROPERTIES_BYTES_MAX = 0xFFFF
 
 
 @contextlib.contextmanager
@@ -67,6 +79,49 @@ def next_record(mapped_file: MappedFile, position: int) -> int | None:
             at = chunk.find(MAGIC_BYTES, at + 1)
         position += _CHUNK_BYTES
     return None
+
+
+def record_behind(mapped_file: MappedFile, position: int) -> int | None:
+    """The position of the first whole record behind `position`, where something stands that is none.
+
+    What an unfinished record claims by its own size is its own: its body may hold the image of a whole record, made for
+    the very place where it came to stand.
+    """
+    return next_record(mapped_file, max(position + 1, _claimed_end(mapped_file, position)))
+
+
+def _claimed_end(mapped_file: MappedFile, position: int) -> int:
+    """Where the record whose beginning stands at `position` ends by its own size; `position` if that is not plausible.
+
+    The lengths in it must agree with its size, as far as they were written: a size of which a bit has flipped would
+    claim the records that follow.
+    """
+    view, used_bytes = mapped_file.whole(), mapped_file.used_bytes()
+    room = len(view) - position - END_FILE_MIN_BLANK_LENGTH
+    if room < RECORD_OVERHEAD_BYTES:
+        return position
+    total_size, magic = BLANK.unpack_from(view, position)
+    if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD_BYTES <= total_size <= room:
+        return position
+    body_length_at = position + 48 + 8 + _BODY_LENGTH_FROM_STORE_HOST
+    body_length_at += sum(host_bytes(_INT.unpack_from(view, position + 36)[0]))
+    end = position + total_size
+    if _LONG.unpack_from(view, position + 28)[0] != mapped_file.from_offset + position or body_length_at + 7 > end:
+        return position
+    body_length = _INT.unpack_from(view, body_length_at)[0]
+    topic_length_at = body_length_at + 4 + body_length
+    topic_and_properties = end - topic_length_at - 3
+    if body_length < 0 or not 0 <= topic_and_properties <= _TOPIC_BYTES_MAX + _PROPERTIES_BYTES_MAX:
+        return position
+    if topic_length_at >= used_bytes:
+        return end
+    properties = topic_and_properties - view[topic_length_at]
+    if not 0 <= properties <= _PROPERTIES_BYTES_MAX:
+        return position
+    properties_at = end - properties
+    if properties_at > used_bytes:
+        return end
+    return end if _UNSIGNED_SHORT.unpack_from(view, properties_at - 2)[0] == properties else position
 
 
 def v2_record_size(view: memoryview, position: int) -> int:

@@ -18,7 +18,7 @@ from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.layout import CUT_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.read_log import MESSAGE_MAGIC_V2, next_record, v2_as_v1
+from rmq_actors.store.read_log import MESSAGE_MAGIC_V2, next_record, record_behind, v2_as_v1
 from rmq_actors.store.store_checkpoint import Checkpoint
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import check_record, text_span
@@ -241,8 +241,7 @@ class LogWalk:
             begin = max(0, self.offset - later.from_offset)
             cut_bytes += max(0, later.used_bytes() - begin)
             if survivor is None:
-                # The record at the end itself may look whole, and lack a part of its text.
-                found = next_record(later, begin + 1 if later is mapped_file else begin)
+                found = record_behind(later, begin) if later is mapped_file else next_record(later, begin)
                 survivor = None if found is None else later.from_offset + found
         if survivor is not None and not self._after_crash:
             raise DamagedLog(

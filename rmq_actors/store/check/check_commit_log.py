@@ -14,7 +14,7 @@ from rmq_actors.store.check.check_files import FileRow, RowFile, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Progress
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
-from rmq_actors.store.read_log import next_record, v2_as_v1, v2_record_size
+from rmq_actors.store.read_log import record_behind, v2_as_v1, v2_record_size
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import BLANK, RecordCheck
 
@@ -124,7 +124,7 @@ class CommitLogCheck:
                     shown_to = position
                     self._tell(begin + position)
                 continue
-            resumes_at = next_record(mapped_file, position + 1)
+            resumes_at = record_behind(mapped_file, position)
             finding = self._unreadable(mapped_file, position, found, resumes_at, is_last=is_last)
             if finding is not None:
                 yield finding
