@@ -41,6 +41,10 @@ def write(root: Path, offset: int, data: bytes) -> None:
         file.write(data)
 
 
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 async def log_end(root: Path) -> int:
     async with opened(root) as files:
         return files.commit_log.max_offset
@@ -56,7 +60,7 @@ async def test_an_image_in_the_body_of_an_unfinished_record_is_no_sign_of_damage
     placed = await fill(tmp_path, 3)
     end = await log_end(tmp_path)
     data, forged_end = carrier(end)
-    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    kept = contents(tmp_path)
     for cut in range(forged_end, len(data) - 20, 7):
         for path, content in kept.items():
             path.write_bytes(content)
