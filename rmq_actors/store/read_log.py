@@ -100,6 +100,7 @@ def _claimed_end(mapped_file: MappedFile, position: int) -> int:
     room = len(view) - position - END_FILE_MIN_BLANK_LENGTH
     if room < RECORD_OVERHEAD_BYTES:
         return position
+    total_size: int
     total_size, magic = BLANK.unpack_from(view, position)
     if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD_BYTES <= total_size <= room:
         return position
@@ -108,7 +109,7 @@ def _claimed_end(mapped_file: MappedFile, position: int) -> int:
     end = position + total_size
     if _LONG.unpack_from(view, position + 28)[0] != mapped_file.from_offset + position or body_length_at + 7 > end:
         return position
-    body_length = _INT.unpack_from(view, body_length_at)[0]
+    body_length: int = _INT.unpack_from(view, body_length_at)[0]
     topic_length_at = body_length_at + 4 + body_length
     topic_and_properties = end - topic_length_at - 3
     if body_length < 0 or not 0 <= topic_and_properties <= _TOPIC_BYTES_MAX + _PROPERTIES_BYTES_MAX:
