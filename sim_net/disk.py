@@ -25,6 +25,7 @@ from sim_net.disk_rule import DiskRule, Operation
 from sim_net.disk_space import DiskSpace, SimDiskUsage
 from sim_net.disk_sync import DiskSyncs
 from sim_net.entropy import derive
+from sim_net.field_checks import check_count, check_not_negative, check_size
 from sim_net.identity import current_incarnation
 from sim_net.page_cache import SECTOR_BYTES, CachedFile, Loss, Survival
 
@@ -45,13 +46,13 @@ class DiskConfig:
     survive up to one of them, in the order in which they were made on the whole disk, the last perhaps torn.
     """
 
-    sync_min_s: float = attrs.field(default=0.000_2, validator=validators.ge(0.0))
-    sync_max_s: float = attrs.field(default=0.004, validator=validators.ge(0.0))
+    sync_min_s: float = attrs.field(default=0.000_2, validator=check_not_negative)
+    sync_max_s: float = attrs.field(default=0.004, validator=check_not_negative)
     unsynced: Literal["any", "prefix"] = attrs.field(default="any", validator=validators.in_(("any", "prefix")))
     #: How much fits; None for no bound. Holes take no space.
-    capacity_bytes: int | None = attrs.field(default=None, validator=validators.optional(validators.ge(0)))
+    capacity_bytes: int | None = attrs.field(default=None, validator=validators.optional(check_size))
     #: A file with about as many un-synced bytes is written back by the system: what a run keeps in memory is bounded.
-    unsynced_bytes_max: int = attrs.field(default=64 << 20, validator=validators.ge(1))
+    unsynced_bytes_max: int = attrs.field(default=64 << 20, validator=check_count)
 
     def __attrs_post_init__(self) -> None:
         if self.sync_max_s < self.sync_min_s:

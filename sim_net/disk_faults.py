@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from sim_net.disk_rule import OPERATIONS, Operation
-from sim_net.fault import (
-    Fault,
-    Undo,
-    check_count,
-    check_name,
-    check_not_negative,
-    check_positive,
-    check_text,
-    nothing,
-)
+from sim_net.fault import Fault, Undo, nothing
+from sim_net.field_checks import check_count, check_name, check_not_negative, check_positive, check_text
 
 if TYPE_CHECKING:
     from sim_net.world import World

@@ -7,12 +7,13 @@ is how long it lasts (without one, it ends at once); every other field is a numb
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+
+from sim_net.field_checks import check_count, check_not_negative, check_text, field_name
 
 if TYPE_CHECKING:
     from sim_net.world import World
@@ -24,78 +25,14 @@ _NODE_FIELDS: Final = ("node", "a", "b")
 _LENGTH_FIELDS: Final = ("duration_s", "down_s")
 
 
-def _field(instance: object, attribute: attrs.Attribute[Any]) -> str:
-    return f"{type(instance).__name__}.{attribute.name}"
-
-
-def _is_finite(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def check_finite(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a finite number."""
-    if not _is_finite(value):
-        raise ValueError(f"{_field(instance, attribute)} must be a finite number, not {value!r}")
-
-
-def check_not_negative(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a finite number of at least 0."""
-    if not _is_finite(value) or value < 0:
-        raise ValueError(f"{_field(instance, attribute)} must be a finite number of at least 0, not {value!r}")
-
-
-def check_positive(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a finite number above 0."""
-    check_not_negative(instance, attribute, value)
-    if not value:
-        raise ValueError(f"{_field(instance, attribute)} must be above 0, not {value!r}")
-
-
-def check_probability(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a number above 0 and at most 1."""
-    check_positive(instance, attribute, value)
-    if isinstance(value, int | float) and value > 1:
-        raise ValueError(f"{_field(instance, attribute)} must be at most 1, not {value!r}")
-
-
-def check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate the name of a node."""
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{_field(instance, attribute)} must be the name of a node, not {value!r}")
-
-
-def check_text(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a string, which may be empty."""
-    if not isinstance(value, str):
-        raise ValueError(f"{_field(instance, attribute)} must be a string, not {value!r}")  # noqa: TRY004 - bad input, not a bad call
-
-
-def check_flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate true or false."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{_field(instance, attribute)} must be true or false, not {value!r}")  # noqa: TRY004 - bad input, not a bad call
-
-
-def check_count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{_field(instance, attribute)} must be a whole number of at least 1, not {value!r}")
-
-
-def check_step(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a whole number other than 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or not value:
-        raise ValueError(f"{_field(instance, attribute)} must be a whole number other than 0, not {value!r}")
-
-
 def _check_kind(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, str) or not value.rstrip("*"):
-        raise ValueError(f"{_field(instance, attribute)} must be a kind of event, not {value!r}")
+        raise ValueError(f"{field_name(instance, attribute)} must be a kind of event, not {value!r}")
 
 
 def _check_on(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and not isinstance(value, On):
-        raise ValueError(f"{_field(instance, attribute)} must be an On, not {value!r}")
+        raise ValueError(f"{field_name(instance, attribute)} must be an On, not {value!r}")
 
 
 @attrs.frozen

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from attrs import validators
 
+from sim_net.field_checks import check_count, check_not_negative, check_positive
+
 if TYPE_CHECKING:
     from sim_net.connection import Endpoint
     from sim_net.datagram_socket import Flight
@@ -24,15 +26,15 @@ _LOOPBACK_S: Final = 20e-6
 class LinkConfig:
     """How every link behaves without faults. Latency is one way, drawn anew for each segment; order is kept."""
 
-    latency_min_s: float = attrs.field(default=0.000_1, validator=validators.ge(0.0))
-    latency_max_s: float = attrs.field(default=0.001, validator=validators.ge(0.0))
-    segment_bytes: int = attrs.field(default=16_384, validator=validators.ge(1))
+    latency_min_s: float = attrs.field(default=0.000_1, validator=check_not_negative)
+    latency_max_s: float = attrs.field(default=0.001, validator=check_not_negative)
+    segment_bytes: int = attrs.field(default=16_384, validator=check_count)
     #: After a cut, a sender tries again within this time.
-    retransmit_max_s: float = attrs.field(default=0.2, validator=validators.ge(0.0))
+    retransmit_max_s: float = attrs.field(default=0.2, validator=check_not_negative)
     #: What is not acknowledged for so long ends the connection with ETIMEDOUT: Linux's with tcp_retries2 = 15.
-    retransmit_timeout_s: float = attrs.field(default=924.6, validator=validators.gt(0.0))
+    retransmit_timeout_s: float = attrs.field(default=924.6, validator=check_positive)
     #: Payload bytes that a link takes in a second, first come, first served; None is no limit. Loopback has none.
-    bandwidth_bytes_per_s: float | None = attrs.field(default=None, validator=validators.optional(validators.gt(0.0)))
+    bandwidth_bytes_per_s: float | None = attrs.field(default=None, validator=validators.optional(check_positive))
 
     def __attrs_post_init__(self) -> None:
         if self.latency_max_s < self.latency_min_s:

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sim_net.fault import (
-    Fault,
-    Undo,
-    check_flag,
-    check_name,
-    check_not_negative,
-    check_positive,
-    check_probability,
-    nothing,
-)
+from sim_net.fault import Fault, Undo, nothing
+from sim_net.field_checks import check_flag, check_name, check_not_negative, check_positive, check_probability
 
 if TYPE_CHECKING:
     from sim_net.link import Link

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sim_net.fault import Fault, Undo, check_count, check_finite, check_name, check_positive, check_step, nothing
+from sim_net.fault import Fault, Undo, nothing
+from sim_net.field_checks import check_count, check_finite, check_name, check_positive, check_step
 
 if TYPE_CHECKING:
     from sim_net.world import World

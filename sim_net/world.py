@@ -12,6 +12,7 @@ from attrs import validators
 
 from sim_net import determinism
 from sim_net.disk import DiskConfig
+from sim_net.field_checks import check_count, check_flag, check_positive, check_whole
 from sim_net.guard import Guard
 from sim_net.journal import Journal
 from sim_net.kernel import Kernel, TasksIgnoreCancellation
@@ -36,18 +37,18 @@ _current: Final[trio.lowlevel.RunVar[World]] = trio.lowlevel.RunVar("sim_net.cur
 class WorldConfig:
     """What a world is like while no fault is at work, and when a run has gone on for too long."""
 
-    link: LinkConfig = attrs.field(factory=LinkConfig)
-    disk: DiskConfig = attrs.field(factory=DiskConfig)
-    send_buffer_bytes: int = attrs.field(default=65_536, validator=validators.ge(1))
-    receive_buffer_bytes: int = attrs.field(default=65_536, validator=validators.ge(1))
-    connect_timeout_s: float = attrs.field(default=7.0, validator=validators.gt(0.0))
-    steps_max: int = attrs.field(default=20_000_000, validator=validators.ge(1))
-    steps_at_one_instant_max: int = attrs.field(default=100_000, validator=validators.ge(1))
-    virtual_time_max_s: float = attrs.field(default=7 * 86_400.0, validator=validators.gt(0.0))
+    link: LinkConfig = attrs.field(factory=LinkConfig, validator=validators.instance_of(LinkConfig))
+    disk: DiskConfig = attrs.field(factory=DiskConfig, validator=validators.instance_of(DiskConfig))
+    send_buffer_bytes: int = attrs.field(default=65_536, validator=check_count)
+    receive_buffer_bytes: int = attrs.field(default=65_536, validator=check_count)
+    connect_timeout_s: float = attrs.field(default=7.0, validator=check_positive)
+    steps_max: int = attrs.field(default=20_000_000, validator=check_count)
+    steps_at_one_instant_max: int = attrs.field(default=100_000, validator=check_count)
+    virtual_time_max_s: float = attrs.field(default=7 * 86_400.0, validator=check_positive)
     #: The wall clocks' time at the start of a run, in ms since the Unix epoch: 2024-01-01.
-    epoch_ms: int = 1_704_067_200_000
-    journal_keep: bool = True
-    journal_entries_max: int = attrs.field(default=100_000, validator=validators.ge(1))
+    epoch_ms: int = attrs.field(default=1_704_067_200_000, validator=check_whole)
+    journal_keep: bool = attrs.field(default=True, validator=check_flag)
+    journal_entries_max: int = attrs.field(default=100_000, validator=check_count)
 
 
 _DEFAULT: Final = WorldConfig()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import attrs
 import trio
+
+from rmq_actors.protocols.field_types import typed_fields
 
 #: What a full mailbox does with one more message. `wait`: the sender waits for room (back-pressure). `drop_newest`: the
 #: new one is lost. `drop_oldest`: the one that has waited longest is lost. `fail`: the sender gets `MailboxFull`.
@@ -28,12 +30,7 @@ def _positive(_: object, attribute: attrs.Attribute[int], value: int) -> None:
         raise ValueError(f"{attribute.name} of a mailbox must be 1 or more, not {value}")
 
 
-def _known(_: object, __: attrs.Attribute[Overflow], value: Overflow) -> None:
-    if value not in get_args(Overflow):
-        raise ValueError(f"overflow of a mailbox must be one of {', '.join(get_args(Overflow))}, not {value!r}")
-
-
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class MailboxLimits:
     """How many messages a mailbox holds in each lane, and what happens to one more user message.
 
@@ -41,7 +38,7 @@ class MailboxLimits:
     """
 
     messages_max: int = attrs.field(default=64, validator=_positive)
-    overflow: Overflow = attrs.field(default="wait", validator=_known)
+    overflow: Overflow = "wait"
     control_messages_max: int = attrs.field(default=64, validator=_positive)
 
 

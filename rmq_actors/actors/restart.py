@@ -6,9 +6,11 @@ intensity is counted a child, pauses grow, and a failure of a type that `on` doe
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
 import attrs
+
+from rmq_actors.protocols.field_types import typed_fields
 
 #: Which children a restart takes along. `one_for_one`: none. `one_for_all`: all. `rest_for_one`: those started later.
 Strategy = Literal["one_for_one", "one_for_all", "rest_for_one"]
@@ -32,12 +34,7 @@ class Exit:
     error: Exception | None = None
 
 
-def _known(_: object, __: attrs.Attribute[RestartType], value: RestartType) -> None:
-    if value not in get_args(RestartType):
-        raise ValueError(f"a restart type is one of {', '.join(get_args(RestartType))}, not {value!r}")
-
-
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class Restart:
     """When to make a child anew. Times are in seconds.
 
@@ -50,7 +47,7 @@ class Restart:
     within_s: float = attrs.field(default=60.0, validator=attrs.validators.gt(0.0))
     initial_pause_s: float = attrs.field(default=0.1, validator=attrs.validators.ge(0.0))
     pause_max_s: float = attrs.field(default=5.0, validator=attrs.validators.ge(0.0))
-    type: RestartType = attrs.field(default="permanent", validator=_known)
+    type: RestartType = "permanent"
 
     def verdict(self, ended: Exit) -> Verdict:
         """What to do about an exit, intensity aside."""

@@ -10,6 +10,7 @@ import attrs
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import register_period_s
 from rmq_actors.protocols.configuration import Key, Keys
+from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.wire.address import IllegalAddress, parse_address
@@ -80,7 +81,7 @@ def _is_reached(listen_host: str, host: str) -> bool:
     return _LOCALHOST.get(listen_host.lower(), listen_host) == _LOCALHOST.get(host.lower(), host)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class BrokerConfig:
     """Raises `ValueError` naming the field that is out of range, or when a slave could find no master to follow.
 

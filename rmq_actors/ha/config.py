@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.wire.address import IllegalAddress, parse_address
 from rmq_actors.wire.ha_frames import MAX_BODY_BYTES, SLAVE_BUFFER_BYTES, TRANSFER_HEADER_BYTES
 
@@ -18,7 +19,7 @@ def _address(_: object, attribute: attrs.Attribute[str | None], value: str | Non
             raise IllegalAddress(f"{attribute.name}: {error}") from error
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class HaConfig:
     """Raises `ValueError` naming the field that is out of range.
 

@@ -8,6 +8,7 @@ import attrs
 
 from rmq_actors.namesrv.route_table import RouteTableLimits
 from rmq_actors.protocols.configuration import Key, Keys
+from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.remoting.config import RemotingServerConfig
 
 _POSITIVE = attrs.validators.ge(1)
@@ -21,7 +22,7 @@ NAMESRV_KEYS: Keys = {
 }
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class NamesrvConfig:
     """Raises `ValueError` naming the field that is out of range. The two paths begin at the root of the disk port.
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import attrs
 import msgspec
 
+from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.wire.bodies.routes import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
@@ -44,7 +45,7 @@ class RouteTableFull(ValueError):
     """A registration that would exceed a limit; names it. Nothing was changed."""
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class RouteTableLimits:
     """How much brokers may register. `queue_datas_max`: topics, counted once for each broker name that has them."""
 

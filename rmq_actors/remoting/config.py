@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import attrs
 
+from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _AT_LEAST_1 = attrs.validators.ge(1)
 _PORT = [attrs.validators.ge(0), attrs.validators.le(65535)]
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class ConnectionLimits:
     """What one connection may hold, on either side. Raises `ValueError` naming the field that is out of range.
 
@@ -42,7 +43,7 @@ class ConnectionLimits:
         return self.channel_max_idle_time_ms / 1000
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class RemotingServerConfig:
     """Raises `ValueError` naming the field that is out of range.
 
@@ -56,7 +57,7 @@ class RemotingServerConfig:
     limits: ConnectionLimits = attrs.field(factory=ConnectionLimits)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class RemotingClientConfig:
     """Raises `ValueError` naming the field that is out of range."""
 

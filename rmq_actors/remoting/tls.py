@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from rmq_actors.protocols.configuration import ConfigurationError, Properties
+from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.remoting.transport import SocketTransport, Transport
 
 _log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class ClientAuth(enum.Enum):
     REQUIRE = "require"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class TlsConfig:
     """RocketMQ's keys: `server_key_path` is tls.server.keyPath. Passwords are never shown.
 

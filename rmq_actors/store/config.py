@@ -10,6 +10,7 @@ import enum
 
 import attrs
 
+from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.wire.delay_levels import parse_delay_levels
 from rmq_actors.wire.record import MAX_MESSAGE_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
@@ -47,7 +48,7 @@ class FlushDiskType(enum.Enum):
     ASYNC_FLUSH = "ASYNC_FLUSH"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=typed_fields)
 class MessageStoreConfig:
     """The store's settings. Raises `ValueError` naming the field that is out of range.
 

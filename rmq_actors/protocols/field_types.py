@@ -1,0 +1,96 @@
+"""What a field of settings holds, by its annotation: text for an enum becomes its member, another type is refused.
+
+A class of settings says `@attrs.frozen(field_transformer=typed_fields)`. Python would take `broker_role="SYNC_MASTER"`
+as it stands: no comparison with the enum's members is true then, and what the setting promises is lost without a word.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import attrs
+
+#: Of a value that is refused.
+_SHOWN_CHARS = 200
+
+_NAMES = {bool: "True or False", int: "a whole number", float: "a number", str: "text", tuple: "a tuple"}
+
+
+def typed_fields(config_type: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
+    """The fields, each of which looks at its value before validators do: attrs' `field_transformer`.
+
+    They raise `ValueError` naming the class, the field, what it may be and the value. True and False are no numbers.
+    """
+    hints = functools.cache(lambda: _hints_of(config_type))
+    return [field.evolve(converter=_converter(config_type, field, hints)) for field in fields]
+
+
+def _hints_of(config_type: type) -> dict[str, Any]:
+    # Names are the module's: a class may have a field called `type`.
+    return get_type_hints(config_type, vars(sys.modules[config_type.__module__]), {})
+
+
+def _converter(
+    config_type: type, field: attrs.Attribute[Any], hints: Callable[[], dict[str, Any]]
+) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:  # noqa: ANN401  # whatever somebody has written
+        try:
+            return typed_value(value, hints()[field.name])
+        except ValueError as error:
+            raise ValueError(f"{config_type.__name__}.{field.name} {error}") from None
+
+    # What help() and type checkers of others show of the class.
+    convert.__annotations__ = {"value": field.type, "return": field.type}
+    return convert
+
+
+def typed_value(value: object, hint: object) -> object:
+    """`value` as `hint` has it. Raises `ValueError` saying what it must be."""
+    choices = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
+    for choice in choices:
+        if isinstance(choice, type) and issubclass(choice, enum.Enum) and isinstance(value, str):
+            return _member(value, choice)
+    if any(_is_of(value, choice) for choice in choices):
+        return value
+    wanted = " or ".join(_name(choice) for choice in choices)
+    raise ValueError(f"must be {wanted}, not {_shown(value)}")
+
+
+def _member(text: str, kind: type[enum.Enum]) -> enum.Enum:
+    found = kind.__members__.get(text)
+    if found is None:
+        found = next((member for member in kind if member.value == text), None)
+    if found is None:
+        raise ValueError(f"must be {_name(kind)}, not {_shown(text)}")
+    return found
+
+
+def _is_of(value: object, hint: object) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type):
+        return True  # nothing that can be told of one value, such as Any
+    if isinstance(value, bool):
+        return kind in {bool, object}
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _name(hint: object) -> str:
+    kind = get_origin(hint) or hint
+    if kind is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    if kind in {None, types.NoneType}:
+        return "None"
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return f"one of {', '.join(kind.__members__)}"
+    return _NAMES.get(kind, getattr(kind, "__name__", str(kind))) if isinstance(kind, type) else str(kind)
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN_CHARS]
