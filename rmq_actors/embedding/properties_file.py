@@ -1,7 +1,8 @@
 """RocketMQ's properties files to settings: a broker.conf or namesrv.conf works as it is, an unknown key is named.
 
-RocketMQ passes over keys that it does not know and values that it cannot read. Here a bad value is an error, and each
-other key is reported: whether RocketMQ 4.9 has it, and it stands for nothing here, or nobody knows it.
+RocketMQ passes over keys that it does not know and values that it cannot read. Here a bad value is an error, and so are
+an unknown key that resembles a known one and a key whose meaning would be missed (`refused_keys`). Each other key is
+reported: whether RocketMQ has it, and it stands for nothing here, or nobody knows it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Generic, TypeVar
 import attrs
 
 from rmq_actors.protocols.configuration import ConfigurationError, Keys, Properties, configure, known_keys
+from rmq_actors.protocols.misspelt_keys import meant_key
 from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS, parse_properties
-from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_KEYS
+from rmq_actors.protocols.refused_keys import why_refused
+from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_5_KEYS, ROCKETMQ_KEYS
 
 ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
 
@@ -55,22 +58,43 @@ def read_properties_file(path: Path) -> Properties:
 def load_config_file(
     path: Path, base: ConfigT, keys: Keys | None = None, *, also_known: Collection[str] = ()
 ) -> LoadedFile[ConfigT]:
-    """`base` changed by a file. `also_known`: keys that somebody else reads. Raises `ConfigurationError`."""
+    """`base` changed by a file. `also_known`: keys that somebody else reads.
+
+    Raises `ConfigurationError`, also for a key that resembles a known one, or that RocketMQ knows and nobody here does
+    what it asks for.
+    """
     properties = read_properties_file(path)
     known = {*known_keys(type(base), keys), *also_known}
     unknown = tuple(key for key in properties.values if key not in known)
+    problems = {key: problem for key in unknown if (problem := _problem(properties, key, known)) is not None}
     try:
         config = configure(base, properties, keys)
     except ConfigurationError as error:
-        # What is missed may be there under a misspelt name.
-        misspelt = [_warning(properties, key) for key in unknown if key not in ROCKETMQ_KEYS]
-        raise ConfigurationError("; ".join([str(error), *misspelt])) from error
+        # What is missed may be there under another name.
+        told = [
+            problems.get(key) or _warning(properties, key)
+            for key in unknown
+            if key in problems or key not in _ROCKETMQ_S
+        ]
+        raise ConfigurationError("; ".join([str(error), *told])) from error
+    if problems:
+        raise ConfigurationError("; ".join(problems.values()))
     return LoadedFile(config, properties, unknown)
 
 
+def _problem(properties: Properties, key: str, known: Collection[str]) -> str | None:
+    """Why a key that is no setting stops the start; None: it does not."""
+    reason = why_refused(key, properties.values[key])
+    if reason is not None:
+        return f"{properties.where(key)}: {key}={properties.values[key]}: {reason}"
+    meant = None if key in _ROCKETMQ_S else meant_key(key, known)
+    return None if meant is None else f"{properties.where(key)}: {key} is unknown: did you mean {meant}?"
+
+
 def _warning(properties: Properties, key: str) -> str:
-    return f"{properties.where(key)}: {key} {_WITHOUT_EFFECT if key in ROCKETMQ_KEYS else _UNKNOWN}"
+    return f"{properties.where(key)}: {key} {_WITHOUT_EFFECT if key in _ROCKETMQ_S else _UNKNOWN}"
 
 
+_ROCKETMQ_S = ROCKETMQ_KEYS | ROCKETMQ_5_KEYS
 _WITHOUT_EFFECT = "has no effect here"
-_UNKNOWN = "is unknown, here and to RocketMQ 4.9"
+_UNKNOWN = "is unknown, here and to RocketMQ"

@@ -71,11 +71,11 @@ def admin(*arguments: object, typed: str = "") -> Result:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    path = conf(tmp_path, "brokerRole=SYNC_MASTER", "sendMessageThreadPoolNums=8", "brokerRoll=1", *GOLDEN_SIZES)
+    path = conf(tmp_path, "brokerRole=SYNC_MASTER", "sendMessageThreadPoolNums=8", "ownKey=1", *GOLDEN_SIZES)
     shutil.copytree(GOLDEN, tmp_path / "broker")
     with running("broker", "-c", path) as (process, output, address):
         assert f"{path}, line 5: sendMessageThreadPoolNums has no effect here" in output
-        assert f"{path}, line 6: brokerRoll is unknown" in output
+        assert f"{path}, line 6: ownKey is unknown" in output
         assert f"The broker[broker-a, {address}] boot success. serializeType=JSON\n" in output
         assert "brokerRole SYNC_MASTER, brokerId 0, brokerClusterName DefaultCluster, flushDiskType ASYNC" in output
         assert re.search(r"the fast port is none, slaves connect to 127\.0\.0\.1:\d+", output)
@@ -164,7 +164,7 @@ def test_every_file_of_the_examples_is_read_whole(example: Path) -> None:
             ["brokerRole=SLAVE", "brokerId=1", "haMasterAdress=127.0.0.1:1"],
             (
                 "{path}, line 4: broker broker-a: brokerRole=SLAVE needs haMasterAddress, or name servers that know it"
-                "; {path}, line 6: haMasterAdress is unknown, here and to RocketMQ 4.9"
+                "; {path}, line 6: haMasterAdress is unknown: did you mean haMasterAddress?"
             ),
         ),
         (
@@ -248,6 +248,9 @@ def test_a_store_that_is_open_is_named(tmp_path: Path) -> None:
 
 BAD = {
     "brokerRole=KING": "line 4: brokerRole=KING: it is one of ASYNC_MASTER, SYNC_MASTER, SLAVE",
+    "brokerRol=SLAVE": "line 4: brokerRol is unknown: did you mean brokerRole?\n",
+    "flush_disk_type=SYNC_FLUSH": "line 4: flush_disk_type is unknown: did you mean flushDiskType?\n",
+    "enableDLegerCommitLog=true": "line 4: enableDLegerCommitLog=true: there is no DLedger here",
     "brokerRole=SLAVE": "a slave's brokerId must be > 0, not 0",
     "brokerRole=SLAVE\nbrokerId=1": "brokerRole=SLAVE needs haMasterAddress, or name servers that know it",
     "bindAddress=0.0.0.0": "brokerIP1 '0.0.0.0' is no address at which others reach it",

@@ -55,11 +55,11 @@ def ask(port: int, command: RemotingCommand) -> RemotingCommand:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    path = conf(tmp_path, "serverWorkerThreads=8", "listenPrt=1")
+    path = conf(tmp_path, "serverWorkerThreads=8", "ownKey=1")
     with running(path) as (process, lines, port):
         output = "".join(lines)
         assert f"{path}, line 3: serverWorkerThreads has no effect here" in output
-        assert f"{path}, line 4: listenPrt is unknown" in output
+        assert f"{path}, line 4: ownKey is unknown" in output
         assert "The Name Server boot success. serializeType=JSON" in output
         put = RemotingCommand(Code.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})
         assert ask(port, put).code == 0
@@ -71,7 +71,7 @@ def test_it_serves_until_a_signal(tmp_path: Path, number: signal.Signals) -> Non
         assert "the name server has stopped" in rest
     assert (tmp_path / "kv/kv.json").exists()
     # What the file said is still there, and the file before is kept.
-    assert {"orderMessageEnable=true", "listenPrt=1", f"kvConfigPath={tmp_path}/kv/kv.json"} <= {
+    assert {"orderMessageEnable=true", "ownKey=1", f"kvConfigPath={tmp_path}/kv/kv.json"} <= {
         *path.read_text().splitlines()
     }
     assert path.with_name("namesrv.conf.bak").read_text().startswith("listenPort=0\n")

@@ -56,12 +56,15 @@ def test_paths_begin_where_the_process_is(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_settings_of_rocketmq_that_mean_nothing_here_are_told_from_unknown_ones(tmp_path: Path) -> None:
     path = tmp_path / "n.conf"
-    path.write_text("serverWorkerThreads=8\nserverChannelMaxIdleTimeSeconds=60\n\nlistenPrt=1\n")
+    path.write_text(
+        "serverWorkerThreads=8\nserverChannelMaxIdleTimeSeconds=60\n\nownKey=1\nenableControllerInNamesrv=true\n"
+    )
     loaded = load_namesrv_config(path)
     assert loaded.config.remoting.limits.channel_max_idle_time_ms == 60_000
     assert loaded.warnings == [
         f"{path}, line 1: serverWorkerThreads has no effect here",
-        f"{path}, line 4: listenPrt is unknown, here and to RocketMQ 4.9",
+        f"{path}, line 4: ownKey is unknown, here and to RocketMQ",
+        f"{path}, line 5: enableControllerInNamesrv has no effect here",
     ]
 
 
@@ -105,7 +108,10 @@ def test_a_file_is_latin_1_as_java_reads_it(tmp_path: Path) -> None:
     ("data", "text"),
     [
         (b"\n\nlistenPort=70000\n", "line 3: listenPort=70000: it must be <= 65535: 70000"),
-        (b"listenPort=-1\nlistenPrt=1\nserverWorkerThreads=8\n", "line 2: listenPrt is unknown, here and to RocketMQ"),
+        (
+            b"listenPort=-1\nlistenPrt=1\nserverWorkerThreads=8\n",
+            "line 2: listenPrt is unknown: did you mean listenPort?",
+        ),
         (b"kvConfigPath=\\u12\n", "line 1: "),
         (b"#" * (FILE_MAX_BYTES + 1), f"has more than {FILE_MAX_BYTES} bytes"),
         (None, "cannot be read: No such file or directory"),
