@@ -19,12 +19,14 @@ from rmq_actors.broker.configuration import BrokerFiles, Configuration, updated_
 from rmq_actors.broker.log_truncation_service import LogTruncationService
 from rmq_actors.broker.master_records import MasterRecords
 from rmq_actors.broker.processors.admin import AdminBrokerProcessor
+from rmq_actors.broker.processors.replication_state import ReplicationStateProcessor
 from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, config_in_role
 from rmq_actors.broker.store_host import Machines, StoreHost
 from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.configuration import Properties, to_properties
+from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_puts import PendingPut, PutResult
@@ -67,6 +69,11 @@ class BrokerController:
         return self._host.ha_service
 
     @property
+    def term(self) -> Term:
+        """The greatest term of replication that it has seen, and whether it was promoted to it."""
+        return self._host.terms.term
+
+    @property
     def followed_master(self) -> FollowedMaster | None:
         """Which master a slave follows, or why it does not."""
         return self._host.followed
@@ -91,13 +98,15 @@ class BrokerController:
         broker_id: int | None = None,
         ha_master_address: str | None = None,
         master_addr: str | None = None,
+        term: int | None = None,
     ) -> None:
         """Have another role from now on (changeToMaster, changeToSlave); return when the broker is at work in it.
 
         A slave follows `ha_master_address`, and takes metadata from `master_addr`; both stay as they are configured
         unless told, and what is not configured is told by name servers. Its brokerId stays too; a former master's is 1.
         Changes come one after the other. One to what the broker is already does nothing. One that has begun is
-        finished, whatever becomes of the caller.
+        finished, whatever becomes of the caller. A promotion goes to the term after the greatest that the broker has
+        seen, or to `term`, which must be greater: then a master goes to it, too.
 
         Raises `ValueError` when there can be no such broker; it goes on as it was. Raises `RoleChangeFailed` when the
         change fails half-way, which stops the broker, or when the broker stops.
@@ -109,10 +118,12 @@ class BrokerController:
             ha_master_address=ha_master_address,
             master_addr=master_addr,
         )
-        await self._ask(ChangeRole(change))
+        await self._ask(ChangeRole(change, term=term))
 
-    async def update_config(self, properties: Properties) -> list[str]:
+    async def update_config(self, properties: Properties, *, term: int | None = None) -> list[str]:
         """Take new settings by RocketMQ's keys, all or none of them, keep them in the file; return those that changed.
+
+        `term`: see `change_role`.
 
         What does not take effect at once has the store opened anew, as a change of role has. Raises `ForbiddenKey`,
         `ConfigurationError`, `OSError` of the file: the broker goes on as it was. Raises `RoleChangeFailed`.
@@ -123,7 +134,8 @@ class BrokerController:
             before.append(config)
             return updated_config(config, properties)
 
-        await self._ask(ChangeRole(config_of, persist=functools.partial(self.configuration.persist, properties.values)))
+        persist = functools.partial(self.configuration.persist, properties.values)
+        await self._ask(ChangeRole(config_of, persist=persist, term=term))
         if self.config.ha.ha_truncate_on_divergence:
             await self._watch_divergence()
             if self.followed_master is not None:
@@ -178,6 +190,7 @@ class BrokerController:
             stop_budget_s=_CHANGE_BUDGET_S,
         )
         if remoting is not None:
+            ReplicationStateProcessor(self).register(remoting.processors)
             await AdminBrokerProcessor(self, tracer).start(remoting.processors, self.system)
         if host.config.ha.ha_truncate_on_divergence:
             await self._watch_divergence()

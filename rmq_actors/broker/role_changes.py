@@ -13,6 +13,7 @@ from rmq_actors.actors.supervisor import NotSupervising
 from rmq_actors.broker.config import MASTER_ID, BrokerConfig
 from rmq_actors.broker.configuration import opens_store_anew
 from rmq_actors.broker.store_host import StoreHost
+from rmq_actors.protocols.term import TermRefused
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.recorder import Tracer
 
@@ -34,6 +35,8 @@ class ChangeRole(Request[ValueError | OSError | None]):
     config_of: Callable[[BrokerConfig], BrokerConfig]
     while_closed: Callable[[], Awaitable[object]] | None = None
     persist: Callable[[BrokerConfig], Awaitable[None]] | None = None
+    #: To which a promotion goes; by default to the one after the greatest that was seen.
+    term: int | None = None
 
 
 def config_in_role(
@@ -73,24 +76,31 @@ class RoleChanges(Actor[ChangeRole]):
         """Change the role, unless the broker has it already."""
         try:
             config = message.config_of(self._host.config)
+            if message.term is not None:
+                self._check_term(config, message.term)
             if message.persist is not None:
                 await message.persist(config)
         except (ValueError, OSError) as error:
             context.reply(message, error)
             return
         refused = None
-        if message.while_closed is None and not opens_store_anew(self._host.config, config):
+        is_reopened = message.while_closed is not None or message.term is not None
+        if not is_reopened and not opens_store_anew(self._host.config, config):
             self._host.config = config
         else:
             try:
-                refused = await self._change(config, message.while_closed)
+                refused = await self._change(config, message)
             except NotSupervising:
                 return  # the broker stops: what is open now ends with it, in order, and nobody is told of a new role
         context.reply(message, refused)
 
-    async def _change(
-        self, config: BrokerConfig, while_closed: Callable[[], Awaitable[object]] | None
-    ) -> ValueError | OSError | None:
+    def _check_term(self, config: BrokerConfig, term: int) -> None:
+        """Raise `TermRefused`."""
+        if config.is_slave:
+            raise TermRefused(f"term {term}: a slave goes to no term by itself, it takes its master's")
+        self._host.terms.term.check(term)
+
+    async def _change(self, config: BrokerConfig, message: ChangeRole) -> ValueError | OSError | None:
         old, new = self._host.config.store.broker_role.value, config.store.broker_role.value
         what = "opens its store anew" if old == new else f"changes from {old} to {new}"
         _log.info("broker %s %s", config.broker_name, what)
@@ -98,13 +108,13 @@ class RoleChanges(Actor[ChangeRole]):
         try:
             self._leave()
             await self._host.stop()
-            if while_closed is not None:
+            if message.while_closed is not None:
                 try:
-                    await while_closed()
+                    await message.while_closed()
                 except (ValueError, OSError) as error:
                     refused = error
             step = "open"
-            await self._host.open_anew(config)
+            await self._host.open_anew(config, message.term)
             step = "start"
             await self._go_on()
         except NotSupervising:

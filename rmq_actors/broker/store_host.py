@@ -20,6 +20,7 @@ from rmq_actors.ha.master_record_lookup import MasterLogLookup
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.term_file import TermFile
 from rmq_actors.store.truncation import truncate_store
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
@@ -52,6 +53,8 @@ class StoreHost:
 
     config: BrokerConfig
     store: MessageStore
+    #: The term of replication, of all lives.
+    terms: TermFile
     _environment: Environment
     _tracer: Tracer
     _machines: Machines
@@ -81,9 +84,16 @@ class StoreHost:
     async def open(
         cls, config: BrokerConfig, environment: Environment, tracer: Tracer, machines: Machines
     ) -> StoreHost:
-        """Open and recover the store. Raises what `MessageStore.open` raises."""
+        """Open and recover the store. Raises what `MessageStore.open` raises, and `ConfigFileDamaged` for the term."""
         store = await MessageStore.open(config.store, environment, tracer)
-        return cls(config, store, environment, tracer, machines)
+        try:
+            terms = TermFile.load(environment.disk, tracer)
+            if not config.is_slave and not terms.term.leads:
+                await terms.promote()
+        except BaseException:
+            store.close()
+            raise
+        return cls(config, store, terms, environment, tracer, machines)
 
     async def start(self, system: ActorSystem) -> None:
         """Start the store's services and the master's side of replication: slaves may follow this one in any role."""
@@ -150,10 +160,16 @@ class StoreHost:
         """Cut the log of the store that `stop` has closed. Raises what `truncate_store` raises."""
         await truncate_store(self.config.store, self._environment, self._tracer, end_offset)
 
-    async def open_anew(self, config: BrokerConfig) -> None:
-        """Open the store that `stop` has closed, with these settings. Raises what `MessageStore.open` raises."""
+    async def open_anew(self, config: BrokerConfig, term: int | None = None) -> None:
+        """Open the store that `stop` has closed, with these settings. Raises what `MessageStore.open` raises.
+
+        Who becomes a master is promoted, to `term` at least: durably, before anybody is served.
+        """
         self.store = await MessageStore.open(config.store, self._environment, self._tracer)
-        self._is_open, self.config = True, config
+        self._is_open = True
+        if not config.is_slave and (self.config.is_slave or term is not None):
+            await self.terms.promote(term)
+        self.config = config
         self.ha_masters, self._told = HA_MASTERS.open()
 
     async def shut_down(self) -> None:

@@ -94,6 +94,14 @@ def change_role(
         str | None,
         typer.Option(help="Where that master answers requests; by default as name servers tell.", show_default=False),
     ] = None,
+    term: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="A master's term, greater than every one that it has seen; by default the next one.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Make a broker a master or a slave while it runs, and write that into its file.
 
@@ -105,11 +113,15 @@ def change_role(
     if given and role is not BrokerRole.SLAVE:
         raise typer.BadParameter(f"{', '.join(given)}: a master's brokerId is 0, and it follows nobody")
 
+    if term is not None and role is BrokerRole.SLAVE:
+        raise typer.BadParameter("term: a slave takes its master's")
+
     async def ask(client: RemotingClient) -> None:
         from rmq_actors.protocols.properties_text import format_properties
 
         body = format_properties({"brokerRole": role.value, **given}).encode()
-        await _request(client, address, RequestCode.UPDATE_BROKER_CONFIG, body, _CHANGE_TIMEOUT_MS)
+        fields = None if term is None else {"term": str(term)}
+        await _request(client, address, RequestCode.UPDATE_BROKER_CONFIG, body, _CHANGE_TIMEOUT_MS, fields)
 
     _run(address, ask)
     typer.echo(f"{address}: brokerRole is {role.value} now")
@@ -186,12 +198,17 @@ def _slave_lines(info: Mapping[str, str], ha: HARuntimeInfo) -> list[str]:
 
 
 async def _request(
-    client: RemotingClient, address: str, code: int, body: bytes = b"", timeout_ms: int = _TIMEOUT_MS
+    client: RemotingClient,
+    address: str,
+    code: int,
+    body: bytes = b"",
+    timeout_ms: int = _TIMEOUT_MS,
+    ext_fields: dict[str, str] | None = None,
 ) -> RemotingCommand:
     from rmq_actors.remoting.connection import RemotingError
 
     try:
-        answer = await client.invoke(address, RemotingCommand(code, body=body), timeout_ms)
+        answer = await client.invoke(address, RemotingCommand(code, ext_fields, body=body), timeout_ms)
     except RemotingError as error:
         raise RequestFailed(f"{address} does not answer: {str(error).removeprefix(f'{address}: ')}") from error
     if answer.code != ResponseCode.SUCCESS:

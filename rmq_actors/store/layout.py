@@ -15,6 +15,8 @@ CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 DELAY_OFFSET_FILE = f"{CONFIG_DIRECTORY}/delayOffset.json"
+#: Not RocketMQ's: see `store.term_file`.
+TERM_FILE = f"{CONFIG_DIRECTORY}/replicationTerm.json"
 #: Not RocketMQ's: whole records that a recovery had to cut, for a person to look at.
 CUT_DIRECTORY = "cut"
 

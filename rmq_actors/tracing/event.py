@@ -228,6 +228,13 @@ _KINDS: tuple[Kind, ...] = (
     Kind("log.flush", "store.flush_services, store.store_files", "everything before offset is durable", ("offset",)),
     Kind("log.flush_failed", "store.flush_services", "a sync failed: the store refuses writes", ("offset", "status")),
     Kind(
+        "store.term",
+        "store.term_file",
+        "the term of replication is another one, durably; status promoted, adopted",
+        ("status",),
+        ("term", "leads"),
+    ),
+    Kind(
         "store.dispatch",
         "store.reput_message_service",
         "every record before offset is in its queue and in the index; size: how many records this batch had",

@@ -116,3 +116,5 @@ class OwnRequestCode(enum.IntEnum):
 
     #: To a slave that has halted: cut the log where the master's parts from it, and follow again.
     TRUNCATE_LOG = 30_001
+    #: What a broker is now, in one answer: role, term, log, and whom it follows.
+    GET_REPLICATION_STATE = 30_002

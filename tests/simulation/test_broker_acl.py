@@ -127,6 +127,7 @@ LOOKED_AT: tuple[int, ...] = (
     RequestCode.GET_BROKER_CONFIG,
     RequestCode.GET_BROKER_RUNTIME_INFO,
     RequestCode5.GET_BROKER_HA_STATUS,
+    OwnRequestCode.GET_REPLICATION_STATE,
 )
 CHANGED_BY: tuple[int, ...] = RequestCode.UPDATE_BROKER_CONFIG, OwnRequestCode.TRUNCATE_LOG
 

@@ -122,7 +122,7 @@ def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> No
             assert "refuses (code 1): this slave has not halted: there is nothing to cut" in refused.stderr
             master.send_signal(signal.SIGTERM)
             master.wait(60)
-            done = admin("change-role", slave_address, "SYNC_MASTER")
+            done = admin("change-role", slave_address, "SYNC_MASTER", "--term", 12)
             assert (done.exit_code, done.stdout) == (0, f"{slave_address}: brokerRole is SYNC_MASTER now\n")
             assert re.search(r"^role +SYNC_MASTER$", admin("status", slave_address).stdout, re.MULTILINE)
             assert {"brokerRole=SYNC_MASTER", "brokerId=0"} <= {*slave_conf.read_text().splitlines()}
@@ -324,6 +324,8 @@ def test_bad_use_of_broker_admin() -> None:
         ["status", "nowhere"],
         ["change-role", "127.0.0.1:1", "SYNC_MASTER", "--broker-id", "1"],
         ["change-role", "127.0.0.1:1", "KING"],
+        ["change-role", "127.0.0.1:1", "SLAVE", "--term", "3"],
+        ["change-role", "127.0.0.1:1", "SYNC_MASTER", "--term", "0"],
     ):
         assert admin(*arguments).exit_code == 2
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -18,8 +18,8 @@ from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.routes import KVTable
-from rmq_actors.wire.headers import encode_header
-from rmq_actors.wire.headers.admin import GetBrokerConfigResponseHeader
+from rmq_actors.wire.headers import decode_header, encode_header
+from rmq_actors.wire.headers.admin import GetBrokerConfigResponseHeader, UpdateBrokerConfigRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5
 from rmq_actors.wire.response_code import ResponseCode
@@ -80,14 +80,15 @@ class AdminBrokerProcessor:
 
     async def _update_broker_config(self, request: RemotingRequest) -> RemotingCommand:
         command, who = request.command, request.connection.remote_address
-        if not command.body:
+        term = decode_header(UpdateBrokerConfigRequestHeader, command).term
+        if not command.body and term is None:
             return command.response(ResponseCode.SUCCESS)
         try:
             text = command.body.decode()
         except UnicodeDecodeError as error:
             raise RemotingCommandError(f"UPDATE_BROKER_CONFIG: {error}") from error
         try:
-            changed = await self._broker.update_config(parse_properties(text, "the request"))
+            changed = await self._broker.update_config(parse_properties(text, "the request"), term=term)
         except ForbiddenKey as error:
             _log.warning("%s: nothing was changed: %s", who, error)
             return command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")

@@ -14,6 +14,12 @@ class GetBrokerConfigResponseHeader(CommandHeader, frozen=True):
     version: str
 
 
+class UpdateBrokerConfigRequestHeader(CommandHeader, frozen=True):
+    """Settings to change. `term`, this project's: with a promotion, the term to which it is to go."""
+
+    term: Int64 | None = None
+
+
 class ViewBrokerStatsDataRequestHeader(CommandHeader, frozen=True):
     """Asks for a statistic, such as TOPIC_PUT_NUMS, of one key, such as a topic."""
 

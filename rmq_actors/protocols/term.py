@@ -1,0 +1,51 @@
+"""The term of replication: a number that grows with each promotion, so that brokers know whose word is the newer one.
+
+A broker keeps the greatest term that it has seen, and whether it was itself promoted to it: then it *leads* that term,
+also when it has given up its role since, until it sees a greater one. A store that was never told of any has term 0.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+#: Java's long. Nobody comes so far by promotions.
+TERM_MAX = 2**63 - 1
+
+
+class TermRefused(ValueError):
+    """A broker cannot go to this term: says why."""
+
+
+@attrs.frozen
+class Term:
+    """Changes make another one. Raises `ValueError` for what no term is."""
+
+    number: int = 0
+    leads: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if not 0 <= self.number <= TERM_MAX:
+            raise ValueError(f"term {self.number} is not in 0 to {TERM_MAX}")
+        if self.leads and not self.number:
+            raise ValueError("nobody leads term 0: the first promotion goes to term 1")
+
+    def __str__(self) -> str:
+        return f"{self.number}, which this broker leads" if self.leads else f"{self.number}"
+
+    def check(self, asked: int) -> None:
+        """Raise `TermRefused` unless a promotion may go to the term that somebody asks for."""
+        if asked <= self.number:
+            raise TermRefused(f"term {asked} is not greater than {self.number}, the greatest that this broker has seen")
+        if asked > TERM_MAX:
+            raise TermRefused(f"term {asked} is greater than {TERM_MAX}")
+
+    def promoted(self, asked: int | None = None) -> Term:
+        """That of a promotion: greater than every one seen, and at least what is asked. Raises `TermRefused`."""
+        number = max(self.number + 1, asked or 0)
+        if number > TERM_MAX:
+            raise TermRefused(f"there is no term after {self.number}")
+        return Term(number, leads=True)
+
+    def seen(self, number: int) -> Term:
+        """After another broker has told its term."""
+        return Term(number) if number > self.number else self

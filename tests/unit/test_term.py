@@ -1,0 +1,120 @@
+"""The term of replication: what a promotion and another broker's term make of it, and the file that keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmq_actors.protocols.term import TERM_MAX, Term, TermRefused
+from rmq_actors.store.json_file import ConfigFileDamaged
+from rmq_actors.store.term_file import TermFile
+from tests.property.faulty_disk import FaultyDisk
+from tests.property.recording import new_tracer
+
+FILE = "replicationTerm.json"
+
+
+def test_a_promotion_goes_to_a_greater_term_than_every_one_seen() -> None:
+    assert Term().promoted() == Term(1, leads=True)
+    assert Term(7).promoted() == Term(8, leads=True)
+    assert Term(7, leads=True).promoted() == Term(8, leads=True)
+    assert Term(7).promoted(20) == Term(20, leads=True)
+    # Another was seen since somebody asked for this one.
+    assert Term(7).promoted(5) == Term(8, leads=True)
+    with pytest.raises(TermRefused, match=f"no term after {TERM_MAX}"):
+        Term(TERM_MAX).promoted()
+
+
+def test_a_greater_term_of_another_broker_is_taken_over_and_no_other() -> None:
+    assert Term(3, leads=True).seen(4) == Term(4)
+    assert Term(3, leads=True).seen(3) == Term(3, leads=True)
+    assert Term(3).seen(2) == Term(3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"), [(3, "term 3 is not greater than 3"), (0, "term 0 is"), (TERM_MAX + 1, "is greater than")]
+)
+def test_a_term_that_is_not_greater_is_refused(asked: int, why: str) -> None:
+    Term(3).check(4)
+    with pytest.raises(TermRefused, match=why):
+        Term(3).check(asked)
+
+
+@pytest.mark.parametrize(("number", "leads"), [(-1, False), (TERM_MAX + 1, False), (0, True)])
+def test_what_no_term_is(number: int, leads: bool) -> None:
+    with pytest.raises(ValueError, match="term"):
+        Term(number, leads)
+
+
+def load(root: Path) -> TermFile:
+    return TermFile.load(FaultyDisk(root), new_tracer())
+
+
+def write(root: Path, text: str, name: str = FILE) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / name).write_text(text)
+
+
+@pytest.mark.trio
+async def test_the_term_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    terms = load(tmp_path)
+    assert terms.term == Term()
+    await terms.promote()
+    assert load(tmp_path).term == terms.term == Term(1, leads=True)
+    await terms.see(1)
+    assert load(tmp_path).term == Term(1, leads=True)
+    await terms.see(5)
+    assert load(tmp_path).term == terms.term == Term(5)
+    await terms.promote(9)
+    assert load(tmp_path).term == Term(9, leads=True)
+
+
+@pytest.mark.trio
+async def test_a_term_that_cannot_be_kept_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    disk = FaultyDisk(tmp_path)
+    terms = TermFile.load(disk, new_tracer())
+    disk.failing_syncs = 2
+    with pytest.raises(OSError, match="Input"):
+        await terms.promote()
+    with pytest.raises(OSError, match="Input"):
+        await terms.see(3)
+    assert terms.term == Term()
+    assert load(tmp_path).term == Term()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is empty"),
+        ("\0" * 20, "cannot be read"),
+        ('{"leads":true,"term":', "cannot be read"),
+        ('{"term":3}', "there is not"),
+        ('{"leads":1,"term":3}', "neither true nor false"),
+        ('{"leads":false,"term":"3"}', "is no integer"),
+        ('{"leads":false,"term":true}', "is no integer"),
+        ('{"leads":false,"term":-3}', "term -3 is not in"),
+        ('{"leads":true,"term":0}', "nobody leads term 0"),
+        (f'{{"leads":false,"term":{TERM_MAX + 1}}}', "cannot be read"),
+        ('{"leads":false,"term":3}'.ljust(5000), "at most 4096"),
+    ],
+)
+@pytest.mark.parametrize("has_backup", [False, True])
+def test_a_file_that_cannot_be_read_is_an_error_and_never_term_0_or_an_older_one(
+    tmp_path: Path, text: str, why: str, has_backup: bool
+) -> None:
+    write(tmp_path, text)
+    if has_backup:
+        write(tmp_path, '{"leads":false,"term":2}', f"{FILE}.bak")
+    with pytest.raises(ConfigFileDamaged, match=f"config/{FILE} .*{why}"):
+        load(tmp_path)
+    assert (tmp_path / "config" / FILE).read_text() == text
+
+
+def test_the_backup_counts_where_a_power_cut_took_the_name_of_the_new_file(tmp_path: Path) -> None:
+    """Between two renames: who changed the term was not told that it is kept."""
+    write(tmp_path, '{"leads":false,"term":2}', f"{FILE}.bak")
+    write(tmp_path, '{"leads":true,"term":3}', f"{FILE}.tmp")
+    assert load(tmp_path).term == Term(2)
