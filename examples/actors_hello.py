@@ -1,6 +1,6 @@
 """Actors under supervision: tell and ask, a crash, a restart with fresh state, and the census of who lives.
 
-Run it: python examples/actors_hello.py
+Run it: pip install rmq-actors, then python examples/actors_hello.py
 """
 
 from __future__ import annotations

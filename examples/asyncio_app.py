@@ -1,6 +1,6 @@
 """A replicated store inside of an asyncio program: the code here is asyncio's; the brokers are Trio actors beneath it.
 
-Run it: python examples/asyncio_app.py
+Run it: pip install rmq-actors, then python examples/asyncio_app.py
 """
 
 from __future__ import annotations

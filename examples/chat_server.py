@@ -1,6 +1,6 @@
 """A chat server in plain Trio: every line that a client sends goes to all the others. No line of it knows this project.
 
-It runs on real sockets: python examples/chat_server.py, then `nc 127.0.0.1 7777` in two terminals.
+It needs Trio alone. On real sockets: python examples/chat_server.py, then `nc 127.0.0.1 7777` in two terminals.
 
 It has a bug, which no test of two friendly clients meets. `examples/simulated_chat.py` finds it.
 """

@@ -1,6 +1,6 @@
 """A replicated store inside a Trio program: a master, a slave, and a put that is answered when the slave has it.
 
-Run it: python examples/embedded_cluster.py
+Run it: pip install rmq-actors, then python examples/embedded_cluster.py
 """
 
 from __future__ import annotations

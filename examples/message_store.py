@@ -1,6 +1,6 @@
 """RocketMQ's message store inside a Trio program: put messages, find them by queue, key and time, and open it again.
 
-Run it: python examples/message_store.py
+Run it: pip install rmq-actors, then python examples/message_store.py
 """
 
 from __future__ import annotations

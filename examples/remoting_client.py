@@ -1,6 +1,8 @@
 """A name server, a master and a slave that find each other, and a client that asks them in RocketMQ's own protocol.
 
-The client speaks to RocketMQ's name servers and brokers as well. Run it: python examples/remoting_client.py
+The client speaks to RocketMQ's name servers and brokers as well.
+
+Run it: pip install rmq-actors, then python examples/remoting_client.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find the bug of `chat_server.py`: the same server, in a world where clients stall, networks split and machines die.
 
-Run it: python examples/simulated_chat.py [--fixed] [--runs N] [--replay CASE]
+Run it: pip install rmq-actors, then python examples/simulated_chat.py [--fixed] [--runs N] [--replay CASE]
 
 One integer settles a run: which faults happen, and when everything moves. The first run in which somebody is
 cut off or misses a line is made smaller and told; the command at the end replays it.

@@ -1,6 +1,6 @@
 """A stock Trio echo server and client in a simulated world, with a partition between them: no line of them knows of it.
 
-Run it: python examples/simulated_echo.py
+Run it: pip install rmq-actors, then python examples/simulated_echo.py
 """
 
 from __future__ import annotations

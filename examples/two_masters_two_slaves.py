@@ -1,6 +1,6 @@
 """Two masters, each with a slave, from RocketMQ's example configurations: a name server routes, one master dies.
 
-Run it: python examples/two_masters_two_slaves.py [2m-2s-sync | 2m-2s-async]
+Run it: pip install rmq-actors, then python examples/two_masters_two_slaves.py [2m-2s-sync | 2m-2s-async]
 """
 
 from __future__ import annotations
