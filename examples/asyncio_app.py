@@ -18,7 +18,6 @@ from rmq_actors.wire.record import Message
 async def main(directory: Path) -> None:
     """Put ten messages at once, run into a time-out, and compare the two logs."""
     async with open_trio_guest() as trio_guest, trio_guest.enter(open_cluster(directory, slaves=1)) as cluster:
-        await trio_guest.run(cluster.wait_until_connected)
 
         async def put(number: int) -> None:
             message = Message("Orders", f"order {number}".encode())

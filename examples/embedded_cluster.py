@@ -18,7 +18,6 @@ from rmq_actors.wire.record import Message
 async def main(directory: Path) -> None:
     """Put ten messages and compare the two logs."""
     async with open_cluster(directory, slaves=1) as cluster:
-        await cluster.wait_until_connected()
         for number in range(10):
             result = await cluster.master.put_message(Message("Orders", f"order {number}".encode()))
             assert result.status is PutStatus.PUT_OK, result

@@ -83,7 +83,6 @@ async def _replicate(directory: Path, recorder: Recorder, on_put: Callable[[], o
     copy_golden_store(directory / "master")
     file_size = _GOLDEN_CONFIG.mapped_file_size_commit_log_bytes
     async with open_cluster(directory, slaves=1, store=_GOLDEN_CONFIG, recorder=recorder) as cluster:
-        await cluster.wait_until_connected()
         await cluster.wait_until_replicated()
         log, slave_log = cluster.master.store.commit_log, cluster.slaves[0].store.commit_log
         before = log.max_offset

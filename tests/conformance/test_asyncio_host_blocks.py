@@ -224,7 +224,6 @@ def test_actors_in_an_asyncio_program() -> None:
 def test_a_cluster_in_an_asyncio_program(tmp_path: Path) -> None:
     async def main(guest: TrioGuest) -> None:
         async with guest.enter(open_cluster(tmp_path, slaves=1)) as cluster:
-            await guest.run(cluster.wait_until_connected)
             async with asyncio.TaskGroup() as group:
                 puts = [
                     group.create_task(guest.run(cluster.master.put_message, Message("Topic", f"{number}".encode())))

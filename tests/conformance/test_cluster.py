@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from rmq_actors.embedding.cluster import log_sha256, open_cluster
+from rmq_actors.embedding.cluster import CLUSTER_STORE, log_sha256, open_cluster
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.put_completion_service import StoreStopped
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.routes import ClusterInfo
@@ -20,12 +22,59 @@ from rmq_actors.wire.request_code import RequestCode
 @pytest.mark.trio
 async def test_two_slaves_have_what_was_put(tmp_path: Path) -> None:
     async with open_cluster(tmp_path, slaves=2) as cluster:
-        await cluster.wait_until_connected()
         result = await cluster.master.put_message(Message("Topic", b"hello"))
         assert result.status is PutStatus.PUT_OK
         await cluster.wait_until_replicated()
         digests = {log_sha256(broker.store.commit_log) for broker in (cluster.master, *cluster.slaves)}
         assert len(digests) == 1
+
+
+@pytest.mark.trio
+async def test_it_begins_connected_unless_told_otherwise(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path / "connected", slaves=1) as cluster:
+        result = await cluster.master.put_message(Message("Topic", b"hello"))
+        assert result.status is PutStatus.PUT_OK
+    async with open_cluster(tmp_path / "connecting", slaves=1, wait_connected=False) as cluster:
+        result = await cluster.master.put_message(Message("Topic", b"hello"))
+        assert result.status is PutStatus.SLAVE_NOT_AVAILABLE
+        await cluster.wait_until_connected()
+        result = await cluster.master.put_message(Message("Topic", b"hello"))
+        assert result.status is PutStatus.PUT_OK
+
+
+@pytest.mark.trio
+async def test_a_cluster_whose_slaves_do_not_come_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def never(_: MessageStore, __: int) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(MessageStore, "wait_for_slaves", never)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with open_cluster(tmp_path, slaves=1):
+            pytest.fail("it began")
+    assert raised.group_contains(trio.TooSlowError)
+
+
+@pytest.mark.trio
+async def test_its_files_are_small(tmp_path: Path) -> None:
+    """In apparent size, which quotas, copies and file systems without holes count; keys make an index."""
+    async with open_cluster(tmp_path, slaves=2) as cluster:
+        for number in range(10):
+            message = Message(f"Topic{number}", b"hello", properties={"KEYS": f"key-{number}"})
+            assert (await cluster.master.put_message(message)).status is PutStatus.PUT_OK
+        await cluster.wait_until_replicated()
+    sizes = {str(path.relative_to(tmp_path)): path.stat().st_size for path in _files(tmp_path)}
+    assert {name.partition("/")[0] for name in sizes} == {"master", "slave-1", "slave-2"}
+    assert sum(sizes.values()) < 150 * 2**20, sizes
+
+
+@pytest.mark.trio
+async def test_the_largest_message_fits(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path, slaves=1) as cluster:
+        for _ in range(5):
+            body = bytes(CLUSTER_STORE.max_message_size_bytes)
+            assert (await cluster.master.put_message(Message("Topic", body))).status is PutStatus.PUT_OK
 
 
 @pytest.mark.trio
@@ -45,10 +94,13 @@ async def test_with_a_name_server_brokers_are_registered_and_slaves_find_their_m
         addresses = {id_: broker.remoting.broker_addr for id_, broker in enumerate(brokers) if broker.remoting}
         assert registered.broker_addrs == addresses
         assert len(addresses) == 3
-        await cluster.wait_until_connected()
         result = await cluster.master.put_message(Message("Topic", b"hello"))
         assert result.status is PutStatus.PUT_OK
         await cluster.wait_until_replicated()
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
 
 
 async def _cluster_info(name_server: str) -> ClusterInfo:

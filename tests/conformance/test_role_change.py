@@ -21,7 +21,6 @@ def test_a_master_and_its_slave_exchange_their_roles_on_the_same_ports(tmp_path:
     async def main() -> None:
         async with open_cluster(tmp_path, name_server=True) as cluster:
             master, slave = cluster.master, cluster.slaves[0]
-            await cluster.wait_until_connected()
             addresses = {broker.ha_address for broker in (master, slave)}
             for turn in range(3):
                 for number in range(10):
