@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -72,11 +73,13 @@ class DatagramSocket(SimSocket):
         host, port = await self._resolve(address)
         await checkpoint()
         self._check()
-        self._peer = ("127.0.0.1" if host == ANY else host, port)
         if self._local is None:
             self._bind_to_any_port()
         assert self._local is not None
-        self._local = (self._source_host(self._peer[0]), self._local[1])
+        host = self._own_host() if host == ANY else host
+        source_host = self._source_host(host)
+        self._peer = (host, port)
+        self._local = (source_host, self._local[1])
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -115,14 +118,16 @@ class DatagramSocket(SimSocket):
         if self._local is None:
             self._bind_to_any_port()
         assert self._local is not None
-        host = "127.0.0.1" if target[0] == ANY else target[0]
+        host = self._own_host() if target[0] == ANY else target[0]
         source = (self._source_host(host), self._local[1])
         Flight(self._network, self._incarnation.node, source, (host, target[1]), data).leave()
         return len(data)
 
     def _source_host(self, target_host: str) -> str:
+        """What a datagram to `target_host` comes from. OSError EINVAL from loopback to another machine."""
         assert self._local is not None
         if self._local[0] != ANY:
+            self._network.check_route(self._incarnation.node, self._local[0], target_host)
             return self._local[0]
         return "127.0.0.1" if target_host.startswith("127.") else self._incarnation.node.address
 
@@ -156,7 +161,7 @@ class DatagramSocket(SimSocket):
         return len(data), address
 
     def _try_receive(self, asked: tuple[int, int]) -> tuple[bytes, Any] | None:
-        bufsize, flags = asked
+        bufsize, flags = map(index, asked)
         if bufsize <= 0:
             return nothing_of(bufsize), None
         self._check()

@@ -23,6 +23,9 @@ Each fact has a guard test of the same number in `tests/simulation/test_sim_guar
     is kept out of it does not run, is not counted as runnable, and may be appended later.
 11. Scopes may be cancelled from within the instruments' `before_task_step` and `after_task_step`; after the step of a
     task that begins to wait, that aborts its wait.
+12. Who waits in `wait_all_tasks_blocked` is a key of `runner.waiting_for_idle`, a sorted mapping; its first entry is
+    the shortest time for which nothing may run. When the clock tells Trio to sleep for longer, and no task becomes
+    runnable by an expired deadline, those of that time go on. Trio sleeps for a day at most: longer waits have no end.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
@@ -41,6 +44,7 @@ from trio.lowlevel import Task
 _scheduler: Final[dict[str, Any]] = vars(_run)
 _threads: Final[dict[str, Any]] = vars(_thread_cache)
 
+LONGEST_SLEEP_S: Final = 86_400
 _RUNS_A_COLLECTION: Final = 16
 _RUNS_A_COLLECTION_OF_MANY: Final = 4
 _runs = 0
@@ -152,6 +156,12 @@ def run_sync_soon_queues() -> tuple[Sized, Sized]:
     return entry_queue.queue, entry_queue.idempotent_queue
 
 
+def waiting_for_idle() -> Mapping[tuple[float, int], Task]:
+    """Within a run: who waits until all tasks are blocked; the keys begin with for how long, the shortest first."""
+    waiting: Mapping[tuple[float, int], Task] = _run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle
+    return waiting
+
+
 def cancel_scopes_around(task: Task) -> Iterator[CancelScope]:
     """The cancel scopes that a task is in, from the innermost; none if it has ended."""
     status: _run.CancelStatus | None = task._cancel_status
@@ -196,6 +206,8 @@ def extend_run_queue(tasks: Iterable[Task]) -> None:
 def leave_io_alone(refuse_io: Callable[[str], NoReturn]) -> None:
     """Within a run: ask the operating system for events only when Trio has woken itself, and refuse real descriptors.
 
+    Nothing is ever waited for: "sleep" is what the clock says for "no task can run" (see `waiting_for_idle`).
+
     A simulated program has no real sockets, and a system call each pass is a sixth of the time of an idle step.
     """
     runner = _run.GLOBAL_RUN_CONTEXT.runner
@@ -207,7 +219,7 @@ def leave_io_alone(refuse_io: Callable[[str], NoReturn]) -> None:
         __slots__ = ()
 
         def get_events(self, timeout: float) -> Any:
-            if timeout <= 0 and not entry_queue.queue and not entry_queue.idempotent_queue:
+            if not entry_queue.queue and not entry_queue.idempotent_queue:
                 return []
             return real_class.get_events(self, timeout)
 

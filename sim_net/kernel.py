@@ -84,6 +84,8 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         self.woken = False
         #: Trio's callbacks that are not yet in a task; while there are any, time stands still.
         self.run_sync_soon_queues: tuple[Sized, Sized] = ((), ())
+        #: Who waits until no task has run for some seconds (the first part of the key), the shortest time first.
+        self.waiting_for_idle: Mapping[tuple[float, int], object] = {}
         self._heap: list[tuple[float, int, Callable[[], object] | Timer]] = []
         self._scheduled = 0
         self._steps_max = steps_max
@@ -99,6 +101,8 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         self._add_step = self.digest.add_step
         self._add_steps = self.digest.add_steps
         self._add_time = self.digest.add_time
+        self._last_step = 0
+        self._idle_since_s = 0.0
         self._forced = 0
         self._hopeless = False
 
@@ -153,12 +157,20 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         return self.now_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """No task can run: let the world go on until one can, or until `deadline`. Never asks Trio to sleep."""
+        """No task can run: let the world go on until one can, or until `deadline`. Trio does not sleep in a world.
+
+        "Sleep" as the answer lets those go on who wait for all tasks to be blocked: nothing has run for as long as
+        they want, in virtual time.
+        """
         queue, idempotent_queue = self.run_sync_soon_queues
         if queue or idempotent_queue:
             return 0.0  # a task waits for the operating system to say so
         heap = self._heap
         self.woken = False
+        idle_at_s = self._find_idle_at_s() if self.waiting_for_idle else math.inf
+        is_idle = idle_at_s < deadline
+        if is_idle:
+            deadline = idle_at_s
         while heap and heap[0][0] <= deadline:
             time_s, _, callback = heapq.heappop(heap)
             if type(callback) is Timer:
@@ -180,8 +192,15 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         if deadline == math.inf:
             self._nothing_left()
         elif deadline > self.now_s:
-            self._advance(deadline)
-        return 0.0
+            is_idle &= self._advance(deadline)
+        return math.inf if is_idle else 0.0
+
+    def _find_idle_at_s(self) -> float:
+        """When whoever waits for all tasks to be blocked goes on, if none runs till then."""
+        if self._last_step != self.steps:  # a wake-up of the loop alone does not count
+            self._last_step, self._idle_since_s = self.steps, self.now_s
+        idle_s = next(iter(self.waiting_for_idle))[0]
+        return self._idle_since_s + idle_s if idle_s < determinism.LONGEST_SLEEP_S else math.inf
 
     def _advance(self, time_s: float) -> bool:
         if time_s > self._time_limit_s:

@@ -146,6 +146,11 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             return asking
         return self._by_address.get(host)
 
+    def check_route(self, node: Node, source_host: str, target_host: str) -> None:
+        """OSError EINVAL, as Linux has it, if a loopback address of `node` were to talk to another machine."""
+        if source_host.startswith("127.") and self.node_at(target_host, node) is not node:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
     def open_endpoint(self, node: Node, local: Address, remote: Address, options: SocketOptions) -> Endpoint:
         """A connection end on `node` that will talk to `remote`."""
         target = self.node_at(remote[0], node)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 import trio
@@ -174,7 +175,7 @@ class SimSocket(trio.socket.SocketType):
     async def bind(self, address: Any) -> None:
         """Take a local address. OSError EADDRINUSE, EADDRNOTAVAIL or EINVAL (bound already)."""
         self._check()
-        host, port = await self._resolve(address)
+        host, port = await self._resolve(address, no_host=ANY)
         await checkpoint()
         self._check()
         if self._local is not None:
@@ -184,18 +185,22 @@ class SimSocket(trio.socket.SocketType):
             raise socket_error(errno.EADDRNOTAVAIL)
         self._local = (host, node.ports.bind(self, host, port))
 
+    def _own_host(self) -> str:
+        """Where the wildcard address leads as a target: to this very machine, by the address it is bound to."""
+        return "127.0.0.1" if self.host == ANY else self.host
+
     def _bind_to_any_port(self) -> None:
         self._local = (ANY, self._incarnation.node.ports.bind(self, ANY, 0))
 
-    async def _resolve(self, address: Any) -> Address:
-        """(host, port) with the host as a number, as Trio's sockets do."""
+    async def _resolve(self, address: Any, no_host: str = "127.0.0.1") -> Address:
+        """(host, port) with the host as a number, as Trio's sockets do; `no_host` is what "" and None stand for."""
         if not isinstance(address, tuple) or len(address) != 2:
             raise ValueError("address should be a (host, port) tuple")
         host, port = address
         if isinstance(port, int) and not 0 <= port <= LAST_PORT:
             raise OverflowError(f"port must be 0-65535, not {port}")
         if host in ("", None):
-            return (ANY, int(port))
+            return (no_host, int(port))
         try:
             trio.socket.inet_pton(trio.socket.AF_INET, host)
         except (OSError, TypeError):
@@ -299,6 +304,7 @@ def writable_view(buffer: Buffer, nbytes: int) -> memoryview:
     view = bytes_view(buffer)
     if view.readonly:
         raise TypeError("recv_into() argument 1 must be read-write bytes-like object")
+    nbytes = index(nbytes)
     if nbytes < 0:
         raise ValueError("negative buffersize in recv_into")
     if nbytes > len(view):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -83,6 +84,7 @@ class StreamSocket(SimSocket):
 
     def listen(self, backlog: int = 128) -> None:
         """Let others connect; at most `backlog` and one more wait to be accepted. OSError EINVAL, EADDRINUSE."""
+        backlog = index(backlog)
         self._check()
         if self._endpoint is not None or self._connecting:
             raise socket_error(errno.EINVAL)
@@ -166,7 +168,8 @@ class StreamSocket(SimSocket):
         if self._local is None:
             self._bind_to_any_port()
         assert self._local is not None
-        remote = ("127.0.0.1" if host == ANY else host, port)
+        remote = (self._own_host() if host == ANY else host, port)
+        self._network.check_route(node, self._local[0], remote[0])
         if self._local[0] == ANY:
             self._local = ("127.0.0.1" if remote[0].startswith("127.") else node.address, self._local[1])
         endpoint = self._network.open_endpoint(node, self._local, remote, self._options)
@@ -216,6 +219,7 @@ class StreamSocket(SimSocket):
         return (await self.recv(bufsize, flags), None)
 
     def _try_recv(self, buflen: int) -> bytes | None:
+        buflen = index(buflen)  # TypeError for what is no whole number, before anything else, as Python has it
         if buflen <= 0:
             return nothing_of(buflen)
         self._check()
@@ -231,7 +235,7 @@ class StreamSocket(SimSocket):
         return data
 
     def _try_peek(self, asked: tuple[int, int]) -> bytes | None:
-        buflen, flags = asked
+        buflen, flags = map(index, asked)
         if flags != _PEEK:
             raise socket_error(errno.EOPNOTSUPP)
         if buflen <= 0:

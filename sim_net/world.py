@@ -280,6 +280,7 @@ class World:
         _current.set(self)
         determinism.leave_io_alone(self._guard.refuse)
         self.kernel.run_sync_soon_queues = determinism.run_sync_soon_queues()
+        self.kernel.waiting_for_idle = determinism.waiting_for_idle()
         trio.socket.set_custom_socket_factory(self.network)
         trio.socket.set_custom_hostname_resolver(self.network)
         async with trio.open_nursery() as nursery:

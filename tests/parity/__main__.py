@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.parity.disk_arena import NoSuchWorld
+from tests.parity.arena import NoSuchWorld
 from tests.parity.table import CASES, same, table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import errno
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -27,6 +28,14 @@ LOOPBACK = "127.0.0.1"
 moment_s: ContextVar[float] = ContextVar("moment_s", default=0.02)
 
 
+#: Nothing that this machine has, and nothing that a world has: TEST-NET-1 of RFC 5737.
+FOREIGN = "192.0.2.1"
+
+
+class NoSuchWorld(Exception):
+    """This machine cannot offer what a case needs; the message says what."""
+
+
 class Arena:
     """Two ends that can reach each other, and the means to note what their calls do."""
 
@@ -35,12 +44,23 @@ class Arena:
         host: str,
         client_socket: Callable[..., SocketType],
         server_socket: Callable[..., SocketType],
+        *,
+        own: Callable[[], str],
+        elsewhere: str = FOREIGN,
     ) -> None:
         #: The address of the serving end, as a number.
         self.host = host
+        #: An address of another machine than the connecting end's.
+        self.elsewhere = elsewhere
+        self._own = own
         self._client_socket = client_socket
         self._server_socket = server_socket
         self._sockets: list[SocketType] = []
+
+    @property
+    def own(self) -> str:
+        """The address of the connecting end on its network. NoSuchWorld if there is none but loopback."""
+        return self._own()
 
     def socket(self, kind: int = trio.socket.SOCK_STREAM) -> SocketType:
         """A socket of the connecting end."""
@@ -174,9 +194,19 @@ async def _in(arena: Arena, body: SocketBody) -> Seen:
         arena.close()
 
 
+def _own_address() -> str:
+    """This machine's address on its network: what it would send from."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((FOREIGN, 9))  # sends nothing
+        except OSError as error:
+            raise NoSuchWorld(f"this machine has no way to other machines: {error}") from error
+        return str(sock.getsockname()[0])
+
+
 def run_real(body: SocketBody) -> Seen:
     """Run a case on this machine's loopback interface."""
-    return trio.run(_in, Arena(LOOPBACK, trio.socket.socket, trio.socket.socket), body)
+    return trio.run(_in, Arena(LOOPBACK, trio.socket.socket, trio.socket.socket, own=_own_address), body)
 
 
 def run_on_one_node(body: SocketBody) -> Seen:
@@ -184,7 +214,8 @@ def run_on_one_node(body: SocketBody) -> Seen:
     seen: list[Seen] = []
 
     async def program(node: Node) -> None:
-        seen.append(await _in(Arena(LOOPBACK, trio.socket.socket, trio.socket.socket), body))
+        arena = Arena(LOOPBACK, trio.socket.socket, trio.socket.socket, own=lambda: node.address)
+        seen.append(await _in(arena, body))
 
     async def main(world: World) -> None:
         node = world.node("alone")
@@ -206,7 +237,14 @@ def run_on_two_nodes(body: SocketBody) -> Seen:
             return context.run(trio.socket.socket, family, kind)
 
         async def connect(client: Node) -> None:
-            seen.append(await _in(Arena(node.address, trio.socket.socket, server_socket), body))
+            arena = Arena(
+                node.address,
+                trio.socket.socket,
+                server_socket,
+                own=lambda: client.address,
+                elsewhere=node.address,
+            )
+            seen.append(await _in(arena, body))
 
         ready.append(connect)
         await trio.sleep_forever()

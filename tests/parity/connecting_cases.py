@@ -5,10 +5,7 @@ from __future__ import annotations
 import trio
 from trio.socket import SHUT_WR, SOL_SOCKET, SocketType
 
-from tests.parity.arena import RESET_ON_CLOSE, Arena, Seen, SocketBody, outcome, outcome_of, settle
-
-#: Nothing that this machine has, and nothing that a world has: TEST-NET-1 of RFC 5737.
-_FOREIGN = "192.0.2.1"
+from tests.parity.arena import FOREIGN, RESET_ON_CLOSE, Arena, Seen, SocketBody, outcome, outcome_of, settle
 
 
 async def knock(arena: Arena, listener: SocketType) -> object:
@@ -248,7 +245,7 @@ async def bind_after_connections(arena: Arena) -> Seen:
 async def bind_a_foreign_address(arena: Arena) -> Seen:
     """An address that is not this machine's: EADDRNOTAVAIL."""
     sock = arena.server_socket()
-    return [await outcome(sock.bind((_FOREIGN, 0))), sock.getsockname()]
+    return [await outcome(sock.bind((FOREIGN, 0))), sock.getsockname()]
 
 
 async def bind_port_0(arena: Arena) -> Seen:

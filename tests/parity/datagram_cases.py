@@ -53,6 +53,19 @@ async def datagrams_are_cut_short(arena: Arena) -> Seen:
     ]
 
 
+async def datagrams_of_no_whole_number(arena: Arena) -> Seen:
+    """A size or flags that are no whole number: TypeError at once, and the datagram stays."""
+    server, client = await bound(arena), arena.socket(SOCK_DGRAM)
+    await client.sendto(b"123456789", server.getsockname())
+    await settle()
+    return [
+        await outcome(server.recv(1.5)),  # type: ignore[arg-type]
+        await outcome(server.recvfrom(1, 1.5)),  # type: ignore[arg-type]
+        await outcome(server.recvfrom_into(bytearray(3), 1.5)),  # type: ignore[arg-type]
+        await outcome(server.recv(100)),
+    ]
+
+
 async def datagrams_over_a_connected_socket(arena: Arena) -> Seen:
     """connect() sets where send goes, and drops what others send."""
     server, other, client = await bound(arena), await bound(arena), arena.socket(SOCK_DGRAM)
@@ -192,6 +205,7 @@ CASES: tuple[SocketBody, ...] = (
     datagrams_are_received,
     datagrams_are_answered,
     datagrams_are_cut_short,
+    datagrams_of_no_whole_number,
     datagrams_over_a_connected_socket,
     datagrams_that_nobody_takes,
     datagrams_too_long,

@@ -15,16 +15,12 @@ import trio
 from rmq_actors.ports.disk import Disk
 from rmq_actors.real_io.os_disk import OsDisk
 from sim_net import DiskConfig, Node, World, WorldConfig
-from tests.parity.arena import Seen
+from tests.parity.arena import NoSuchWorld, Seen
 
 DiskBody = Callable[[Disk], Awaitable[Seen]]
 
 #: What fits on the small disk.
 SMALL_BYTES = 64 << 10
-
-
-class NoSuchWorld(Exception):
-    """This machine cannot offer what a case needs; the message says what."""
 
 
 def run_real(body: DiskBody) -> Seen:

@@ -12,6 +12,7 @@ from tests.parity.arena import (
     drain,
     fill,
     outcome,
+    outcome_of,
     reset_by,
     settle,
 )
@@ -64,6 +65,26 @@ async def receive_nothing(arena: Arena) -> Seen:
     await settle()
     seen += [await outcome(server.recv(0)), await outcome(server.recv(-1)), await outcome(server.recv(1))]
     return seen
+
+
+async def receive_no_whole_number(arena: Arena) -> Seen:
+    """A size or flags that are no whole number: TypeError at once, on a closed socket too; so with listen()."""
+    client, server = await arena.pair()
+    closed = arena.socket()
+    closed.close()
+    seen: Seen = []
+    for sock in (server, closed):
+        seen += [
+            await outcome(sock.recv(1.5)),  # type: ignore[arg-type]
+            await outcome(sock.recv(1, 1.5)),  # type: ignore[arg-type]
+            await outcome(sock.recvfrom(1.5)),  # type: ignore[arg-type]
+            await outcome(sock.recv_into(bytearray(3), 1.5)),  # type: ignore[arg-type]
+            await outcome(sock.recv_into(bytearray(3), 0.0)),  # type: ignore[arg-type]
+            outcome_of(sock.listen, 1.5),
+        ]
+    await client.send(b"abc")
+    await settle()
+    return [*seen, await outcome(server.recv(True)), await outcome(server.recv(10))]
 
 
 async def receive_into_what_cannot_be_written(arena: Arena) -> Seen:
@@ -220,6 +241,7 @@ CASES: tuple[SocketBody, ...] = (
     order_is_kept,
     partial_receive,
     receive_nothing,
+    receive_no_whole_number,
     receive_into_what_cannot_be_written,
     receive_with_peek,
     receive_all_or_wait,

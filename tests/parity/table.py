@@ -8,11 +8,19 @@ from functools import partial
 
 import attrs
 
-from tests.parity import connecting_cases, datagram_cases, disk_cases, ending_cases, option_cases, stream_cases
+from tests.parity import (
+    address_cases,
+    connecting_cases,
+    datagram_cases,
+    disk_cases,
+    ending_cases,
+    option_cases,
+    stream_cases,
+)
 from tests.parity.arena import SOCKET_WORLDS, Seen, moment_s
 from tests.parity.disk_arena import DISK_WORLDS, SMALL_DISK_WORLDS
 
-_MODULES = (connecting_cases, stream_cases, ending_cases, option_cases, datagram_cases)
+_MODULES = (connecting_cases, address_cases, stream_cases, ending_cases, option_cases, datagram_cases)
 _LONG_MOMENT_S = 0.5
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.parity.disk_arena import NoSuchWorld
+from tests.parity.arena import NoSuchWorld
 from tests.parity.table import CASES, Case, table
 
 

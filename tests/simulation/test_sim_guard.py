@@ -28,7 +28,7 @@ import trio.testing
 from trio._core import _run, _thread_cache
 
 from sim_net import ForbiddenCall, Node, NodeFailed, World, WorldConfig
-from sim_net.determinism import extend_run_queue, filter_run_queue
+from sim_net.determinism import LONGEST_SLEEP_S, extend_run_queue, filter_run_queue
 from sim_net.guard import Tripwire
 
 HERE = (__name__,)
@@ -324,15 +324,29 @@ def test_fact_9_shields_can_be_broken() -> None:
     trio.run(main)
 
 
-def test_wait_all_tasks_blocked_does_not_work_in_a_world() -> None:
-    """Time jumps before it looks: a documented limit."""
+class _IdleClock(StoppedClock):
+    """Tells Trio to sleep when somebody waits for all tasks to be blocked, and at no other time."""
 
-    async def main(world: World) -> None:
-        with trio.move_on_after(5) as scope:
+    keys: list[float]
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        waiting = _run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle
+        self.keys = [key[0] for key in waiting]
+        return float("inf") if waiting else 0.0
+
+
+def test_fact_12_who_waits_for_idle_goes_on_when_the_clock_says_sleep() -> None:
+    clock = _IdleClock()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.testing.wait_all_tasks_blocked, 0.001)
             await trio.testing.wait_all_tasks_blocked()
-        assert scope.cancelled_caught
+            assert clock.keys == [0.0, 0.001]
+        assert clock.keys == [0.001]
 
-    World(1).run(main)
+    trio.run(main, clock=clock)
+    assert _run._MAX_TIMEOUT == LONGEST_SLEEP_S
 
 
 def test_fact_10_a_task_kept_out_of_the_run_queue_waits() -> None:

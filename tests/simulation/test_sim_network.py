@@ -477,6 +477,23 @@ def test_loopback_reaches_the_node_itself() -> None:
     run_pair(serving(echo), client)
 
 
+@pytest.mark.parametrize("kind", [trio.socket.SOCK_STREAM, trio.socket.SOCK_DGRAM])
+def test_a_socket_bound_to_loopback_reaches_no_other_node(kind: int) -> None:
+    async def client(node: Node) -> None:
+        sock = trio.socket.socket(trio.socket.AF_INET, kind)
+        await sock.bind(("127.0.0.1", 0))
+        with pytest.raises(OSError, match="Invalid argument") as raised:
+            await sock.connect(("server", PORT))
+        assert raised.value.errno == errno.EINVAL
+        own = trio.socket.socket()
+        await own.bind((node.address, PORT))
+        own.listen()
+        await sock.connect((node.address, PORT))
+        assert sock.getsockname()[0] == "127.0.0.1"
+
+    run_pair(serving(echo), client)
+
+
 def test_options_size_the_buffers_and_are_answered() -> None:
     async def client(node: Node) -> None:
         sock = trio.socket.socket()
