@@ -21,8 +21,9 @@ from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.divergence import Ahead, Divergence
-from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent, joined
+from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent
 from rmq_actors.protocols.network_failure import network_failure
+from rmq_actors.protocols.part_of_record import PartOfRecord
 from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.log_records import LogCleaned, LogRecords
@@ -390,7 +391,7 @@ class HAClient:
             await self._read(socket, slave, reporter, backoff)
 
     async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, reporter: Reporter, backoff: Backoff) -> None:
-        file_size_bytes, held = self._store.commit_log.file_size_bytes, b""
+        part = PartOfRecord(self._store.commit_log.file_size_bytes)
         is_known = False
         while True:
             room = slave.free()
@@ -399,10 +400,8 @@ class HAClient:
                 raise PeerClosed("the master closed the connection")
             if size == len(room):
                 self._store.receiving.more_waits()
-            for append in joined(slave.received(size, trio.current_time()), file_size_bytes):
-                offset, data = append.offset - len(held), held + append.data if held else append.data
-                end = self._store.append_to_commit_log(offset, data, whole_sectors=True)
-                held = bytes(data[end - offset :])
+            for append in part.joined(slave.received(size, trio.current_time())):
+                part.hold(append, self._store.append_to_commit_log(*append, whole_records=True))
             if slave.frames:
                 backoff.succeeded()
                 if not is_known:

@@ -20,7 +20,7 @@ from rmq_actors.ports.disk import BytesLike, Disk, DiskFile
 from rmq_actors.store.consume_queues import is_lmq
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile, PreparedFile
-from rmq_actors.store.mapped_file_queue import PAGE_BYTES, SECTOR_BYTES, MappedFileQueue, sync_directories
+from rmq_actors.store.mapped_file_queue import PAGE_BYTES, MappedFileQueue, sync_directories
 from rmq_actors.store.recovery import LogEnd, LogWalk
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.message_id import create_message_id
@@ -84,7 +84,8 @@ class CommitLog:
     _topic_queue_table: TopicQueueTable
     _tracer: Tracer
     flushed_where: int
-    #: Where the first record begins whose header is not in the log yet: raw bytes may end inside of a record.
+    #: Where the first record begins whose header is not in the log yet: bytes that are appended as they come may end
+    #: inside of a record.
     _next_record_offset: int
     #: The file that comes next, if somebody has prepared it.
     prepared: PreparedFile | None = attrs.field(default=None, init=False)
@@ -265,20 +266,20 @@ class CommitLog:
         self._uncommitted = bytearray()
         self._tracer.emit("log.append", _ACTOR, offset=offset, size=size)
 
-    def append_data(self, offset: int, data: BytesLike, *, whole_sectors: bool = False) -> int:
+    def append_data(self, offset: int, data: BytesLike, *, whole_records: bool = False) -> int:
         """Append a master's bytes as they are; they lie in one of its files. Where the log ends now.
 
-        With `whole_sectors` that is the end of a record or of a sector; what is behind it, less than a sector, is left
-        to the caller. Of a sector that is written twice a power cut may keep the first part alone, and those behind it
-        whole: where no checksum covers the second part, nobody could tell. Raises `AppendRefused` if the bytes do not
-        continue this log, or the disk fails; `FileSizeMismatch`.
+        With `whole_records` that is the end of a record, or of a file: what is behind it, a part of the next record, is
+        left to the caller, and a log that ended with a whole record does so again. Without, they may end anywhere, as
+        they do in RocketMQ's slaves. Raises `AppendRefused` if the bytes do not continue this log, or the disk fails;
+        `FileSizeMismatch`.
         """
         try:
-            return self._append_data(offset, data, whole_sectors)
+            return self._append_data(offset, data, whole_records)
         except OSError as error:
             raise AppendRefused(f"{len(data)} bytes at offset {offset}: {error}") from error
 
-    def _append_data(self, offset: int, data: BytesLike, whole_sectors: bool) -> int:
+    def _append_data(self, offset: int, data: BytesLike, whole_records: bool) -> int:
         self.commit()  # of a master that has become a slave
         begin, next_record_offset = self.max_offset, self._next_record_offset
         if not self._queue.files:
@@ -297,10 +298,8 @@ class CommitLog:
             )
         last_record, next_record_offset = self._follow_records(next_record_offset, offset, data)
         end = offset + len(data)
-        if whole_sectors and next_record_offset != end:
-            end = max(offset, last_record, end - end % self.file_size_bytes % SECTOR_BYTES)
-            if end < last_record + BLANK.size:
-                next_record_offset = last_record
+        if whole_records and next_record_offset != end:
+            end = next_record_offset = max(offset, last_record)
             if end == offset:
                 return end
             data = memoryview(data)[: end - offset]

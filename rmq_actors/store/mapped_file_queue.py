@@ -19,8 +19,6 @@ from rmq_actors.store.open_files import OpenFiles
 _log = logging.getLogger(__name__)
 
 PAGE_BYTES = 4096
-#: What a disk writes whole, or not at all.
-SECTOR_BYTES = 512
 
 
 class StoreLayoutError(ValueError):

@@ -225,9 +225,9 @@ class MessageStore:
         if failure is not None:
             raise AppendRefused(f"a sync failed: {failure.reason}")
 
-    def append_to_commit_log(self, offset: int, data: BytesLike, *, whole_sectors: bool = False) -> int:
+    def append_to_commit_log(self, offset: int, data: BytesLike, *, whole_records: bool = False) -> int:
         """Append a master's bytes (DefaultMessageStore.appendToCommitLog); see `CommitLog.append_data`."""
         self.check_follows()
-        end = self.commit_log.append_data(offset, data, whole_sectors=whole_sectors)
+        end = self.commit_log.append_data(offset, data, whole_records=whole_records)
         self.puts.log_grew()
         return end

@@ -4,6 +4,7 @@ The checker believes nothing that a broker says: it follows the trace to know *w
 each node's page cache to know *what* is there. Its model is the log that each master has written, in full.
 
 * prefix: what a slave has equals its master's log at the same offsets
+* whole: a slave's log ends where a record, or a file's blank end, does
 * report: a slave never reports more than it has; a master never hears of more than it has had
 * replicated: the master never takes for replicated what too few slaves have
 * ack: a put answered PUT_OK is, whole, in as many slaves' logs as the master's settings ask for at that moment, or was
@@ -334,6 +335,8 @@ class ReplicationChecker:
             self._highest[node] = max(self._highest[node], end)
         if node != self.master:
             self._compare(node, offset, end, "prefix", event.seq)
+            if end != self._lineages[node].whole_records(end):
+                self._break("whole", f"{node} appends a part of a record: its log ends at {end}", event.seq)
 
     def _begins_at(self, node: str, offset: int) -> bool:
         """Whether the node's log, of which there is nothing, may begin there: where its master's does, or has."""

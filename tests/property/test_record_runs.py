@@ -16,7 +16,6 @@ from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MESSAGE_MAGIC, RECORD_OVE
 from rmq_actors.wire.record_runs import run_length
 from tests.property.recording import new_tracer
 
-_SECTOR_BYTES = 512
 #: Below 256 the first 8 bytes of records of two sizes differ in one byte alone.
 _SIZES = st.integers(RECORD_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES + 3) | st.integers(250, 700)
 RUNS = st.lists(st.tuples(_SIZES, st.integers(1, 60)), min_size=1, max_size=4).map(
@@ -37,7 +36,7 @@ def append_all(log: CommitLog, data: bytes, cuts: Sequence[int]) -> list[int]:
     while position < len(data):
         part = data[position : position + cuts[number % len(cuts)]]
         begin = position - len(held)
-        end = log.append_data(begin, held + part, whole_sectors=True)
+        end = log.append_data(begin, held + part, whole_records=True)
         held = (held + part)[end - begin :]
         position, number = position + len(part), number + 1
         ends.append(end)
@@ -64,9 +63,8 @@ def test_every_record_is_found(sizes: list[int], rest: int, cuts: list[int]) -> 
         received = 0
         for end, cut in zip(append_all(log, data, cuts), [*cuts * (len(data) // sum(cuts) + 1)], strict=False):
             received = min(received + cut, len(data))
-            # A record that has arrived is in the log, with at most a part of the next one, in whole sectors.
-            assert max(start for start in starts if start <= received) <= end <= received
-            assert end in starts or end % _SECTOR_BYTES == 0 or end == len(data)
+            # Each record that has arrived is in the log, and nothing of the next one.
+            assert end == max(each for each in (*starts, len(data)) if each <= received)
         assert bytes(log.select(0, len(data))) == data
         log.close()
 

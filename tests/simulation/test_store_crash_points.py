@@ -99,15 +99,13 @@ def record_ends(log: bytes) -> list[int]:
 
 
 async def follow(life: Life, store: MessageStore, log: bytes) -> None:
-    """Take a master's log in pieces, as HAClient does; whole records that were flushed must stay.
-
-    Of a record that is not whole nothing need stay: a report that ends in it confirms no put that ends behind it.
-    """
+    """Take a master's log in pieces, as HAClient does; what was flushed must stay."""
     ends = record_ends(log)
     while (offset := store.commit_log.max_offset) < len(log):
-        room = LOG_FILE_BYTES - offset % LOG_FILE_BYTES
-        store.append_to_commit_log(offset, log[offset : offset + min(room, 520 + offset % 777)], whole_sectors=True)
-        life.ledger.acknowledged.append((0, ends[bisect.bisect_right(ends, store.commit_log.flushed_where) - 1]))
+        room, record = LOG_FILE_BYTES - offset % LOG_FILE_BYTES, ends[bisect.bisect_right(ends, offset)] - offset
+        size = min(room, max(520, record) + offset % 777)
+        assert store.append_to_commit_log(offset, log[offset : offset + size], whole_records=True) in ends
+        life.ledger.acknowledged.append((0, store.commit_log.flushed_where))
         await trio.sleep(0.02)
     await trio.sleep(1)
 

@@ -131,6 +131,37 @@ async def test_what_was_appended_is_reported_at_once_and_puts_the_heartbeat_off(
 
 
 @pytest.mark.trio
+async def test_a_part_of_a_record_is_neither_appended_nor_reported_and_goes_with_its_connection(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """In RocketMQ it is in the slave's log, where the next master has another record, or none."""
+    async with running_store(tmp_path / "master") as master, running_store(tmp_path / "slave") as slave:
+        for _ in range(2):
+            await master.store.put_message(message())
+        log, ours = bytes(master.store.commit_log.select(0, 192)), slave.store.commit_log
+        for _ in range(2):
+            wire = Wire(room=1000)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(follow, slave.store, wire)
+                for begin, end in ((0, 3), (3, 50), (50, 95)) if not ours.max_offset else ((96, 191),):
+                    wire.feed(encode_transfer_header(begin, end - begin) + log[begin:end])
+                    await trio.sleep(0.1)
+                    assert ours.max_offset == begin - begin % 96
+                assert [data for _, data in wire.sent] == [encode_report(ours.max_offset)]
+                nursery.cancel_scope.cancel()
+            if not ours.max_offset:
+                wire = Wire(room=1000)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(follow, slave.store, wire)
+                    wire.feed(encode_transfer_header(0, 100) + log[:100])
+                    await trio.sleep(0.1)
+                    assert [data for _, data in wire.sent] == [encode_report(0), encode_report(96)]
+                    nursery.cancel_scope.cancel()
+            assert ours.max_offset == 96
+        assert bytes(ours.select(0, 96)) == log[:96]
+
+
+@pytest.mark.trio
 async def test_a_socket_that_takes_nothing_does_not_hide_a_silent_master(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -292,6 +292,28 @@ async def test_a_first_file_that_could_not_be_written_promises_nothing_of_anothe
     assert wrong(tmp_path / "slave") == []
 
 
+@pytest.mark.parametrize("has", [1, 7, 8, 100, 380])
+@pytest.mark.parametrize("orderly", [True, False], ids=["stopped", "killed"])
+@pytest.mark.trio
+async def test_a_part_of_a_record_that_ends_a_slaves_log_is_cut_at_its_start(
+    tmp_path: Path, has: int, orderly: bool
+) -> None:
+    """RocketMQ leaves it there, as this project once did. It is nobody's promise: nothing of it is kept."""
+    await fill(tmp_path / "master", 4)
+    slave = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE)
+    async with opened(tmp_path / "master") as master:
+        data = bytes(master.commit_log.select(0, master.commit_log.max_offset))
+    record_bytes = len(data) // 4
+    async with opened(tmp_path / "slave", slave, orderly=orderly) as files:
+        files.commit_log.append_data(0, data[: 3 * record_bytes + has])
+    async with opened(tmp_path / "slave", slave) as files:
+        assert files.commit_log.max_offset == 3 * record_bytes
+        files.commit_log.append_data(3 * record_bytes, data[3 * record_bytes :], whole_records=True)
+        assert bytes(files.commit_log.select(0, len(data))) == data
+    assert not (tmp_path / "slave" / "cut").exists()
+    assert wrong(tmp_path / "slave") == []
+
+
 @pytest.mark.trio
 async def test_a_slave_stops_in_order_inside_of_a_files_blank_end(tmp_path: Path) -> None:
     await fill(tmp_path / "master", 20)
