@@ -1,11 +1,11 @@
 """Slaves whose master goes while a record is under way to them: they follow the next one, by the seed.
 
-python -m tests.simulation.part_of_record fail-over --seeds A:B --body-bytes N   the master is killed, the slave with the
-                                                                                longest log promoted: the other follows
-python -m tests.simulation.part_of_record chain --seeds A:B --body-bytes N       of master, slave and its slave the middle
-                                                                                one is stopped in order, and comes back
+python -m tests.simulation.part_of_record fail-over --seeds A:B --body-bytes N
+    two slaves; the master is killed in a burst, the slave with the longest log promoted: the other one follows it
+python -m tests.simulation.part_of_record chain --seeds A:B --body-bytes N
+    a master, its slave, and a slave of that: the middle one is stopped in order, and comes back
 
-What a record is of which a slave has a part, its frames say: they are of the default 32 KiB.
+Frames are of the default 32 KiB: of a longer record a slave is sent a part.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ async def _what_follows(servers: RoleWorld, master: str, slave: str) -> str:
     """Put once more, and see whether that gets there."""
     await servers.put(master, b"after that")
     with trio.move_on_after(_FOLLOWS_S):
-        while _log(servers, slave) != _log(servers, master):  # noqa: ASYNC110 - as an operator looks
+        while _log(servers, slave) != _log(servers, master):
             await trio.sleep(0.5)
         return FOLLOWS
     followed = servers.controller(slave).followed_master
@@ -151,9 +151,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     first, _, end = options.seeds.partition(":")
-    outcomes = Counter(
-        SCENARIOS[options.scenario](seed, options.body_bytes) for seed in range(int(first), int(end))
-    )
+    outcomes = Counter(SCENARIOS[options.scenario](seed, options.body_bytes) for seed in range(int(first), int(end)))
     for outcome, count in outcomes.most_common():
         print(f"{count:6} {outcome}")
     return int(set(outcomes) != {FOLLOWS})

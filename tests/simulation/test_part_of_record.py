@@ -6,7 +6,6 @@ import pytest
 
 from tests.simulation.part_of_record import FOLLOWS, SCENARIOS
 
-
 #: When slaves had such parts in their logs, one of them halted for good with the first three of each.
 SEEDS = {"fail-over": (3, 14, 19, 0, 1), "chain": (4, 8, 11, 0, 1)}
 
