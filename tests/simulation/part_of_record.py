@@ -20,7 +20,6 @@ import attrs
 import trio
 
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.ha.config import HaConfig
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.wire.record import BLANK, Message
 from tests.simulation.name_server_world import Member
@@ -43,7 +42,7 @@ class ChainWorld(RoleWorld):
         if name != "a-2":
             return config
         middle = self.nodes["a-1"].address
-        ha = attrs.evolve(config.ha or HaConfig(), ha_master_address=f"{middle}:{HA_PORT}")
+        ha = attrs.evolve(config.ha_config, ha_master_address=f"{middle}:{HA_PORT}")
         return attrs.evolve(config, ha=ha, master_addr=f"{middle}:{PORT}")
 
 
