@@ -73,6 +73,10 @@ class ConsumeQueues:
     _queues: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
     #: Those with un-synced bytes, and perhaps others.
     _dirty_queues: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
+    #: Where each queue with an entry ended when the ends were last added up, and those that may end later by now.
+    _ends: dict[ConsumeQueue, int] = attrs.field(factory=dict, init=False)
+    _ends_sum: int = attrs.field(default=0, init=False)
+    _grown_queues: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
     _dirty_directories: DirtyDirectories = attrs.field(factory=dict, init=False)
     _refused_topics: dict[str, None] = attrs.field(factory=dict, init=False)
     _open_files: OpenFiles = attrs.field(init=False)
@@ -111,10 +115,18 @@ class ConsumeQueues:
         """The next queue offset of every (topic, queue id), light message queues included."""
         return {(queue.topic, queue.queue_id): queue.max_offset_in_queue for queue in self}
 
-    @property
-    def num_with_files(self) -> int:
-        """How many queues have a file: those that a later `recover` must find again."""
-        return sum(bool(queue.queue.files) for queue in self._queues.values())
+    def add_up_ends(self) -> tuple[int, int]:
+        """How many queues have an entry, or had one, and the ends of all queues (maxOffsetInQueue), added up.
+
+        Takes time with the number of queues that have grown since the last call.
+        """
+        for queue in self._grown_queues:
+            end = queue.max_offset_in_queue
+            if end:
+                self._ends_sum += end - self._ends.get(queue, 0)
+                self._ends[queue] = end
+        self._grown_queues.clear()
+        return len(self._ends), self._ends_sum
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         config = self.config
@@ -159,7 +171,7 @@ class ConsumeQueues:
                     self._name_stray(f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{name}")
                     continue
                 queue.recover(durable_to)
-                self._dirty_queues[queue] = None
+                self._dirty_queues[queue] = self._grown_queues[queue] = None
                 known_to = max(known_to, queue.max_physic_offset)
         if self.config.enable_consume_queue_ext:
             self._remove_lone_extensions()
@@ -209,7 +221,7 @@ class ConsumeQueues:
             if multi_dispatch and PROPERTY_INNER_MULTI_DISPATCH in request.properties:
                 self._multi_dispatch_lmq_queue(request, batches)
         for queue, entries in batches.items():
-            self._dirty_queues[queue] = None
+            self._dirty_queues[queue] = self._grown_queues[queue] = None
             queue.put_message_position_info(entries)
 
     def dispatch_batch(self, batch: DispatchBatch) -> None:
@@ -222,7 +234,7 @@ class ConsumeQueues:
             if queue is None:
                 self.refused += len(each) - 1
                 continue
-            self._dirty_queues[queue] = None
+            self._dirty_queues[queue] = self._grown_queues[queue] = None
             if each.units is None or not queue.put_units(
                 each.units, each.first_index, each.first_physical_offset, each.end_physical_offset
             ):
@@ -296,6 +308,8 @@ class ConsumeQueues:
         """
         queues = [queue for queue in self if queue.topic == topic]
         for queue in queues:
+            self._ends_sum -= self._ends.pop(queue, 0)
+            self._grown_queues.pop(queue, None)
             await queue.destroy()
             for files in queue.rows:
                 await self._remove_directory(files.directory)

@@ -27,9 +27,13 @@ _LOOK_INTERVAL_S = 1.0
 
 @attrs.frozen
 class Counts:
-    """The files beside the log. `index_begin_ms`: the newest index file's first time stamp; None without one."""
+    """What stands beside the log: see `RecoveryPoint`.
+
+    `index_begin_ms`: the newest index file's first time stamp; None without one.
+    """
 
     queues: int
+    queue_ends: int
     index_files: int
     index_begin_ms: int | None
 
@@ -70,8 +74,16 @@ class Checkpointing:
         point = self._store_checkpoint.checkpoint.recovery_point
         if point is None or self._reput.reput_from_offset != point.offset:
             return True
+        counts = self._counts()
+        before = (point.queues, point.queue_ends, point.index_files)
+        return (counts.queues, counts.queue_ends, counts.index_files) != before
+
+    def _counts(self) -> Counts:
+        """What a start must find again. While a batch is dispatched in part, some of that is behind the point: none."""
         counts = self._count()
-        return (counts.queues, counts.index_files) != (point.queues, point.index_files)
+        if not self._reput.is_within_batch:
+            return counts
+        return attrs.evolve(counts, queues=0, queue_ends=0, index_files=0)
 
     async def advance(self, until_flushed: Callable[[int], Awaitable[bool]], *, force: bool = False) -> bool:
         """Make all that was dispatched durable, and move the recovery point there; whether it stands there now.
@@ -84,7 +96,7 @@ class Checkpointing:
                 return False
             if not self.is_behind and not force:
                 return True
-            offset, last, counts = self._reput.reput_from_offset, self._reput.last, self._count()
+            offset, last, counts = self._reput.reput_from_offset, self._reput.last, self._counts()
             if not await until_flushed(offset):
                 return False
             try:
@@ -112,9 +124,8 @@ class Checkpointing:
         if counts.index_begin_ms is not None:
             # RocketMQ drops the newest index file after a crash: it must dispatch again all that stood in it.
             stamp = min(stamp, counts.index_begin_ms)
-        return Checkpoint(
-            stamp, stamp, stamp, attrs.evolve(point, queues=counts.queues, index_files=counts.index_files)
-        )
+        point = attrs.evolve(point, queues=counts.queues, queue_ends=counts.queue_ends, index_files=counts.index_files)
+        return Checkpoint(stamp, stamp, stamp, point)
 
 
 @attrs.define(eq=False)

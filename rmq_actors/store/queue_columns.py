@@ -31,6 +31,11 @@ class QueueEntries:
     def __len__(self) -> int:
         return len(self.records)
 
+    @property
+    def last_index(self) -> int:
+        """The index of the last one."""
+        return int(self._batch.consume_queue_offsets[self.records[-1]])
+
     def entries(self) -> list[QueueEntry]:
         """One by one."""
         batch, records = self._batch, self.records

@@ -7,14 +7,14 @@ record with good ones behind it is damage then, and this store refuses to open w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import trio
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.layout import CUT_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
@@ -134,6 +134,8 @@ class LogWalk:
     _after_crash: bool
     _delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
     _check_crc: bool = True
+    #: Records from here on are not looked at: it is the end of one.
+    _limit: int = sys.maxsize
     end: LogEnd | None = attrs.field(default=None, init=False)
     #: The last record met, before the torn one if there is one.
     last: DispatchRequest | None = attrs.field(default=None, init=False)
@@ -149,7 +151,7 @@ class LogWalk:
         """Every record, in order, in batches of one file each, but for what `next_columns` gives in between."""
         while self.end is None:
             mapped_file = self._queue.find(self.offset)
-            if mapped_file is None:
+            if mapped_file is None or self.offset >= self._limit:
                 self.end = LogEnd(self.offset)
                 return
             yield from self._walk_file(mapped_file)
@@ -161,7 +163,12 @@ class LogWalk:
         """
         mapped_file = self._queue.find(self.offset)
         is_trusted = self.offset < self._trusted_to
-        if mapped_file is None or self._singles < COLUMNS_RECORDS_FIRST or not (is_trusted or self._check_crc):
+        if (
+            mapped_file is None
+            or self.offset >= self._limit
+            or self._singles < COLUMNS_RECORDS_FIRST
+            or not (is_trusted or self._check_crc)
+        ):
             return None
         # It imports numpy: a store that has little to recover does without.
         from rmq_actors.wire.dispatch_batch import read_dispatch_batch  # noqa: PLC0415
@@ -171,7 +178,7 @@ class LogWalk:
             view,
             self.offset - begin,
             self.offset,
-            min(len(view), self._trusted_to - begin) if is_trusted else len(view),
+            min(len(view), (self._trusted_to if is_trusted else self._limit) - begin),
             COLUMNS_RECORDS_MAX,
             delay_levels_ms=self._delay_levels_ms,
             check_crc=not is_trusted,
@@ -183,7 +190,7 @@ class LogWalk:
 
     def _walk_file(self, mapped_file: MappedFile) -> Iterator[list[DispatchRequest]]:
         view, begin, batch = mapped_file.whole(), mapped_file.from_offset, list[DispatchRequest]()
-        while self.offset - begin < len(view):
+        while self.offset - begin < len(view) and self.offset < self._limit:
             found = read_dispatch_request(
                 view,
                 self.offset - begin,
@@ -322,7 +329,19 @@ def _begins_with(disk: Disk, path: str, data: memoryview) -> bool:
         file.close()
 
 
-async def redo(walk: LogWalk, dispatchers: Sequence[CommitLogDispatcher]) -> LogEnd:
+class TakesRecords(Protocol):
+    """What `redo` needs of a `CommitLogDispatcher`."""
+
+    def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
+        """See `CommitLogDispatcher`."""
+        ...
+
+    def dispatch_batch(self, batch: DispatchBatch) -> None:
+        """See `CommitLogDispatcher`."""
+        ...
+
+
+async def redo(walk: LogWalk, dispatchers: Sequence[TakesRecords]) -> LogEnd:
     """Walk to the end, giving each record to every dispatcher. Raises what those raise, and `DamagedLog`."""
     for batch in walk.batches():
         for dispatcher in dispatchers:

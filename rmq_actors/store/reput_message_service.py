@@ -62,6 +62,8 @@ class Reput:
     reput_from_offset: int
     #: The record that ends at `reput_from_offset`, if one was met.
     last: DispatchRequest | None
+    #: A batch that was dispatched in part: queues and index may hold entries of records from `reput_from_offset` on.
+    is_within_batch: bool = attrs.field(default=False, init=False)
     _columns_records: int = attrs.field(factory=lambda: COLUMNS_RECORDS_FIRST, init=False)
 
     def dispatch_some(self, limit: int) -> int:
@@ -75,8 +77,10 @@ class Reput:
         if limit - offset >= self._columns_records * record_bytes:
             columns = self._read_columns(offset, limit)
             if columns is not None:
+                self.is_within_batch = True
                 for dispatcher in self.dispatchers:
                     dispatcher.dispatch_batch(columns)
+                self.is_within_batch = False
                 self.last, self.reput_from_offset = columns.last, columns.last.end_offset
                 return len(columns)
         batch: list[DispatchRequest] = []
@@ -87,8 +91,10 @@ class Reput:
             if offset == before:
                 break
         if batch:
+            self.is_within_batch = True
             for dispatcher in self.dispatchers:
                 dispatcher.dispatch(batch)
+            self.is_within_batch = False
             self.last = batch[-1]
         self.reput_from_offset = offset
         return len(batch)

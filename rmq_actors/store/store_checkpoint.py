@@ -20,13 +20,13 @@ RECOVERY_POINT_POSITION = 512
 #: RocketMQ distrusts this much of what its time stamps say.
 _TIMESTAMP_SLACK_MS = 3000
 _TIMESTAMPS = struct.Struct(">qqq")
-# magic version fileSize offset recordOffset recordSize recordStoreTimestamp queues indexFiles, then their CRC
-_POINT = struct.Struct(">8siqqqiqii")
+# magic version fileSize offset recordOffset recordSize recordStoreTimestamp queues indexFiles queueEnds, then their CRC
+_POINT = struct.Struct(">8siqqqiqiiq")
 _CRC = struct.Struct(">I")
 _MAGIC = b"RMQ-RPNT"
 #: As the number of queues.
 REBUILDING = -1
-_VERSION = 1
+_VERSION = 2
 
 
 @attrs.frozen
@@ -34,8 +34,9 @@ class RecoveryPoint:
     """Up to `offset` the log is valid and durable, and so is every entry of the queues, index and transactions.
 
     `record_*` name the record that ends there, so that a point beside another log is noticed (size 0: none).
-    `queues` and `index_files` tell how many there were, so that one that somebody has removed is built again; while
-    that lasts `queues` is `REBUILDING`, and the point speaks of the log alone.
+    `queues` (with an entry), `index_files` and `queue_ends` (the ends of all queues, added up) tell what there was, so
+    that what somebody has removed is built again: a queue that lost anything ends earlier. While that lasts `queues`
+    is `REBUILDING`, and the point speaks of the log alone.
     """
 
     file_size_bytes: int
@@ -45,6 +46,7 @@ class RecoveryPoint:
     record_store_timestamp_ms: int = 0
     queues: int = 0
     index_files: int = 0
+    queue_ends: int = 0
 
     @classmethod
     def behind(cls, record: DispatchRequest, file_size_bytes: int, offset: int) -> RecoveryPoint:
@@ -155,7 +157,9 @@ class StoreCheckpoint:
         point = self.checkpoint.recovery_point
         if point is not None:
             self.checkpoint = Checkpoint(
-                recovery_point=RecoveryPoint(point.file_size_bytes, offset, queues=point.queues)
+                recovery_point=RecoveryPoint(
+                    point.file_size_bytes, offset, queues=point.queues, queue_ends=point.queue_ends
+                )
             )
             self._file.write_at(0, self.checkpoint.encode())
         return self._file

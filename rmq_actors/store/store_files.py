@@ -22,12 +22,14 @@ from rmq_actors.store.consume_queues import ConsumeQueues
 from rmq_actors.store.flush_consume_queue_service import Checkpointing, Counts
 from rmq_actors.store.index_service import IndexService
 from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
+from rmq_actors.store.lost_entries import QueueEnds, QueuesInLog, suspected_from
 from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError, sync_directories
 from rmq_actors.store.recovery import LogEnd, LogWalk, RecoveryPlan, keep_aside, plan_recovery, redo, write_again
 from rmq_actors.store.reput_message_service import Reput
 from rmq_actors.store.store_checkpoint import RecoveryPoint, StoreCheckpoint
 from rmq_actors.store.transaction_state_service import TransactionStateService, record_reader
 from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.dispatch_request import DispatchRequest
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +149,7 @@ class _Derived:
 
     def count(self) -> Counts:
         index = self.index_service
-        return Counts(self.consume_queues.num_with_files, index.file_count, index.newest_begin_timestamp_ms)
+        return Counts(*self.consume_queues.add_up_ends(), index.file_count, index.newest_begin_timestamp_ms)
 
 
 @attrs.define(eq=False)
@@ -245,10 +247,10 @@ class _Opening:
         self, queue: MappedFileQueue, plan: RecoveryPlan, store_checkpoint: StoreCheckpoint, derived: _Derived
     ) -> LogWalk:
         """Find the log's end, and dispatch what is missing of anything derived; the walk that has done it."""
-        dispatchers, durable_to = derived.dispatchers, plan.durable_to
+        dispatchers, durable_to, in_log = derived.dispatchers, plan.durable_to, QueuesInLog()
         if durable_to is None:
-            checked = self._walk(queue, plan, plan.read_from, plan.read_from)
-            durable_to = (await redo(checked, ())).end_offset
+            checked = self.walk(queue, plan, plan.read_from, plan.read_from)
+            durable_to = (await redo(checked, (in_log,))).end_offset
             if checked.last is not None:
                 await queue.flush()
                 log_end = RecoveryPoint.behind(checked.last, queue.file_size_bytes, durable_to)
@@ -257,20 +259,30 @@ class _Opening:
         is_rebuilding = plan.is_trusted and point is not None and point.is_rebuilding
         derived_to = queue.min_offset if is_rebuilding else durable_to
         begin = min([derived_to, *(dispatcher.recover(derived_to) for dispatcher in dispatchers)])
-        if plan.is_trusted and point is not None and not is_rebuilding and self._is_file_missing(point, derived):
-            begin = queue.min_offset
-            await store_checkpoint.begin_rebuilding(point)
-        walk = self._walk(queue, plan, max(begin, queue.min_offset), max(durable_to, queue.min_offset))
+        last = None
+        if not is_rebuilding:
+            lost = _Lost(self, queue, plan, derived, durable_to, point if plan.is_trusted else None)
+            if (lost_from := await lost.begin(in_log)) is not None:
+                begin = min(begin, lost_from)
+                if plan.is_trusted and point is not None:
+                    await store_checkpoint.begin_rebuilding(point)
+            last = await lost.dispatch_again(begin)
+        walk = self.walk(queue, plan, begin if is_rebuilding else durable_to, durable_to)
         end = await redo(walk, dispatchers)
+        walk.last = walk.last or last
         why = f" ({end.reason})" if end.reason else ""
         _log.info("the log ends at %d%s; dispatched from %d: %s", end.end_offset, why, begin, plan.reason)
         if end.survivor is not None:
             await self._keep_aside(queue, end)
         return walk
 
-    def _walk(self, queue: MappedFileQueue, plan: RecoveryPlan, begin: int, trusted_to: int) -> LogWalk:
-        config = self.config
-        return LogWalk(queue, begin, trusted_to, plan.after_crash, config.delay_levels_ms, config.check_crc_on_recover)
+    def walk(
+        self, queue: MappedFileQueue, plan: RecoveryPlan, begin: int, trusted_to: int, limit: int = sys.maxsize
+    ) -> LogWalk:
+        """A walk over the log, from its first byte on at the earliest."""
+        begin, trusted_to = max(begin, queue.min_offset), max(trusted_to, queue.min_offset)
+        levels, check_crc = self.config.delay_levels_ms, self.config.check_crc_on_recover
+        return LogWalk(queue, begin, trusted_to, plan.after_crash, levels, check_crc, limit)
 
     def _may_have_failed_sync(self) -> bool:
         file = self.environment.disk.open(ABORT_FILE, read_only=True)
@@ -279,20 +291,6 @@ class _Opening:
         finally:
             file.close()
 
-    def _is_file_missing(self, point: RecoveryPoint, derived: _Derived) -> bool:
-        """Whether somebody has removed a queue or an index file: then all is dispatched again, and repeats ignored."""
-        counts = derived.count()
-        is_index_missing = self.config.message_index_enable and counts.index_files < point.index_files
-        if is_index_missing:
-            derived.index_service.rebuild()
-        if counts.queues >= point.queues and not is_index_missing:
-            return False
-        _log.warning(
-            "%d of %d queues and %d of %d index files are there: all of the log is dispatched again",
-            *(counts.queues, point.queues, counts.index_files, point.index_files),
-        )
-        return True
-
     async def _keep_aside(self, queue: MappedFileQueue, end: LogEnd) -> None:
         try:
             await keep_aside(self.environment.disk, queue, end)
@@ -300,3 +298,63 @@ class _Opening:
             _log.error("whole records stand behind the log's end %d: what cannot be kept is not cut", end.end_offset)
             raise
         _log.warning("whole records stand behind the log's end %d (%s): kept in cut/", end.end_offset, end.reason)
+
+
+@attrs.frozen
+class _Lost:
+    """What queues and index lack of the records before `durable_to`, though all of it was there once."""
+
+    opening: _Opening
+    queue: MappedFileQueue
+    plan: RecoveryPlan
+    derived: _Derived
+    durable_to: int
+    #: None if RocketMQ wrote the store.
+    point: RecoveryPoint | None
+
+    async def begin(self, in_log: QueuesInLog) -> int | None:
+        """From which log offset on something is missing; None if nothing is. `in_log`: of RocketMQ's last files.
+
+        What the index lacks is all of it: then it is emptied.
+        """
+        point, queues, log_min = self.point, self.derived.consume_queues, self.queue.min_offset
+        if point is None:
+            begins = [begin for begin in (in_log.missing_from(queues), suspected_from(queues)) if begin is not None]
+            return await self._confirmed(min(begins)) if begins else None
+        counts = self.derived.count()
+        if self.opening.config.message_index_enable and counts.index_files < point.index_files:
+            _log.warning("%d of %d index files are there: all are made again", counts.index_files, point.index_files)
+            self.derived.index_service.rebuild()
+            return log_min
+        if counts.queue_ends >= point.queue_ends:
+            return None
+        lost = point.queue_ends - counts.queue_ends
+        _log.warning("%d entries of the queues are missing: their records are dispatched again", lost)
+        suspected = None if counts.queues < point.queues else suspected_from(queues)
+        return log_min if suspected is None else await self._confirmed(suspected)
+
+    async def _confirmed(self, begin: int) -> int:
+        """`begin`, or the log's first byte: if records from `begin` on do not join the queues, or are not enough."""
+        queues, in_log = self.derived.consume_queues, QueuesInLog()
+        await redo(self._walk(begin), (in_log,))
+        earlier = in_log.missing_from(queues)
+        is_enough = self.point is None or in_log.ends_after(queues) >= self.point.queue_ends
+        return begin if is_enough and (earlier is None or earlier >= begin) else self.queue.min_offset
+
+    async def dispatch_again(self, begin: int) -> DispatchRequest | None:
+        """Dispatch what stands before `durable_to`, and say what was missing of the queues; the last record met."""
+        if begin >= self.durable_to:
+            return None
+        queues = self.derived.consume_queues
+        before = QueueEnds.of(queues)
+        walk = self._walk(begin)
+        await redo(walk, self.derived.dispatchers)
+        before.tell_what_was_missing(queues)
+        _, ends = queues.add_up_ends()
+        if self.point is not None and ends < self.point.queue_ends:
+            missing = self.point.queue_ends - ends
+            _log.warning("%d entries of the queues stay missing: the log does not have their records", missing)
+        return walk.last
+
+    def _walk(self, begin: int) -> LogWalk:
+        return self.opening.walk(self.queue, self.plan, begin, self.durable_to, self.durable_to)

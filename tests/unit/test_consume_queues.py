@@ -150,7 +150,7 @@ def test_look_up_and_order(tmp_path: Path) -> None:
     queues.dispatch([request(3, 200, topic="A")])
     assert [(queue.topic, queue.queue_id) for queue in queues] == [("%LMQ%q", 0), ("A", 0), ("A", 10), ("B", 1)]
     assert queues.topic_queue_table() == {("%LMQ%q", 0): 1, ("A", 0): 4, ("A", 10): 1, ("B", 1): 0}
-    assert (len(queues), queues.num_with_files) == (4, 3)
+    assert (len(queues), queues.add_up_ends()) == (4, (3, 6))
     queues.close()
 
 
