@@ -15,7 +15,7 @@ from sim_net.journal import Journal, JournalEntry
 from sim_net.kernel import Deadlock, Livelock, SimulationError, StepsExceeded, VirtualTimeExceeded
 from sim_net.link import LinkConfig
 from sim_net.network_faults import Bandwidth, Delay, Duplicate, Hold, Loss, Partition, Reorder, Reset, Stall
-from sim_net.node import Node, NodeFailed
+from sim_net.node import Node, NodeExited, NodeFailed
 from sim_net.node_faults import ClockDrift, ClockJump, Kill, Pause, PowerLoss, ShortIO
 from sim_net.pytest_run import sim_run
 from sim_net.schedule import Schedule
@@ -47,6 +47,7 @@ __all__ = [
     "Loss",
     "MisdirectedWrite",
     "Node",
+    "NodeExited",
     "NodeFailed",
     "NotDeterministic",
     "On",

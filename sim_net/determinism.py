@@ -59,8 +59,9 @@ class _NoThreads:
         self._refuse = refuse
 
     def start_thread_soon(self, fn: Callable[[], object], deliver: object, name: str | None = None) -> NoReturn:
-        """Refuse, naming what should have run."""
-        self._refuse(f"a worker thread for {name or getattr(fn, '__qualname__', type(fn).__name__)}")
+        """Refuse, naming what should have run, if Trio knows: it calls a function without a name "None"."""
+        known = name and not name.startswith("None from ")
+        self._refuse(f"a worker thread for {name if known else 'a function without a name'}")
 
 
 class _Scheduler:

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from sim_net.kernel import SimulationError
+from sim_net.remedies import remedy
 from sim_net.unaudited import module_name, watched_by
 
 
@@ -32,7 +33,10 @@ class Tripwire(BaseException):
 
 
 class ForbiddenCall(SimulationError):
-    """The program reached for the real world; raised by `World.run`. The message names the call and the caller."""
+    """The program reached for the real world; raised by `World.run`.
+
+    The message names the call, function, file and line of who made it, and what to do instead.
+    """
 
 
 _AUDITED: Final = {
@@ -70,6 +74,8 @@ _THIN: Final = frozenset(
         "tempfile", "threading", "urllib", "uuid", "xmlrpc", "zipfile",
     }
 )  # fmt: skip
+# Who asks for a worker thread or a descriptor on behalf of the program.
+_BETWEEN: Final = frozenset({"trio", "sim_net", "contextlib", "outcome"})
 # Where `zoneinfo` reads time zones, from C: its caller would be taken for the one that opens the file.
 _TIME_ZONES: Final = tuple(f"{path}/" for path in zoneinfo.TZPATH)
 
@@ -98,9 +104,14 @@ class Guard:
             self._forbidden[module] = forbidden
         return forbidden
 
-    def refuse(self, what: str) -> NoReturn:
-        """Fail the world and raise `Tripwire`."""
-        self._fail(ForbiddenCall(f"a simulated program may not touch the real world: {what}"))
+    def refuse(self, what: str, frame: FrameType | None = None) -> NoReturn:
+        """Fail the world and raise `Tripwire`. `frame` made the call: the first that is not Trio's, if not given."""
+        frame = frame or sys._getframe(1)
+        while frame.f_back is not None and module_name(frame).partition(".")[0] in _BETWEEN:
+            frame = frame.f_back
+        who = f'in {frame.f_code.co_qualname} (file "{frame.f_code.co_filename}", line {frame.f_lineno})'
+        text = f"a simulated program may not touch the real world: {what}, {who}; instead, {remedy(what)}"
+        self._fail(ForbiddenCall(text))
         raise Tripwire(what)
 
     def check(self, what: str, frame: FrameType | None) -> None:
@@ -108,7 +119,7 @@ class Guard:
         while frame is not None and module_name(frame).partition(".")[0] in _THIN:
             frame = frame.f_back
         if frame is not None and self.forbids(module_name(frame)) and threading.get_ident() == self._thread:
-            self.refuse(f"{what}, in {module_name(frame)}.{frame.f_code.co_qualname}, line {frame.f_lineno}")
+            self.refuse(what, frame)
 
     @contextmanager
     def watching(self) -> Iterator[None]:

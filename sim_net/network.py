@@ -17,6 +17,7 @@ from sim_net.datagram_socket import DatagramSocket
 from sim_net.entropy import derive
 from sim_net.identity import current_incarnation
 from sim_net.link import Link, LinkConfig
+from sim_net.names import asked_name, lookup_name
 from sim_net.segment import Address, pack_datagram_arrival
 from sim_net.socket import ANY, LAST_PORT
 from sim_net.stream_socket import StreamSocket
@@ -70,7 +71,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             raise ValueError(f"address of node {node.name} must be a host's, as 10.0.0.1, not {address!r}")
         if address in self._by_address:
             raise ValueError(f"address {address} of node {node.name} is taken by node {self._by_address[address].name}")
-        name = node.name.lower()
+        name = lookup_name(node.name)
         if name in self._nodes:
             raise ValueError(f"names of nodes differ in more than case: {node.name} and {self._nodes[name].name}")
         self._by_address[address] = node
@@ -224,10 +225,10 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         """Look a node's name up. Trio answers numeric addresses itself."""
         await trio.lowlevel.checkpoint()
         asking = _incarnation().node
-        name = "0.0.0.0" if host is None else host.decode("ascii").lower()  # noqa: S104 - the meaning of the address, not a binding
+        name = ANY if host is None else asked_name(host)
         node = asking if name == "localhost" else self._nodes.get(name)
         if family not in (0, trio.socket.AF_INET) or (node is None and host is not None):
-            raise trio.socket.gaierror(trio.socket.EAI_NONAME, f"no simulated node is called {name!r}")
+            raise trio.socket.gaierror(trio.socket.EAI_NONAME, f"no simulated node is called {host!r}")
         address = "127.0.0.1" if name == "localhost" else name if node is None else node.address
         kinds = ((trio.socket.SOCK_STREAM, trio.socket.IPPROTO_TCP), (trio.socket.SOCK_DGRAM, trio.socket.IPPROTO_UDP))
         return [

@@ -36,6 +36,17 @@ class NodeFailed(SimulationError):
     """A node's program raised while the node was up; the cause is what it raised."""
 
 
+class NodeExited(NodeFailed):
+    """A node's program called `sys.exit`, whichever task did: that ends a process, and a run fails by it, also by 0."""
+
+    def __init__(self, node: str, incarnation: int, time_s: float, code: object) -> None:
+        #: The exit code that the process would have: 1 for a text, which Python prints.
+        self.code = code if isinstance(code, int) else int(code is not None)
+        self.node = node
+        words = f": {code}" if code is not None and not isinstance(code, int) else ""
+        super().__init__(f"node {node} (incarnation {incarnation}) exited at {time_s} s: exit code {self.code}{words}")
+
+
 class ShortIO:
     """How many bytes a socket call of a node may move at once, while a fault limits it."""
 
@@ -135,15 +146,17 @@ class Node:
         return self._current is not None
 
     def boot(self, main: NodeMain) -> None:
-        """Start `main(node)` as the node's process. RuntimeError if one runs."""
-        self._main = main
-        self._start()
+        """Start `main(node)` as the node's process; before the run, when that begins. RuntimeError if one runs."""
+        if self._world.boots_first(self):
+            self._main = main
+        else:
+            self._start(main)
 
     def restart(self) -> None:
         """Start the same program again, as the next incarnation. RuntimeError if it runs or never did."""
         if self._main is None:
             raise RuntimeError(f"node {self.name} was never booted")
-        self._start()
+        self._start(self._main)
 
     def kill(self) -> None:
         """Kill the process, as `kill -9` does: peers see resets, the page cache survives. Nothing, if it is down."""
@@ -244,18 +257,18 @@ class Node:
             raise RuntimeError(f"node {self.name} is down")
         self._current.fence_callbacks.append(callback)
 
-    def _start(self) -> None:
+    def _start(self, main: NodeMain) -> None:
         if self._current is not None:
             raise RuntimeError(f"node {self.name} is up")
-        self._world.check_running()
-        assert self._main is not None
+        self._world.check_running(self)
+        self._main = main
         self._power_on()
         self.incarnation += 1
         incarnation = self._current = Incarnation(self, self.incarnation)
         self._world.journal.record(self.name, "node.boot")
         context = contextvars.copy_context()
         context.run(current_incarnation.set, incarnation)
-        context.run(self._world.spawn_incarnation, incarnation, partial(self._live, incarnation, self._main))
+        context.run(self._world.spawn_incarnation, incarnation, partial(self._live, incarnation, main))
 
     def _power_on(self) -> None:
         if not self.has_power:
@@ -307,18 +320,27 @@ class Node:
     def _report(self, incarnation: Incarnation, error: BaseException) -> None:
         leaves = _leaves(error)
         for leaf in leaves:
-            if isinstance(leaf, KeyboardInterrupt | SystemExit):
+            if isinstance(leaf, KeyboardInterrupt):
                 self._world.fail(leaf)  # meant for the process that simulates, whichever task it has hit
                 return
         if incarnation.fenced:
             names = ", ".join(type(leaf).__name__ for leaf in leaves)
             self._world.journal.record(self.name, "node.late_error", status=names)
             return
-        where = f"node {self.name} (incarnation {incarnation.number}) failed at {self._world.now_s} s"
-        what = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves)
-        failure = NodeFailed(f"{where}: {what}")
+        exited = find_exit(error)
+        if exited is not None:
+            failure: NodeFailed = NodeExited(self.name, incarnation.number, self._world.now_s, exited.code)
+        else:
+            where = f"node {self.name} (incarnation {incarnation.number}) failed at {self._world.now_s} s"
+            what = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves)
+            failure = NodeFailed(f"{where}: {what}")
         failure.__cause__ = error
         self._world.fail(failure)
+
+
+def find_exit(error: BaseException) -> SystemExit | None:
+    """The first call of `sys.exit` in an error, which may be a group."""
+    return next((leaf for leaf in _leaves(error) if isinstance(leaf, SystemExit)), None)
 
 
 def _unwrapped(error: BaseException) -> BaseException:

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import trio
 
-from sim_net.node import NodeFailed
+from sim_net.node import NodeFailed, find_exit
 from sim_net.world import World, WorldConfig
 
 if TYPE_CHECKING:
@@ -79,12 +79,8 @@ def sim_run(
                 trio.lowlevel.add_instrument(instrument)
             return await _run_on(world.nodes[node], async_fn, *args)
 
-        try:
-            with _ordered_fixtures(getattr(async_fn, "keywords", {})):
-                return world.run(main)
-        except BaseException as error:
-            error.add_note(f"in a simulated world with seed {seed}, at {world.now_s} s")
-            raise
+        with _ordered_fixtures(getattr(async_fn, "keywords", {})):
+            return world.run(main)
 
     return run
 
@@ -99,8 +95,10 @@ async def _run_on(node: Node, async_fn: Callable[..., Awaitable[T]], *args: obje
             results.append(await async_fn(*args))
         except trio.Cancelled:
             raise
-        except BaseException as error:  # noqa: BLE001 - raised by the harness, as it is
-            errors.append(error)
+        except BaseException as error:
+            if find_exit(error) is not None:
+                raise  # the node's failure, by name: a search or a test must not end well by it
+            errors.append(error)  # raised by the harness, as it is
 
     node.boot(program)
     await node.wait_down()

@@ -115,6 +115,7 @@ class World:
         self._main_scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._incarnations: dict[Incarnation, None] = {}
+        self._boot_first: dict[Node, None] = {}
         self._state = "new"
 
     # --- what it tells ----------------------------------------------------------------------------------------------
@@ -190,12 +191,20 @@ class World:
     def run(self, main: Callable[[World], Awaitable[T]]) -> T:
         """Run `main(world)` as the harness; when it returns, every node is stopped and its result is returned.
 
-        Raises what `main` raises; `NodeFailed` when a node's program does; `Deadlock`, `Livelock`, `StepsExceeded` or
-        `VirtualTimeExceeded`; whatever a callback of the world raised. Not to be called from within Trio; once only.
+        Raises what `main` raises; `NodeFailed` when a node's program does (`NodeExited` if by `sys.exit`); `Deadlock`,
+        `Livelock`, `StepsExceeded` or `VirtualTimeExceeded`; whatever a callback of the world raised; each with a note
+        of the seed and the virtual time. Not to be called from within Trio; once only.
         """
         if self._state != "new":
             raise RuntimeError("a world runs once: make another for another run")
         self._state = "running"
+        try:
+            return self._run(main)
+        except BaseException as error:
+            error.add_note(f"in a simulated world with seed {self.seed}, at {self.now_s} s")
+            raise
+
+    def _run(self, main: Callable[[World], Awaitable[T]]) -> T:
         outcome: list[T] = []
         try:
             with (
@@ -255,10 +264,20 @@ class World:
 
     # --- for its parts ----------------------------------------------------------------------------------------------
 
-    def check_running(self) -> None:
-        """RuntimeError when no process can start: the world does not run."""
+    def boots_first(self, node: Node) -> bool:
+        """Before the run: let `node` boot when that begins. RuntimeError if it does so already. False later on."""
+        if self._state != "new":
+            return False
+        if node in self._boot_first:
+            raise RuntimeError(f"node {node.name} boots when the run begins already")
+        self._boot_first[node] = None
+        return True
+
+    def check_running(self, node: Node) -> None:
+        """RuntimeError when no process of `node` can start: the world does not run."""
         if self._nursery is None:
-            raise RuntimeError("nodes boot within World.run")
+            why = "has no process before the run begins" if self._state == "new" else "boots no more: the run is over"
+            raise RuntimeError(f"node {node.name} {why}")
 
     def spawn_incarnation(self, incarnation: Incarnation, live: Callable[[], Awaitable[None]]) -> None:
         """Start the root task of a node's process, while the world runs."""
@@ -286,6 +305,8 @@ class World:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
+                for node in self._boot_first:
+                    node.restart()
                 with self._main_scope:
                     outcome.append(await main(self))
             except BaseException as error:  # noqa: BLE001 - reported as the run's failure

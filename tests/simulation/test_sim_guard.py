@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import io
 import linecache
 import logging
 import os
 import random
+import re
 import secrets
 import socket
 import subprocess
@@ -27,9 +29,10 @@ import trio
 import trio.testing
 from trio._core import _run, _thread_cache
 
-from sim_net import ForbiddenCall, Node, NodeFailed, World, WorldConfig
+from sim_net import ForbiddenCall, Node, NodeFailed, World, WorldConfig, guard
 from sim_net.determinism import LONGEST_SLEEP_S, extend_run_queue, filter_run_queue
 from sim_net.guard import Tripwire
+from sim_net.remedies import remedy
 
 HERE = (__name__,)
 
@@ -439,7 +442,8 @@ def test_a_real_call_is_refused_even_where_errors_are_hidden(what: str) -> None:
     with pytest.raises(ForbiddenCall) as info:
         run_on_a_node(program)
     assert what.strip() in str(info.value)
-    assert f"{__name__}." in str(info.value)
+    assert f' (file "{__file__}", line ' in str(info.value)
+    assert "; instead, " in str(info.value)
     assert hidden == [what]
 
 
@@ -459,6 +463,29 @@ def test_threads_and_real_descriptors_are_refused_to_everybody(what: str) -> Non
 
     with pytest.raises(ForbiddenCall, match=what.strip()):
         run_on_a_node(program, packages=())
+
+
+@pytest.mark.parametrize("what", [*ASYNC_CALLS, "through partial"])
+def test_a_refusal_names_file_line_and_remedy(what: str) -> None:
+    async def program(node: Node) -> None:
+        if what == "through partial":
+            await trio.to_thread.run_sync(functools.partial(len, ""))
+        await ASYNC_CALLS[what]()
+
+    with pytest.raises(ForbiddenCall) as raised:
+        run_on_a_node(program, packages=())
+    text = str(raised.value)
+    line = program.__code__.co_firstlineno + (2 if what == "through partial" else 3)
+    assert re.search(
+        rf'in {re.escape(program.__qualname__)} \(file "{re.escape(__file__)}", line {line}\); instead, \w', text
+    )
+    assert "None" not in text
+
+
+def test_every_refusal_has_a_remedy_of_its_own() -> None:
+    for what in (*REAL_CALLS, *ASYNC_CALLS):
+        assert remedy(what.strip()) != remedy("something unheard of"), what
+    assert all(remedy(what) != remedy("something unheard of") for what in guard._AUDITED.values())
 
 
 def test_an_idle_worker_thread_is_no_way_out() -> None:

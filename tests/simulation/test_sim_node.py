@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import sys
 from typing import NoReturn
 
 import pytest
 import trio
 
-from sim_net import Node, NodeFailed, Partition, World
+from sim_net import Kill, Node, NodeExited, NodeFailed, On, Partition, Schedule, World
 
 PORT = 7000
 
@@ -187,6 +188,55 @@ def test_an_interrupt_is_not_the_nodes_failure() -> None:
         World(1).run(main)
 
 
+@pytest.mark.parametrize(
+    ("argument", "code", "words"),
+    [(0, 0, "exit code 0"), (None, 0, "exit code 0"), (3, 3, "exit code 3"), ("no port", 1, "exit code 1: no port")],
+)
+def test_a_program_that_exits_fails_the_run_by_name(argument: object, code: int, words: str) -> None:
+    async def leaves(node: Node) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            await trio.sleep(2)
+            sys.exit(argument)  # type: ignore[arg-type]
+
+    async def main(world: World) -> None:
+        world.node("a").boot(leaves)
+        await trio.sleep(5)
+
+    with pytest.raises(NodeExited) as raised:
+        World(1).run(main)
+    assert str(raised.value) == f"node a (incarnation 1) exited at 2.0 s: {words}"
+    assert isinstance(raised.value, NodeFailed)
+    assert (raised.value.node, raised.value.code) == ("a", code)
+
+
+def test_a_dead_program_that_exits_is_journaled_and_an_interrupt_goes_first() -> None:
+    async def exits_late(node: Node) -> None:
+        try:
+            await trio.sleep(1)
+        finally:
+            sys.exit(0)
+
+    async def interrupted(node: Node) -> None:
+        await trio.sleep(1)
+        raise BaseExceptionGroup("both", [SystemExit(0), KeyboardInterrupt()])
+
+    async def main(world: World) -> None:
+        node = world.node("a")
+        node.boot(exits_late)
+        await trio.sleep(0.5)
+        node.kill()
+        await trio.sleep(5)
+        assert [entry.attributes for entry in world.journal.entries if entry.kind == "node.late_error"] == [
+            {"status": "SystemExit"}
+        ]
+        node.boot(interrupted)
+        await trio.sleep(5)
+
+    with pytest.raises(KeyboardInterrupt):
+        World(1).run(main)
+
+
 def test_the_page_cache_survives_a_kill() -> None:
     async def writer(node: Node) -> None:
         file = node.disk.open("dir/file", allocate_bytes=8)
@@ -307,20 +357,103 @@ def test_names_and_addresses() -> None:
     assert list(world.nodes) == ["a", "b", "c", "d"]
 
 
-def test_a_node_boots_within_the_run_alone() -> None:
-    async def main(world: World) -> bool:
-        node.boot(sleep_for_ever)
-        return node.is_up
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "of its own"),
+        ("localhost", "of its own"),
+        ("a.", r"'a\.' ends with a dot"),
+        ("a..b", "1 to 63 characters"),
+        ("a" * 64, "1 to 63 characters"),
+        ("ä" * 60, "cannot be looked up"),
+        ("é_1", "cannot be looked up"),
+        ("10.0.0.7", "is an address"),
+        ("7", "is an address"),
+        ("::1", "is an address"),
+        ("a b", "cannot be looked up"),
+        ("a\0b", "cannot be looked up"),
+    ],
+)
+def test_a_name_that_nobody_could_look_up_is_refused(name: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        World(1).node(name)
+
+
+def test_names_resolve_with_a_final_dot_and_without_ascii() -> None:
+    found: dict[str, str] = {}
+    names = ("server", "server.", "SERVER", "bücher.example", "BÜCHER.example.", "xn--bcher-kva.example", "localhost.")
+
+    async def program(node: Node) -> None:
+        for name in names:
+            found[name] = str((await trio.socket.getaddrinfo(name, 80))[0][4][0])
+        for unknown in ("nobody.", "bücher", b"\xff"):
+            with pytest.raises(trio.socket.gaierror):
+                await trio.socket.getaddrinfo(unknown, 80)
+
+    async def main(world: World) -> None:
+        world.node("server")
+        node = world.node("Bücher.example")
+        with pytest.raises(ValueError, match=r"differ in more than case: BÜCHER\.example and Bücher\.example"):
+            world.node("BÜCHER.example")
+        node.boot(program)
+        await node.wait_down()
+
+    World(1).run(main)
+    addresses = ["10.0.0.1"] * 3 + ["10.0.0.2"] * 3 + ["127.0.0.1"]
+    assert found == dict(zip(names, addresses, strict=True))
+
+
+def test_a_node_may_boot_before_the_run() -> None:
+    booted = []
+
+    async def program(node: Node) -> None:
+        booted.append((node.name, node.incarnation))
+        await trio.sleep_forever()
+
+    async def main(world: World) -> None:
+        assert [node.is_up for node in (first, second)] == [True, True]
+        with pytest.raises(RuntimeError, match="node first is up"):
+            first.boot(sleep_for_ever)
+        await trio.sleep(1)
+        assert sorted(booted) == [("first", 1), ("first", 2), ("second", 1)]
+        await trio.sleep(1)
+        assert [node.is_up for node in (first, second)] == [True, False]
 
     world = World(1)
-    node = world.node("a")
-    with pytest.raises(RuntimeError, match=r"within World\.run"):
-        node.boot(sleep_for_ever)
-    assert not node.is_up
-    assert world.run(main)
-    with pytest.raises(RuntimeError, match=r"within World\.run"):
-        node.restart()
-    assert not node.is_up
+    first, second = world.node("first"), world.node("second")
+    first.boot(program)
+    second.boot(program)
+    assert not first.is_up
+    assert not world.journal.entries
+    with pytest.raises(RuntimeError, match="node first boots when the run begins"):
+        first.boot(sleep_for_ever)
+    world.start_schedule(
+        Schedule((Kill(0.0, "first", down_s=0.5, on=On("node.boot", "first")), Kill(1.0, "second", 9.0)))
+    )
+    world.run(main)
+    with pytest.raises(RuntimeError, match="node first boots no more: the run is over"):
+        first.restart()
+    assert not first.is_up
+
+
+def test_a_world_of_nodes_that_booted_before_is_the_same_as_one_whose_harness_boots_them() -> None:
+    async def program(node: Node) -> None:
+        await trio.sleep(node.entropy.token_bytes(1)[0] / 100)
+
+    def digest(*, before: bool) -> str:
+        async def main(world: World) -> None:
+            if not before:
+                node.boot(program)
+            await trio.sleep(5)
+
+        world = World(1)
+        node = world.node("a")
+        if before:
+            node.boot(program)
+        world.run(main)
+        return world.digest
+
+    assert digest(before=True) == digest(before=False)
 
 
 def test_a_process_that_is_killed_at_its_birth_does_nothing() -> None:

@@ -15,7 +15,8 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim_net import Kill, Node, Schedule, current_world, sim_run
+from sim_net import Kill, Node, NodeExited, Schedule, SimulationError, World, current_world, run, sim_run
+from sim_net.search import Case, find
 
 pytest_plugins = ["pytester"]
 
@@ -252,3 +253,38 @@ def test_what_is_known_of_pytest_trio_is_so() -> None:
     assert fixture._pytest_kwargs == {}
     assert fixture.name == "<fixture 'a'>"
     assert type(fixture.register_and_collect_dependencies()) is set
+
+
+def test_a_test_that_exits_fails_by_the_nodes_name() -> None:
+    async def leaves() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            raise SystemExit(0)
+
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(NodeExited, match=r"node test \(incarnation 1\) exited at 0.0 s: exit code 0"):
+        sim_run(seed=1)(leaves)
+    with pytest.raises(KeyboardInterrupt):
+        sim_run(seed=1)(interrupted)
+
+
+def test_a_search_finds_a_program_that_exits() -> None:
+    async def leaves(node: Node) -> None:
+        raise SystemExit(0)
+
+    def run_case(case: Case) -> str | None:
+        async def main(world: World) -> None:
+            world.nodes["a"].boot(leaves)
+            await trio.sleep(1)
+
+        try:
+            run(main, seed=case.seed, nodes=["a"])
+        except SimulationError as error:
+            return str(error)
+        return None
+
+    found = find(run_case, Case, range(3), runs_max=3)
+    assert found is not None
+    assert found.failure == "node a (incarnation 1) exited at 0.0 s: exit code 0"

@@ -27,6 +27,7 @@ from sim_net import (
     World,
     WorldConfig,
     run,
+    sim_run,
 )
 from sim_net.journal import JournalEntry
 
@@ -132,7 +133,7 @@ def test_tasks_that_swallow_cancellation_are_abandoned() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _SWALLOWS_CANCELLATION], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "['some tasks did not end when the failed run was cancelled, and were abandoned']\n"
+    assert done.stdout.startswith("['some tasks did not end when the failed run was cancelled, and were abandoned', ")
 
 
 def test_a_livelock_names_the_task_that_spins() -> None:
@@ -208,6 +209,19 @@ def test_run_makes_nodes_and_applies_faults() -> None:
     assert times == [0.0, 3.0]
     with pytest.raises(ValueError, match="no node is called 'a'"):
         run(main, seed=1, schedule=Schedule((Kill(at_s=2.0, node="a", down_s=1.0),)))
+
+
+def test_a_failed_run_says_with_which_seed_and_when() -> None:
+    async def main(world: World) -> None:
+        await trio.sleep(3)
+        raise LookupError("lost")
+
+    with pytest.raises(LookupError) as lost:
+        run(main, seed=7)
+    assert lost.value.__notes__ == ["in a simulated world with seed 7, at 3.0 s"]
+    with pytest.raises(Deadlock) as stuck:
+        sim_run(seed=8)(trio.sleep_forever)
+    assert stuck.value.__notes__ == ["in a simulated world with seed 8, at 0.0 s"]
 
 
 def test_timers_that_make_no_progress_are_a_livelock_too() -> None:
