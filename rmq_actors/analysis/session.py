@@ -6,13 +6,17 @@ Java is looked for before Spark is: without it PySpark fails late and says littl
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -77,14 +81,65 @@ def open_session(
     check_java()
     with tempfile.TemporaryDirectory(prefix="rmq-actors-spark-") as scratch:
         printed = Path(scratch, "stderr.txt")
-        session = _start(_settings(master, driver_memory, scratch, short=short), printed)
+        session = None
+        logging.getLogger().addFilter(_is_no_interrupt)
         try:
+            with _interrupt_afterwards():
+                session = _start(_settings(master, driver_memory, scratch, short=short), printed)
             yield session
+        except KeyboardInterrupt:
+            # An answer of Java's may have been read in part: nothing can be asked of it any more, not even to stop.
+            session = None
+            _kill_java()
+            raise
         except Exception as error:
-            _add_note(error, printed)
+            if session is not None:
+                _add_note(error, printed)
             raise
         finally:
-            session.stop()
+            logging.getLogger().removeFilter(_is_no_interrupt)
+            if session is not None:
+                session.stop()
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    # Py4J logs where an interrupt has met it, with a traceback, and raises it again.
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _interrupt_afterwards() -> Iterator[None]:
+    """Hold SIGINT back until the block has ended: a Java process whose start is interrupted would outlive this one.
+
+    Spark puts a handler of its own in its place, which talks to Java in the midst of an answer: that one is taken away.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's
+        return
+    came = False
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if before is signal.SIG_IGN else note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            raise KeyboardInterrupt
+
+
+def _kill_java() -> None:
+    gateway = SparkContext._gateway  # noqa: SLF001  # there is no public way to ask
+    if gateway is not None:
+        process: subprocess.Popen[bytes] = gateway.proc
+        process.kill()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
 
 
 def _settings(master: str, driver_memory: str, scratch: str, *, short: bool) -> SparkConf:

@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rmq_actors.cli import interrupts
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.progress import progress_bar
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
@@ -59,13 +60,6 @@ def _program() -> str:
     return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
 
 
-def progress_bar(console: Console) -> Progress:
-    """The project's way to show long work."""
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-    )
-
-
 @chaos_app.command("run")
 def run(
     seeds: Annotated[str, typer.Option(help="The seeds: A:B for A to B-1, or one number.")] = "0:100",
@@ -94,7 +88,7 @@ def run(
     chosen = parse_seeds(seeds)
     stderr = Console(stderr=True)
     failing: list[RunSummary] = []
-    with progress_bar(stderr) as progress:
+    with interrupts.held_back() as stopped, progress_bar(stderr) as progress:
         task = progress.add_task(f"chaos: {scenario}", total=len(chosen))
 
         def show(summary: RunSummary) -> None:
@@ -110,12 +104,16 @@ def run(
                     stderr.print(f"  replay: {replay_command(summary.case_path)}", markup=False, soft_wrap=True)
 
         try:
-            summaries = run_campaign(Campaign(chosen, scenario, jobs=jobs, out=out, planted_bug=planted_bug), show)
+            campaign = Campaign(chosen, scenario, jobs=jobs, out=out, planted_bug=planted_bug)
+            summaries = run_campaign(campaign, show, stopped)
         except CampaignFailed as error:
             stderr.print(f"rmq-actors chaos run: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(ExitCode.CRASH) from error
     if not digest and not as_json:
         _print_summary(summaries, scenario)
+    if stopped():
+        stderr.print(f"rmq-actors chaos run: interrupted after {len(summaries)} of {len(chosen)} runs", markup=False)
+        raise typer.Exit(interrupts.EXIT_CODE)
     if failing:
         raise typer.Exit(EXIT_OF_OUTCOME[failing[0].outcome])
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from rmq_actors.cli import interrupts
 from rmq_actors.cli.chaos import print_failure
 from rmq_actors.cli.exit_codes import ExitCode
 
@@ -46,15 +47,19 @@ def demo(
     # What brokers log of their peers' deaths is in the traces.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     steps.clear(out)
-    try:
-        done = steps.replicate(out, console)
-        summaries = steps.break_it(out, runs, jobs, console)
-        caught, path = steps.find_bug(out, console)
-    except steps.DemoFailed as error:
-        console.print(f"rmq-actors demo: {error}", markup=False)
-        raise typer.Exit(ExitCode.CHECK_FAILED) from error
-    (out / "demo.json").write_text(json.dumps(steps.demo_facts(done, caught, path), indent=2) + "\n")
-    page = steps.analyse(out, console)
+    step = "1: replicate"
+    with interrupts.exits_with_130(lambda: f"rmq-actors demo: interrupted in step {step}; {out} holds what was done"):
+        try:
+            done = steps.replicate(out, console)
+            step = "2: break replication"
+            summaries = steps.break_it(out, runs, jobs, console)
+            caught, path = steps.find_bug(out, console)
+        except steps.DemoFailed as error:
+            console.print(f"rmq-actors demo: {error}", markup=False)
+            raise typer.Exit(ExitCode.CHECK_FAILED) from error
+        step = "3: analyse"
+        (out / "demo.json").write_text(json.dumps(steps.demo_facts(done, caught, path), indent=2) + "\n")
+        page = steps.analyse(out, console)
     console.print()
     steps.print_summary(console, done, summaries, caught)
     console.print()

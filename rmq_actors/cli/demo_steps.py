@@ -17,7 +17,9 @@ from rich.table import Table
 
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.analysis.report import report
-from rmq_actors.cli.chaos import progress_bar, replay_command
+from rmq_actors.cli import interrupts
+from rmq_actors.cli.chaos import replay_command
+from rmq_actors.cli.progress import progress_bar
 from rmq_actors.embedding.cluster import Cluster, log_sha256, open_cluster, real_recorder
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.os_disk import OsDisk
@@ -139,10 +141,12 @@ def replicate(out: Path, console: Console) -> Replicated:
 
 def break_it(out: Path, runs: int, jobs: int, console: Console) -> list[RunSummary]:
     """Step 2a: `runs` seeded chaos runs. Raises `DemoFailed` if one fails, or a kind of fault was not met."""
-    with progress_bar(console) as progress:
+    with interrupts.held_back() as stopped, progress_bar(console) as progress:
         task = progress.add_task("chaos: a master, two slaves", total=runs)
         campaign = Campaign(range(runs), name=_CAMPAIGN, jobs=jobs, out=out)
-        summaries = run_campaign(campaign, lambda _: progress.advance(task))
+        summaries = run_campaign(campaign, lambda _: progress.advance(task), stopped)
+        if stopped():
+            raise KeyboardInterrupt
     for summary in summaries:
         if summary.outcome != "passed":
             raise DemoFailed(f"seed {summary.seed}: {summary.outcome}: {summary.failure}")
@@ -156,10 +160,12 @@ def break_it(out: Path, runs: int, jobs: int, console: Console) -> list[RunSumma
 def find_bug(out: Path, console: Console) -> tuple[Caught, Path]:
     """Step 2b: from a random start, find the planted bug and make its schedule small. Raises `DemoFailed`."""
     hunt = Hunt(PLANTED_BUG, start=random.SystemRandom().randrange(10**9))
-    with progress_bar(console) as progress:
+    with interrupts.held_back() as stopped, progress_bar(console) as progress:
         task = progress.add_task("", total=None)
 
         def show(phase: str, runs: int) -> None:
+            if stopped():
+                raise KeyboardInterrupt
             progress.update(task, description=f"planted bug: {phase}, runs", completed=runs)
 
         caught = hunt_bug(hunt, show)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
+    import typer.core
 except ModuleNotFoundError:
     print("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'", file=sys.stderr)
     sys.exit(2)  # ExitCode.BAD_INPUT: this project's imports stand below
 
 import rmq_actors
+from rmq_actors.cli import interrupts
 from rmq_actors.cli.broker import broker
 from rmq_actors.cli.broker_admin import broker_admin_app
 from rmq_actors.cli.chaos import chaos_app
@@ -20,7 +22,18 @@ from rmq_actors.cli.namesrv import namesrv
 from rmq_actors.cli.store import store_app
 from rmq_actors.cli.trace import trace_app
 
+
+class _Commands(typer.core.TyperGroup):
+    """All commands: Ctrl-C ends each of them alike."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Click's, of which Typer has its own copy in some versions
+        """Run a command."""
+        with interrupts.exits_with_130(lambda: "rmq-actors: interrupted"):
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="A RocketMQ-compatible broker with replication, and a deterministic world to break it in.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -51,7 +64,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 usage or bad input, 3 crash, 4 liveness."""
+    """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 bad input, 3 crash, 4 liveness, 130 interrupted."""
     app()
 
 

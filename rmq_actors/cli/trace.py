@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from rmq_actors.cli import interrupts
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from rmq_actors.analysis.analyze import Analysis
@@ -56,7 +57,7 @@ def analyze_command(
     Files that are missing, cut or in no manifest are named, and nothing is computed from the rest. Exit code 1: the
     traces are not what their manifests promise; 2: there are none, no Java, an unknown table.
     """
-    with _named_failures("analyze"), _progress() as on_progress:
+    with _named_failures("analyze"), _progress("analyze", out) as on_progress:
         from rmq_actors.analysis.analyze import analyze
 
         analysis = analyze(traces, out, master=master, only=only or (), progress=on_progress)
@@ -81,7 +82,7 @@ def report_command(
     The page shows runs and their faults, replication lag over time, the latency of puts, and a table of all runs.
     That a run failed is no failure of this command. Exit codes as for `analyze`.
     """
-    with _named_failures("report"), _progress() as on_progress:
+    with _named_failures("report"), _progress("report", out) as on_progress:
         from rmq_actors.analysis.report import report
 
         analysis, page = report(traces, out, demo_json=demo_json, master=master, progress=on_progress)
@@ -188,12 +189,21 @@ def _failures_of_spark() -> tuple[_Failures, _Failures]:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[OnProgress]:
-    """A bar on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("looking at the traces", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+def _progress(command: str, out: str) -> Iterator[OnProgress]:
+    """A bar on standard error. An interrupt tells which step it was."""
+    step = "looking at the traces"
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal step
+        step = f"{what} ({done} of {total})"
+        bar.update(task, description=what, completed=done, total=total)
+
+    def interrupted() -> str:
+        return f"rmq-actors trace {command}: interrupted at: {step}; tables that were made before are in {out}/tables"
+
+    with interrupts.exits_with_130(interrupted), progress_bar(Console(stderr=True)) as bar:
+        task = bar.add_task(step, total=None)
+        yield show
 
 
 def _print_analysis(analysis: Analysis, page: Path | None, *, as_json: bool) -> None:

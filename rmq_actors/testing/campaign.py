@@ -1,6 +1,7 @@
 """Many runs: seeds in, one summary a run out, in the order of the seeds; traces and failing cases as files.
 
-With several jobs the seeds are dealt out to processes, each of which writes trace files of its own.
+With several jobs the seeds are dealt out to processes, each of which writes trace files of its own. They never see
+SIGINT, which a terminal sends to all: who has started them asks them to stop.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import queue
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event as Stopping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +26,7 @@ from sim_net import fault_kind, many_runs
 if TYPE_CHECKING:
     from rmq_actors.tracing.spool import TraceWriter
 
-_POLL_S = 1.0
+_POLL_S = 0.25
 
 
 class CampaignFailed(RuntimeError):
@@ -97,29 +100,50 @@ def write_trace(writer: TraceWriter, result: RunResult) -> None:
     )
 
 
-def run_campaign(campaign: Campaign, on_summary: Callable[[RunSummary], object]) -> list[RunSummary]:
-    """Run all seeds; `on_summary` sees each run in the order of the seeds. Raises `CampaignFailed`."""
+def _never() -> bool:
+    return False
+
+
+def run_campaign(
+    campaign: Campaign, on_summary: Callable[[RunSummary], object], stop: Callable[[], bool] = _never
+) -> list[RunSummary]:
+    """Run all seeds; `on_summary` sees each run in the order of the seeds. Raises `CampaignFailed`.
+
+    Once `stop()` is true no run begins, and one that was under way in this process does not count: what told of the
+    stop, a signal, may have been an event of that run.
+    """
     summaries = []
     with many_runs():
-        runs = _run_seeds(campaign, 0, campaign.seeds) if campaign.jobs == 1 else _run_in_processes(campaign)
+        runs = (
+            _run_seeds(campaign, 0, campaign.seeds, stop) if campaign.jobs == 1 else _run_in_processes(campaign, stop)
+        )
         for summary in runs:
             on_summary(summary)
             summaries.append(summary)
     return summaries
 
 
-def _run_seeds(campaign: Campaign, worker: int, seeds: Sequence[int]) -> Iterator[RunSummary]:
+def _run_seeds(campaign: Campaign, worker: int, seeds: Sequence[int], stop: Callable[[], bool]) -> Iterator[RunSummary]:
     if campaign.out is None:
-        for seed in seeds:
-            yield summarize(_run_seed(campaign, seed), None)
+        for result in _results(campaign, seeds, stop):
+            yield summarize(result, None)
         return
     from rmq_actors.tracing.spool import TraceWriter  # noqa: PLC0415  # runs without traces need no pyarrow
 
     with TraceWriter(campaign.out / "traces", campaign.name, campaign.scenario, worker=worker) as writer:
-        for seed in seeds:
-            result = _run_seed(campaign, seed)
+        for result in _results(campaign, seeds, stop):
             write_trace(writer, result)
             yield summarize(result, campaign.out)
+
+
+def _results(campaign: Campaign, seeds: Sequence[int], stop: Callable[[], bool]) -> Iterator[RunResult]:
+    for seed in seeds:
+        if stop():
+            return
+        result = _run_seed(campaign, seed)
+        if stop():
+            return
+        yield result
 
 
 def _run_seed(campaign: Campaign, seed: int) -> RunResult:
@@ -127,30 +151,33 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
     return run_case(case, campaign=campaign.name)
 
 
-def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary]) -> None:
+def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary], stopping: Stopping) -> None:
     # What brokers log of their peers' deaths is in the traces; the parent's settings do not reach a spawned process.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     with many_runs():
-        for summary in _run_seeds(campaign, worker, seeds):
+        for summary in _run_seeds(campaign, worker, seeds, stopping.is_set):
             done.put(summary)
 
 
-def _run_in_processes(campaign: Campaign) -> Iterator[RunSummary]:
+def _run_in_processes(campaign: Campaign, stop: Callable[[], bool]) -> Iterator[RunSummary]:
     context = multiprocessing.get_context("spawn")
     done: Queue[RunSummary] = context.Queue()
+    stopping = context.Event()
     workers = [
         context.Process(
-            target=_work, args=(campaign, number, campaign.seeds[number :: campaign.jobs], done), daemon=True
+            target=_work, args=(campaign, number, campaign.seeds[number :: campaign.jobs], done, stopping), daemon=True
         )
         for number in range(campaign.jobs)
     ]
-    for worker in workers:
-        worker.start()
+    _start_without_interrupts(workers)
     early: dict[int, RunSummary] = {}
     try:
         for seed in campaign.seeds:
             while seed not in early:
-                summary = _take(done, workers)
+                summary = _take(done, workers, stop, stopping)
+                if summary is None:  # they were stopped: of the seeds that are left some may have been run
+                    yield from (early[left] for left in sorted(early))
+                    return
                 early[summary.seed] = summary
             yield early.pop(seed)
         for worker in workers:
@@ -162,11 +189,33 @@ def _run_in_processes(campaign: Campaign) -> Iterator[RunSummary]:
             worker.kill()
 
 
-def _take(done: Queue[RunSummary], workers: Sequence[multiprocessing.process.BaseProcess]) -> RunSummary:
+def _start_without_interrupts(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
+    """A process inherits which signals are blocked; one that came to this process meanwhile is delivered afterwards."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for worker in workers:
+            worker.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _take(
+    done: Queue[RunSummary],
+    workers: Sequence[multiprocessing.process.BaseProcess],
+    stop: Callable[[], bool],
+    stopping: Stopping,
+) -> RunSummary | None:
+    """The next run that has ended; None: all workers have."""
     while True:
+        if stop():
+            stopping.set()
+        # What a worker has put is there once it has ended.
+        have_ended = all(worker.exitcode == 0 for worker in workers)
         try:
             return done.get(timeout=_POLL_S)
         except queue.Empty:
+            if have_ended:
+                return None
             for worker in workers:
                 if worker.exitcode:
                     raise CampaignFailed(f"a worker ended with exit code {worker.exitcode}") from None

@@ -220,6 +220,9 @@ import asyncio, os, signal
 import trio
 from rmq_actors.actors.asyncio_host import open_trio_guest
 
+# Whoever started the tests in the background has had it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 async def in_trio():
     try:
         print("began", flush=True)

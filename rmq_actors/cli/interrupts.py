@@ -1,0 +1,59 @@
+"""Ctrl-C: a command ends with exit code 130, says how far it came, and leaves no spool and no process behind.
+
+broker and namesrv serve until a signal: to them SIGINT is an order to stop (`stop_signals`). Where SIGINT is ignored,
+as a shell has it for what runs in the background, it stays so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+#: What a shell tells of a process that SIGINT has ended.
+EXIT_CODE = 128 + signal.SIGINT
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an exception is KeyboardInterrupt, perhaps in a group of Trio's, among what it made others raise."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_interrupt, error.exceptions))
+    return isinstance(error, KeyboardInterrupt)
+
+
+@contextlib.contextmanager
+def exits_with_130(what: Callable[[], str]) -> Iterator[None]:
+    """Let an interrupt within the block end the process, with one line that tells `what` was interrupted."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
+        print(what(), file=sys.stderr)
+        raise SystemExit(EXIT_CODE) from None
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[Callable[[], bool]]:
+    """Within the block SIGINT only answers true to the question that is yielded; a second one is KeyboardInterrupt.
+
+    For runs in simulated worlds: one that is interrupted in its midst is no run of its seed any more.
+    """
+    came = False
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: came
+    finally:
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,49 @@
+"""Ctrl-C while Java starts, and while Spark works: exit code 130, no Java process left, no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmq_actors.analysis.session import JavaMissing, check_java
+from rmq_actors.tracing.spool import TraceWriter
+from tests.spark.conftest import Story, run_of
+from tests.unit.interrupted_command import DEADLINE_S, Command, Ended, started
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(2 * DEADLINE_S)]
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    try:
+        check_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    with TraceWriter(tmp_path / "traces", "tests", "handmade") as writer:
+        writer.write_run(run_of(0), Story().at(0, "", "run.start").events, outcome="passed")
+    return tmp_path / "traces"
+
+
+def interrupted(command: Command) -> Ended:
+    ended = command.interrupt()
+    assert command.children == []
+    assert ended.code == 130
+    assert ended.stdout == ""
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    return ended
+
+
+def test_while_java_starts(traces: Path, tmp_path: Path) -> None:
+    with started("trace", "report", "--traces", traces, "--out", tmp_path / "out") as command:
+        # It is no more than begun: Spark's program has not told yet where it listens.
+        command.wait_for(lambda: any("org.apache.spark" in child for child in command.children))
+        ended = interrupted(command)
+    assert ended.stderr.startswith("rmq-actors trace report: interrupted at: starting Spark (0 of 8); ")
+
+
+def test_while_spark_works(traces: Path, tmp_path: Path) -> None:
+    with started("trace", "analyze", "--traces", traces, "--out", tmp_path / "out") as command:
+        command.wait_for((tmp_path / "out" / "tables").exists)
+        ended = interrupted(command)
+    assert ended.stderr.startswith("rmq-actors trace analyze: interrupted at: run_summary (2 of 8); ")

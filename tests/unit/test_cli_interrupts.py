@@ -1,0 +1,89 @@
+"""Ctrl-C: exit code 130, what was run, closed spools, no process left, no traceback."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rmq_actors.cli.main import app
+from rmq_actors.tracing.manifest import read_manifests
+from tests.unit.interrupted_command import DEADLINE_S, started
+
+pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
+
+
+def spools(out: Path) -> list[Path]:
+    return [*out.rglob("*.inprogress")]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_chaos_run(tmp_path: Path, jobs: int) -> None:
+    """What it has run by then is told, traced whole, and the same as without an interrupt."""
+    with started("chaos", "run", "--seeds", "0:99999", "--digest", "--jobs", jobs, "--out", tmp_path) as command:
+        command.wait_for(lambda: command.stdout.count("\n"))
+        ended = command.interrupt()
+        assert command.children == []
+    lines = ended.stdout.splitlines(keepends=True)
+    assert ended.code == 130
+    assert ended.stderr == f"rmq-actors chaos run: interrupted after {len(lines)} of 99999 runs\n"
+    assert spools(tmp_path) == []
+    assert sum(part.runs for part in read_manifests(tmp_path / "traces")) == len(lines)
+    seeds = [int(line.split()[0]) for line in lines]
+    assert seeds == sorted(seeds)
+    for seed in {seeds[0], seeds[-1]}:
+        alone = CliRunner().invoke(app, ["chaos", "run", "--seeds", str(seed), "--digest"])
+        assert alone.stdout in lines
+
+
+def test_a_summary_of_the_runs_that_were_made(tmp_path: Path) -> None:
+    with started("chaos", "run", "--seeds", "0:99999", "--out", tmp_path) as command:
+        # Its spool has a head, and then runs.
+        command.wait_for(lambda: any(spool.stat().st_size > 10_000 for spool in spools(tmp_path)))
+        ended = command.interrupt()
+    made = re.search(r"interrupted after (\d+) of 99999 runs\n$", ended.stderr)
+    assert ended.code == 130
+    assert made is not None
+    assert re.search(rf"^ *ended passed +{made[1]} *$", ended.stdout, re.MULTILINE)
+    assert "Traceback" not in ended.stderr
+
+
+def test_where_interrupts_are_ignored_they_stay_so() -> None:
+    """A shell has it so for what it starts in the background."""
+    with started("chaos", "run", "--seeds", "0:3", "--digest", handler="SIG_IGN") as command:
+        command.wait_for(lambda: command.stdout.count("\n"))
+        ended = command.interrupt()
+    assert (ended.code, ended.stderr) == (0, "")
+    assert len(ended.stdout.splitlines()) == 3
+
+
+def test_an_interrupt_in_a_trio_program_is_no_crash() -> None:
+    """broker-admin waits in a nursery: the interrupt comes out of it in a group."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with started("broker-admin", "status", address) as command:
+            silent.settimeout(DEADLINE_S)
+            connection, _ = silent.accept()
+            with connection:
+                ended = command.interrupt()
+    assert (ended.code, ended.stderr) == (130, "rmq-actors: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("found", "step"),
+    [("store/master/commitlog", "1: replicate"), ("traces/v1/*/scenario=replication/.p*", "2: break")],
+)
+def test_demo(tmp_path: Path, found: str, step: str) -> None:
+    with started("demo", "--out", tmp_path / "demo") as command:
+        command.wait_for(lambda: [*(tmp_path / "demo").glob(found)])
+        ended = command.interrupt()
+        assert command.children == []
+    if "Java 17 or later is needed" in ended.stdout:
+        pytest.skip(ended.stdout)
+    assert ended.code == 130
+    assert f"rmq-actors demo: interrupted in step {step}" in ended.stderr
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert spools(tmp_path) == []
