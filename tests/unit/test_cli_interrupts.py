@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rmq_actors.cli.interrupts import exits_with_130
 from rmq_actors.cli.main import app
 from rmq_actors.tracing.manifest import read_manifests
 from tests.unit.interrupted_command import DEADLINE_S, started
@@ -87,3 +88,12 @@ def test_demo(tmp_path: Path, found: str, step: str) -> None:
     assert f"rmq-actors demo: interrupted in step {step}" in ended.stderr
     assert "Traceback" not in ended.stderr + ended.stdout
     assert spools(tmp_path) == []
+
+
+def test_an_interrupt_in_a_group_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    inner = BaseExceptionGroup("", [ValueError("x"), KeyboardInterrupt()])
+    with pytest.raises(SystemExit) as ended, exits_with_130(lambda: "told"):
+        raise BaseExceptionGroup("", [inner])
+    assert (ended.value.code, capsys.readouterr().err) == (130, "told\n")
+    with pytest.raises(ExceptionGroup), exits_with_130(lambda: "told"):
+        raise ExceptionGroup("", [ValueError("x")])
