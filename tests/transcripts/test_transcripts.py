@@ -1,4 +1,6 @@
-"""Plays each `*.txt` here against the pure machines: a command, `----`, what comes out, an empty line.
+"""Plays each `*.txt`, here and in `exchange`, against the pure machines: a command, `----`, what comes out.
+
+An empty line ends a block.
 
 `REWRITE_TRANSCRIPTS=1` writes what comes out into the files instead, to be reviewed as a diff.
 """
@@ -6,19 +8,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
+from tests.transcripts.exchange_pair import ExchangePair
 from tests.transcripts.pair import Pair
 
-TRANSCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+HERE = Path(__file__).parent
+#: What plays the transcripts of each directory.
+PLAYERS: dict[Path, Callable[[], Player]] = {HERE: Pair, HERE / "exchange": ExchangePair}
+TRANSCRIPTS = sorted(path for directory in PLAYERS for path in directory.glob("*.txt"))
 ARROW = "----"
 
 
-def play(script: str) -> str:
+class Player(Protocol):
+    """Executes commands."""
+
+    def run(self, command: str) -> Iterable[str]:
+        """What comes out of one."""
+        ...
+
+
+def play(script: str, pair: Player) -> str:
     """The transcript with what really comes out."""
-    pair = Pair()
     blocks = []
     for block in script.strip().split("\n\n"):
         lines = block.splitlines()
@@ -32,7 +47,7 @@ def play(script: str) -> str:
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
     script = path.read_text()
-    played = play(script)
+    played = play(script, PLAYERS[path.parent]())
     if os.environ.get("REWRITE_TRANSCRIPTS") == "1":
         path.write_text(played)
     else:
@@ -43,17 +58,26 @@ def test_there_are_transcripts() -> None:
     assert {path.stem for path in TRANSCRIPTS} == {
         "connect_and_first_sync",
         "diverged",
+        "exchanged",
         "fall_behind",
         "heartbeat",
+        "lost_request",
+        "lost_yes",
         "mid_frame_cut",
+        "note_fails",
         "offset_gone",
+        "overruled",
+        "refused",
+        "refused_promotion",
+        "restarts",
         "same",
         "silent_peer",
         "slave_ahead",
         "stray_report",
+        "time_limit",
     }
 
 
 def test_another_outcome_is_seen() -> None:
     script = "slave 10\n----\nslave: log ends at 11\n"
-    assert play(script) == "slave 10\n----\nslave: log ends at 10\n"
+    assert play(script, Pair()) == "slave 10\n----\nslave: log ends at 10\n"

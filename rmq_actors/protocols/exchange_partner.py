@@ -1,0 +1,87 @@
+"""What a slave says to the master that exchanges roles with it (`exchange`): whether it is ready, and yes or no.
+
+A slave prepares under a name, and is promoted under that name once. Whatever becomes of a promotion, the name is used
+up: a request for it that was lost on its way, and comes when the master has long gone on as the master, is refused. So
+is each after the slave was started again, or has opened its store anew: it may have another log by then.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class SlaveState:
+    """What a broker is now. `life` is another one each time that its store is opened."""
+
+    broker_name: str
+    is_slave: bool
+    term: int
+    leads: bool
+    log_end: int
+    life: int
+    is_followed: bool = True
+    #: Why it follows no more.
+    halted: str | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it is the master that was promoted to its term."""
+        return self.leads and not self.is_slave
+
+
+def why_no_partner(own: SlaveState, broker_name: str, term: int) -> str | None:
+    """Why this broker cannot take over from the master of `broker_name` that leads `term`; None if it can."""
+    if not own.is_slave:
+        return "it is no slave"
+    if own.broker_name != broker_name:
+        return f"its brokerName is {own.broker_name}, not {broker_name}"
+    if own.term > term:
+        return f"it knows of term {own.term}: the master of term {term} is not the last one"
+    if own.halted is not None:
+        return f"it has halted: {own.halted}"
+    if not own.is_followed:
+        return "it follows no master at the moment"
+    return None
+
+
+@attrs.frozen
+class Promotion:
+    """A slave that has the log up to `end` is to lead `term`."""
+
+    name: str
+    term: int
+    end: int
+
+
+@attrs.define(eq=False)
+class SlavePreparation:
+    """What a slave has prepared for: one promotion at most."""
+
+    _prepared: str | None = attrs.field(default=None, init=False)
+    _life: int = attrs.field(default=-1, init=False)
+    _end: int = attrs.field(default=-1, init=False)
+
+    def ready(self, name: str, own: SlaveState) -> None:
+        """It has all that the master has: the log, synced, and the tables."""
+        self._prepared, self._life, self._end = name, own.life, own.log_end
+
+    def why_not_promoted(self, asked: Promotion, own: SlaveState) -> str | None:
+        """Why it refuses to become the master; None if it shall do so now. To be asked once a request."""
+        prepared, self._prepared = self._prepared, None
+        if not own.is_slave:
+            return "it is no slave"
+        if prepared != asked.name:
+            return "it has not prepared for that, or not since it was started, or has been asked before"
+        if own.life != self._life:
+            return "it has opened its store anew since it prepared"
+        if not own.log_end == self._end == asked.end:
+            return f"its log ends at {own.log_end}, it was to end at {asked.end}"
+        if asked.term <= own.term:
+            return f"it knows of term {own.term} already, and cannot be promoted to {asked.term}"
+        return None
+
+
+def is_promoted(asked: Promotion, own: SlaveState) -> bool:
+    """Whether what is asked for is done already: an answer was lost."""
+    return own.is_leader and own.term >= asked.term
