@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import attrs
 
@@ -16,11 +16,15 @@ from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.broker.broker_remoting import BrokerRemoting
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.configuration import BrokerFiles, Configuration, updated_config
+from rmq_actors.broker.exchange_file import ExchangeFile
+from rmq_actors.broker.exchange_partner import ExchangePartner
 from rmq_actors.broker.log_truncation_service import LogTruncationService
 from rmq_actors.broker.master_records import MasterRecords
 from rmq_actors.broker.processors.admin import AdminBrokerProcessor
+from rmq_actors.broker.processors.exchange import ExchangeProcessor
 from rmq_actors.broker.processors.replication_state import ReplicationStateProcessor
 from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, config_in_role
+from rmq_actors.broker.role_exchange import RoleExchange
 from rmq_actors.broker.store_host import Machines, StoreHost
 from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster
 from rmq_actors.ha.ha_service import HAService
@@ -51,6 +55,10 @@ class BrokerController:
     remoting: BrokerRemoting | None
     environment: Environment
     configuration: Configuration
+    #: What a master was doing that exchanged roles when it died.
+    _exchange_file: ExchangeFile
+    #: Without a listenPort there is none.
+    exchange: RoleExchange | None = attrs.field(default=None, init=False)
     _role_changes: ActorRef[ChangeRole] = attrs.field(init=False)
 
     @property
@@ -118,7 +126,45 @@ class BrokerController:
             ha_master_address=ha_master_address,
             master_addr=master_addr,
         )
+        await self._overrule_exchange()
         await self._ask(ChangeRole(change, term=term))
+
+    async def _overrule_exchange(self) -> None:
+        if self.exchange is not None:
+            await self.exchange.overrule()
+
+    async def set_role(
+        self,
+        properties: Properties,
+        config_of: Callable[[BrokerConfig], BrokerConfig] | None = None,
+        *,
+        term: int | None = None,
+    ) -> None:
+        """As `update_config`, for an exchange of roles. `config_of` looks at what is so when the change begins.
+
+        Raises `ValueError` and nothing has changed, `OSError` and the file may be the new one, `RoleChangeFailed`.
+        """
+        persist = functools.partial(self.configuration.persist, properties.values)
+        change = config_of or (lambda config: updated_config(config, properties))
+        await self._ask(ChangeRole(change, persist=persist, term=term))
+
+    async def lead(self, term: int) -> None:
+        """As a master go on at `term`, or at a later one. Raises `OSError`."""
+        await self._host.terms.promote(term)
+
+    async def fence(self, reason: str) -> None:
+        """Refuse puts, and changes of topics and groups, from now on; an empty `reason` takes them again.
+
+        When it returns both stay as they are. It outlives every opening of the store, and no restart.
+        """
+        self._host.fence(reason)
+        if self.remoting is not None:
+            await self.remoting.metadata.fence(reason)
+
+    @property
+    def life(self) -> int:
+        """Another one each time that the store is opened."""
+        return self._host.life
 
     async def update_config(self, properties: Properties, *, term: int | None = None) -> list[str]:
         """Take new settings by RocketMQ's keys, all or none of them, keep them in the file; return those that changed.
@@ -128,6 +174,8 @@ class BrokerController:
         What does not take effect at once has the store opened anew, as a change of role has. Raises `ForbiddenKey`,
         `ConfigurationError`, `OSError` of the file: the broker goes on as it was. Raises `RoleChangeFailed`.
         """
+        if "brokerRole" in properties.values:
+            await self._overrule_exchange()
         before: list[BrokerConfig] = []
 
         def config_of(config: BrokerConfig) -> BrokerConfig:
@@ -182,7 +230,7 @@ class BrokerController:
         await host.start(self.system)
         if remoting is not None:
             remoting.use_store(host.store, is_slave=host.config.is_slave)
-            await remoting.start(self.system, self._ha_server_addr, host.ha_masters)
+            await remoting.start(self.system, self.ha_server_addr, host.ha_masters)
         self._role_changes = await self.system.spawn(
             "RoleChanges",
             lambda: RoleChanges(host, self._leave_role, self._take_role, tracer),
@@ -191,10 +239,16 @@ class BrokerController:
         )
         if remoting is not None:
             ReplicationStateProcessor(self).register(remoting.processors)
-            await AdminBrokerProcessor(self, tracer).start(remoting.processors, self.system)
+            self.exchange = RoleExchange(self, self._exchange_file, tracer)
+            admin = AdminBrokerProcessor(self, tracer)
+            await admin.start(remoting.processors, self.system)
+            partner = ExchangePartner(self, tracer)
+            ExchangeProcessor(self.exchange, partner).register(remoting.processors, admin.pool)
         if host.config.ha.ha_truncate_on_divergence:
             await self._watch_divergence()
         await self._start_slave()
+        if self.exchange is not None:
+            await self.system.start(self.exchange)
 
     async def _watch_divergence(self) -> None:
         """Cut the log at each divergence from now on, while haTruncateOnDivergence says so."""
@@ -222,7 +276,7 @@ class BrokerController:
         if remoting is not None:
             remoting.use_store(host.store, is_slave=host.config.is_slave)
             remoting.correct_consumer_offsets(host.store)
-            remoting.change_role(host.config, self._ha_server_addr, host.ha_masters)
+            remoting.change_role(host.config, self.ha_server_addr, host.ha_masters)
         await self._start_slave()
 
     async def _start_slave(self) -> None:
@@ -236,7 +290,7 @@ class BrokerController:
             await self._host.start_slave(self.system, lookup, remoting.start_slave_synchronize)
 
     @property
-    def _ha_server_addr(self) -> str:
+    def ha_server_addr(self) -> str:
         """Where slaves find it, as it is registered."""
         _, port = parse_address(self.ha_address)
         return address_text((self.config.broker_ip2, port))
@@ -259,13 +313,15 @@ async def open_broker(
     """
     host = await StoreHost.open(config, environment, tracer, machines or Machines())
     with contextlib.closing(host):
-        remoting = None
+        remoting, exchange_file = None, ExchangeFile.load(environment.disk)
+        if exchange_file.note is not None and not config.is_slave:
+            host.fence(f"roles were being exchanged with {exchange_file.note.partner.address}")
         if config.remoting is not None:
             home = environment.disk if files is None else files.home
             remoting = BrokerRemoting.load(config, config.remoting, environment, tracer, tls, home)
         async with open_actor_system(config.broker_name, tracer, entropy=environment.entropy) as system:
             configuration = Configuration(environment.wall_clock, files)
-            broker = BrokerController(host, system, remoting, environment, configuration)
+            broker = BrokerController(host, system, remoting, environment, configuration, exchange_file)
             await broker.start(tracer)
             yield broker
         await host.shut_down()

@@ -35,3 +35,11 @@ class BrokerMetadata:
             DelayOffsets.load(disk),
             SubscriptionGroupManager.load(disk, wall_clock),
         )
+
+    async def fence(self, reason: str) -> None:
+        """Refuse changes of topics and groups from now on, with `TableFenced`; an empty `reason` takes them again.
+
+        When it returns the tables are durable, and stay as they are.
+        """
+        await self.topics.fence(reason)
+        await self.subscription_groups.fence(reason)

@@ -104,12 +104,12 @@ class SlaveSynchronize:
             machine.failed(part, master, trio.current_time(), self._entropy.random())
             return
         try:
-            answer = await self._ask(master, _CODES[part])
+            answer = await self._ask(master, part)
             if answer is None:
                 return
             if not self._is_followed():
                 raise MasterNotFollowed("its log is not followed any more")
-            status = "changed" if await self._take_over(part, answer) else "unchanged"
+            status = "changed" if await take_over(self._metadata, part, answer) else "unchanged"
         except (RemotingError, MQBrokerError, ValueError, OSError) as error:
             status, detail = type(error).__name__, str(error)
             _log.warning("%s: %s of %s: %s", self.name, part.value, master, error)
@@ -125,31 +125,36 @@ class SlaveSynchronize:
             attributes={"part": part.value, "network.peer.address": master, "detail": detail[:200]},
         )
 
-    async def _ask(self, master: str, code: RequestCode) -> bytes | None:
+    async def _ask(self, master: str, part: Metadata) -> bytes | None:
         """The answer; None if a stop or another master came in between."""
-        request, response = RemotingCommand(code), None
+        answer = None
         with trio.CancelScope() as self._asking:
-            response = await self._client.invoke(master, request, TIMEOUT_MS)
-        if response is None or self._asking.cancel_called:
-            return None
-        if response.code != ResponseCode.SUCCESS:
-            raise MQBrokerError(master, request, response)
-        return response.body
+            answer = await ask_table(self._client, master, part, TIMEOUT_MS)
+        return None if self._asking.cancel_called else answer
 
-    async def _take_over(self, part: Metadata, answer: bytes) -> bool:
-        """Store a master's table, durably; whether that changed anything. Raises `ValueError` and `OSError`."""
-        metadata = self._metadata
-        if part is Metadata.TOPICS:
-            topics = decode_body(TopicConfigSerializeWrapper, answer)
-            if not topics.topic_config_table:
-                raise ValueError("a master without topics: every broker has the system topics")
-            return await metadata.topics.follow(topics)
-        if part is Metadata.CONSUMER_OFFSETS:
-            has_changed = metadata.consumer_offsets.follow(answer)
-            await metadata.consumer_offsets.persist()
-            return has_changed
-        if part is Metadata.DELAY_OFFSETS:
-            has_changed = metadata.delay_offsets.replace(answer)
-            await metadata.delay_offsets.persist()
-            return has_changed
-        return await metadata.subscription_groups.follow(decode_body(SubscriptionGroupWrapper, answer))
+
+async def ask_table(client: RemotingClient, master: str, part: Metadata, timeout_ms: int) -> bytes:
+    """A master's table, as it is sent. Raises `RemotingError`, `MQBrokerError`."""
+    request = RemotingCommand(_CODES[part])
+    response = await client.invoke(master, request, timeout_ms)
+    if response.code != ResponseCode.SUCCESS:
+        raise MQBrokerError(master, request, response)
+    return response.body
+
+
+async def take_over(metadata: BrokerMetadata, part: Metadata, answer: bytes) -> bool:
+    """Store a master's table, durably; whether that changed anything. Raises `ValueError` and `OSError`."""
+    if part is Metadata.TOPICS:
+        topics = decode_body(TopicConfigSerializeWrapper, answer)
+        if not topics.topic_config_table:
+            raise ValueError("a master without topics: every broker has the system topics")
+        return await metadata.topics.follow(topics)
+    if part is Metadata.CONSUMER_OFFSETS:
+        has_changed = metadata.consumer_offsets.follow(answer)
+        await metadata.consumer_offsets.persist()
+        return has_changed
+    if part is Metadata.DELAY_OFFSETS:
+        has_changed = metadata.delay_offsets.replace(answer)
+        await metadata.delay_offsets.persist()
+        return has_changed
+    return await metadata.subscription_groups.follow(decode_body(SubscriptionGroupWrapper, answer))

@@ -20,6 +20,7 @@ from rmq_actors.ha.master_record_lookup import MasterLogLookup
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.store.term_file import TermFile
 from rmq_actors.store.truncation import truncate_store
 from rmq_actors.tracing.recorder import Tracer
@@ -68,7 +69,9 @@ class StoreHost:
     #: Whether `store` was opened and not closed since.
     _is_open: bool = attrs.field(default=True, init=False)
     #: Counts the lives: the name of one that has just ended is not free at once.
-    _life: int = attrs.field(default=0, init=False)
+    life: int = attrs.field(default=0, init=False)
+    #: Why no store takes puts, whenever it is opened; empty while they do.
+    _fenced: str = attrs.field(default="", init=False)
     #: Above the services of each life, so that these stop behind everything that was started after the first one.
     _store_services: Supervisor | None = attrs.field(default=None, init=False)
     _life_services: Supervisor | None = attrs.field(default=None, init=False)
@@ -95,13 +98,24 @@ class StoreHost:
             raise
         return cls(config, store, terms, environment, tracer, machines)
 
+    def fence(self, reason: str) -> None:
+        """Refuse puts from now on, in this life of the store and all others; an empty `reason` takes them again."""
+        self._fenced = reason
+        self._apply_fence()
+
+    def _apply_fence(self) -> None:
+        if self._fenced:
+            self.store.running_flags.set(RunningFlag.FENCED, self._fenced)
+        else:
+            self.store.running_flags.clear(RunningFlag.FENCED)
+
     async def start(self, system: ActorSystem) -> None:
         """Start the store's services and the master's side of replication: slaves may follow this one in any role."""
-        self._life += 1
+        self.life += 1
         store, config, tracer = self.store, self.config, self._tracer
         if self._store_services is None:
             self._store_services = await system.supervisor("store", own_restart=_LIFE)
-        services = self._life_services = await self._store_services.supervisor(f"{self._life}", own_restart=_LIFE)
+        services = self._life_services = await self._store_services.supervisor(f"{self.life}", own_restart=_LIFE)
         await store.start(services)
         group_transfer = GroupTransferService(
             self._machines.make_group_transfer(config.ha.acks_required, config.ha.acks_min),
@@ -125,7 +139,7 @@ class StoreHost:
         self.followed = None
         if not self.config.is_slave:
             return
-        services = self._slave_services = await system.supervisor(f"slave-{self._life}", own_restart=_LIFE)
+        services = self._slave_services = await system.supervisor(f"slave-{self.life}", own_restart=_LIFE)
         configured = self.config.ha.ha_master_address
         self.followed = FollowedMaster(configured, self._told if configured is None else None, self.ha_halts)
         make_client = functools.partial(
@@ -167,6 +181,7 @@ class StoreHost:
         """
         self.store = await MessageStore.open(config.store, self._environment, self._tracer)
         self._is_open = True
+        self._apply_fence()
         if not config.is_slave and (self.config.is_slave or term is not None):
             await self.terms.promote(term)
         self.config = config

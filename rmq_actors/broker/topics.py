@@ -45,6 +45,16 @@ TOPIC_CHANGES = LatestChannel[DataVersion].declare(
 Table = dict[str, TopicConfig]
 
 
+class TableFenced(OSError):
+    """The table takes no changes for now: another broker is about to be the master, with the table as it is."""
+
+
+def check_not_fenced(reason: str) -> None:
+    """Raise `TableFenced` if there is a reason."""
+    if reason:
+        raise TableFenced(reason)
+
+
 def system_topics(config: BrokerConfig) -> Table:
     """The topics that a broker has from its start."""
     nums, cluster = config.default_topic_queue_nums, config.broker_cluster_name
@@ -81,6 +91,8 @@ class TopicConfigManager:
     _file: JsonFile
     _wall_clock: WallClock
     _changes: LatestSender[DataVersion]
+    #: Why no change is taken; empty while changes are.
+    _fenced: str = attrs.field(default="", init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @classmethod
@@ -146,6 +158,14 @@ class TopicConfigManager:
 
         await self._change(with_their_order)
 
+    async def fence(self, reason: str) -> None:
+        """Refuse every change from now on, with `TableFenced`, but for a master's table. A change under way ends first.
+
+        An empty `reason` takes changes again.
+        """
+        async with self._lock:
+            self._fenced = reason
+
     async def follow(self, master: TopicConfigSerializeWrapper) -> bool:
         """Take over a master's table, its version too, if it has another one; whether it had."""
         async with self._lock:
@@ -157,6 +177,7 @@ class TopicConfigManager:
     async def _change(self, change: Callable[[Table], Table | None]) -> bool:
         """Persist the table that `change` makes of the present one, then show it; whether there was anything to do."""
         async with self._lock:
+            check_not_fenced(self._fenced)
             table = change(self._table)
             if table is None:
                 return False

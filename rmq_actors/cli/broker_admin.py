@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import trio
 import typer
 
+from rmq_actors.cli.broker_exchange import exchange_roles
+from rmq_actors.cli.broker_request import RequestFailed, broker_request
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.wire.address import IllegalAddress, parse_address
-from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5
 from rmq_actors.wire.response_code import ResponseCode
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TIMEOUT_MS = 5_000
 #: A change of role, or a truncation, of a large store on a slow disk.
 _CHANGE_TIMEOUT_MS = 60_000
 
@@ -31,21 +31,14 @@ broker_admin_app = typer.Typer(no_args_is_help=True)
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the broker listens: its listenPort.")]
 
 
-class RequestFailed(Exception):
-    """The broker refused, or could not be asked; says why. `code`: of its answer."""
-
-    def __init__(self, text: str, code: int | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-
-
 @broker_admin_app.callback()
 def _broker_admin() -> None:
     """Look at a running broker, change its role, cut the log of a slave that has halted.
 
-    The requests are RocketMQ's own, but for truncate: mqadmin brokerStatus,
-    haStatus and updateBrokerConfig do the same. For a broker with aclEnable
-    set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY, of an admin account.
+    The requests are RocketMQ's own, but for truncate and exchange: mqadmin
+    brokerStatus, haStatus and updateBrokerConfig do the same. For a broker
+    with aclEnable set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY, of an admin
+    account.
 
     Exit codes: 0 done, 1 the broker refused or does not answer, 2 bad usage.
     """
@@ -64,10 +57,10 @@ def status(address: Address) -> None:
         from rmq_actors.wire.bodies.ha_runtime_info import HARuntimeInfo
         from rmq_actors.wire.bodies.routes import KVTable
 
-        info = await _request(client, address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        info = await broker_request(client, address, RequestCode.GET_BROKER_RUNTIME_INFO)
         table = decode_body(KVTable, info.body).table
         try:
-            ha = await _request(client, address, RequestCode5.GET_BROKER_HA_STATUS)
+            ha = await broker_request(client, address, RequestCode5.GET_BROKER_HA_STATUS)
         except RequestFailed as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
@@ -121,7 +114,7 @@ def change_role(
 
         body = format_properties({"brokerRole": role.value, **given}).encode()
         fields = None if term is None else {"term": str(term)}
-        await _request(client, address, RequestCode.UPDATE_BROKER_CONFIG, body, _CHANGE_TIMEOUT_MS, fields)
+        await broker_request(client, address, RequestCode.UPDATE_BROKER_CONFIG, body, _CHANGE_TIMEOUT_MS, fields)
 
     _run(address, ask)
     typer.echo(f"{address}: brokerRole is {role.value} now")
@@ -141,10 +134,29 @@ def truncate(
         typer.confirm(f"Cut what {address} has and its master has not?", abort=True)
 
     async def ask(client: RemotingClient) -> str:
-        answer = await _request(client, address, OwnRequestCode.TRUNCATE_LOG, b"", _CHANGE_TIMEOUT_MS)
+        answer = await broker_request(client, address, OwnRequestCode.TRUNCATE_LOG, b"", _CHANGE_TIMEOUT_MS)
         return answer.remark or ""
 
     typer.echo(f"{address}: {_run(address, ask)}")
+
+
+@broker_admin_app.command()
+def exchange(
+    master: Annotated[str, typer.Argument(metavar="MASTER", help="HOST:PORT at which the master listens.")],
+    slave: Annotated[str, typer.Argument(metavar="SLAVE", help="HOST:PORT at which the master reaches its slave.")],
+    time_limit: Annotated[
+        float, typer.Option(min=1, max=3600, help="How many seconds the slave may take to catch up.")
+    ] = 30.0,
+) -> None:
+    """Exchange the roles of a master and its slave; or change nothing, and say why.
+
+    The master refuses puts, which producers send again. When the slave has all
+    that it has, messages, topics, groups and offsets, the slave becomes the
+    master, and the master its slave. Both keep that in their files.
+    """
+    _check_address(slave)
+    _run(master, lambda client: exchange_roles(client, master, slave, time_limit))
+    typer.echo(f"{slave} is the master now, {master} its slave")
 
 
 def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]:
@@ -197,23 +209,11 @@ def _slave_lines(info: Mapping[str, str], ha: HARuntimeInfo) -> list[str]:
     return lines
 
 
-async def _request(
-    client: RemotingClient,
-    address: str,
-    code: int,
-    body: bytes = b"",
-    timeout_ms: int = _TIMEOUT_MS,
-    ext_fields: dict[str, str] | None = None,
-) -> RemotingCommand:
-    from rmq_actors.remoting.connection import RemotingError
-
+def _check_address(address: str) -> None:
     try:
-        answer = await client.invoke(address, RemotingCommand(code, ext_fields, body=body), timeout_ms)
-    except RemotingError as error:
-        raise RequestFailed(f"{address} does not answer: {str(error).removeprefix(f'{address}: ')}") from error
-    if answer.code != ResponseCode.SUCCESS:
-        raise RequestFailed(f"{address} refuses (code {answer.code}): {answer.remark}", answer.code)
-    return answer
+        parse_address(address)
+    except IllegalAddress as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _run(address: str, ask: Callable[[RemotingClient], Awaitable[T]]) -> T:
@@ -221,10 +221,7 @@ def _run(address: str, ask: Callable[[RemotingClient], Awaitable[T]]) -> T:
     from rmq_actors.remoting.acl import AclClientRpcHook
     from rmq_actors.wire.acl_signature import SessionCredentials
 
-    try:
-        parse_address(address)
-    except IllegalAddress as error:
-        raise typer.BadParameter(str(error)) from error
+    _check_address(address)
     access_key, secret_key = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")
     hooks = [AclClientRpcHook(SessionCredentials(access_key, secret_key))] if access_key and secret_key else []
 

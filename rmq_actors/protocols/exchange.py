@@ -25,8 +25,8 @@ import attrs
 
 from rmq_actors.protocols.backoff import Backoff
 
-#: A slave that lacks a little is asked again so much later.
-BEHIND_PAUSE_S = 0.1
+#: A slave that is not ready yet is asked again so much later.
+NOT_YET_PAUSE_S = 0.1
 #: What did not succeed is tried again after a pause of this length at first, and of that one at last.
 AGAIN_MIN_S, AGAIN_MAX_S = 0.2, 2.0
 #: How long writes may be refused before the slave is promoted, unless the operator says otherwise.
@@ -85,7 +85,7 @@ class Fence:
 
 @attrs.frozen
 class Prepare:
-    """Ask the slave to be ready for this promotion: `Done`, `Behind`, `Refused`, `Unanswered`."""
+    """Ask the slave to be ready for this promotion: `Done`, `NotYet`, `Refused`, `Unanswered`."""
 
     promotion: str
     end: int
@@ -167,10 +167,10 @@ class Fenced:
 
 
 @attrs.frozen
-class Behind:
-    """The slave's log ends at `end`, before what it must have."""
+class NotYet:
+    """The slave is not ready, and may be soon: its log ends before what it must have, or it has just been connected."""
 
-    end: int
+    why: str
 
 
 @attrs.frozen
@@ -207,7 +207,7 @@ class Failed:
     why: str
 
 
-Outcome = Checked | Fenced | Behind | StateTold | Done | Refused | Unanswered | Failed
+Outcome = Checked | Fenced | NotYet | StateTold | Done | Refused | Unanswered | Failed
 
 EXCHANGED = "exchanged"
 _OVERRULED_STEPS = (Step.CHECK, Step.PREPARE, Step.PROMOTE)
@@ -237,7 +237,8 @@ class MasterExchange:
     _partner: Partner | None = attrs.field(default=None, init=False)
     _attempts: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
-    _give_up_at: float = attrs.field(default=math.inf, init=False)
+    #: When a slave that is not ready is waited for no more.
+    give_up_at: float = attrs.field(default=math.inf, init=False)
     _backoff: Backoff = attrs.field(factory=lambda: Backoff(AGAIN_MIN_S, AGAIN_MAX_S), init=False)
     #: Why it is taken back.
     _cause: str = attrs.field(default="", init=False)
@@ -311,7 +312,7 @@ class MasterExchange:
     def _fenced(self, outcome: Outcome, now: float) -> None:
         if not isinstance(outcome, Fenced):
             raise self._unexpected(outcome)
-        self._end, self._give_up_at = outcome.end, now + self.limit_s
+        self._end, self.give_up_at = outcome.end, now + self.limit_s
         self._prepare()
 
     def _prepare(self) -> None:
@@ -330,8 +331,8 @@ class MasterExchange:
                 assert isinstance(effect, Prepare)
                 self.note = Note(effect.promotion, effect.partner, self.term + 1, self._end, self.role)
                 self._go(Step.NOTE, WriteNote(self.note))
-            case Behind(end):
-                self._again_until_the_limit(f"the slave's log ends at {end}, not at {self._end}", now, BEHIND_PAUSE_S)
+            case NotYet(why):
+                self._again_until_the_limit(why, now, NOT_YET_PAUSE_S)
             case Unanswered(why):
                 self._again_until_the_limit(why, now, self._backoff.next_pause_s(1.0))
             case Refused(why):
@@ -340,7 +341,7 @@ class MasterExchange:
                 raise self._unexpected(outcome)
 
     def _again_until_the_limit(self, why: str, now: float, pause_s: float) -> None:
-        if now + pause_s >= self._give_up_at:
+        if now + pause_s >= self.give_up_at:
             self._take_back(f"not ready within {self.limit_s:g} s: {why}", Unfence())
         else:
             self.detail, self.effect = why, Wait(now + pause_s)

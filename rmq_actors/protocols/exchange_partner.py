@@ -40,8 +40,15 @@ def why_no_partner(own: SlaveState, broker_name: str, term: int) -> str | None:
         return f"it knows of term {own.term}: the master of term {term} is not the last one"
     if own.halted is not None:
         return f"it has halted: {own.halted}"
+    return None
+
+
+def why_not_ready(own: SlaveState, end: int) -> str | None:
+    """What a slave waits for that is to have the log up to `end`; None if it is so far."""
     if not own.is_followed:
         return "it follows no master at the moment"
+    if own.log_end != end:
+        return f"its log ends at {own.log_end}, not at {end}"
     return None
 
 

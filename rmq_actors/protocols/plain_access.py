@@ -41,6 +41,9 @@ ADMIN_CODES: frozenset[int] = frozenset(
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
         OwnRequestCode.TRUNCATE_LOG,
+        OwnRequestCode.BEGIN_EXCHANGE,
+        OwnRequestCode.PREPARE_EXCHANGE,
+        OwnRequestCode.PROMOTE_EXCHANGE,
     }
 )
 

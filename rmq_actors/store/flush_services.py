@@ -77,6 +77,8 @@ class FlushService:
     _is_requested: bool = attrs.field(default=False, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _last_flush: float = attrs.field(default=float("-inf"), init=False)
+    #: What is appended before here is synced however little it is.
+    _wanted_to: int = attrs.field(default=0, init=False)
     #: Set with the first sync that fails, never taken back.
     failure: FlushFailed | None = attrs.field(default=None, init=False)
     #: What is appended from here on is not flushed any more: the store refuses it.
@@ -101,6 +103,11 @@ class FlushService:
         if not self._is_requested:
             self._is_requested = True
             self.requests.put(end)
+
+    def sync_to(self, end: int) -> None:
+        """Ask for a flush up to `end`, however little that is: within `interval_s` or so, not `thorough_interval_s`."""
+        self._wanted_to = max(self._wanted_to, end)
+        self.request(end)
 
     def request_stop(self) -> None:
         """Flush a last time, then end."""
@@ -129,6 +136,7 @@ class FlushService:
         return (
             self._commit_log.unflushed_pages() >= self.least_pages
             or trio.current_time() >= self._last_flush + self.thorough_interval_s
+            or self._commit_log.flushed_where < self._wanted_to
         )
 
     async def _flush(self) -> bool:

@@ -225,6 +225,19 @@ class MessageStore:
         if failure is not None:
             raise AppendRefused(f"a sync failed: {failure.reason}")
 
+    async def sync_log(self) -> int:
+        """Return when what is in the log now is on the disk, and up to where that is, whatever the flush type.
+
+        Raises `AppendRefused` after a failed sync. A checkpoint only if it has to wait.
+        """
+        end = self.commit_log.max_offset
+        with self.flush_outcomes.subscribe() as outcomes:
+            while self.commit_log.flushed_where < end:
+                self.check_follows()
+                self._flush_service.sync_to(end)
+                await outcomes.receive()
+        return end
+
     def append_to_commit_log(self, offset: int, data: BytesLike, *, whole_records: bool = False) -> int:
         """Append a master's bytes (DefaultMessageStore.appendToCommitLog); see `CommitLog.append_data`."""
         self.check_follows()

@@ -19,6 +19,8 @@ class RunningFlag(enum.IntFlag):
     WRITE_LOGICS_QUEUE_ERROR = 4
     WRITE_INDEX_FILE_ERROR = 8
     DISK_FULL = 16
+    #: Of RocketMQ 5: another broker is about to be the master.
+    FENCED = 32
 
 
 _AGAINST_WRITES = (
@@ -26,6 +28,7 @@ _AGAINST_WRITES = (
     | RunningFlag.WRITE_LOGICS_QUEUE_ERROR
     | RunningFlag.WRITE_INDEX_FILE_ERROR
     | RunningFlag.DISK_FULL
+    | RunningFlag.FENCED
 )
 
 

@@ -339,6 +339,21 @@ _KINDS: tuple[Kind, ...] = (
         ("role", "broker.id", "detail"),
     ),
     Kind(
+        "broker.exchange",
+        "broker.role_exchange",
+        "a master that exchanges roles is at this step, with its log ending at offset; effect: what it is about to do",
+        ("status", "offset"),
+        ("effect", "network.peer.address", "detail"),
+    ),
+    Kind(
+        "broker.exchange_partner",
+        "broker.exchange_partner",
+        "what a slave says to the master that exchanges roles with it: can, waits, ready, refuses, leads; is_promoted: "
+        "it is about to become the master",
+        ("status", "offset"),
+        ("detail",),
+    ),
+    Kind(
         "broker.slave_synchronize",
         "broker.slave_synchronize",
         "a slave has asked its master for a table; status changed, unchanged, or what that failed by",

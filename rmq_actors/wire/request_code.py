@@ -118,3 +118,11 @@ class OwnRequestCode(enum.IntEnum):
     TRUNCATE_LOG = 30_001
     #: What a broker is now, in one answer: role, term, log, and whom it follows.
     GET_REPLICATION_STATE = 30_002
+    #: To a master: exchange roles with a slave.
+    BEGIN_EXCHANGE = 30_003
+    #: From that master to the slave: have all that the master has, log and tables, and say so.
+    PREPARE_EXCHANGE = 30_004
+    #: From that master to the slave: be the master.
+    PROMOTE_EXCHANGE = 30_005
+    #: To a broker that exchanges roles, or did: how that goes.
+    GET_EXCHANGE = 30_006

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 import trio
@@ -45,7 +45,7 @@ class RoleWorld(NameServerWorld):
     """Whole brokers of the name broker-a, the first one a SYNC_MASTER."""
 
     @classmethod
-    def of(cls, slaves: int = 1, *, members: list[Member] | None = None, seed: int = 1, **settings: Any) -> RoleWorld:
+    def of(cls, slaves: int = 1, *, members: list[Member] | None = None, seed: int = 1, **settings: Any) -> Self:
         """`settings` are those of the store."""
         store = attrs.evolve(SMALL_STORE, **{"broker_role": BrokerRole.SYNC_MASTER, **settings})
         return cls(members or pair("a", slaves), seed=seed, whole_brokers=True, store=store)

@@ -128,8 +128,15 @@ LOOKED_AT: tuple[int, ...] = (
     RequestCode.GET_BROKER_RUNTIME_INFO,
     RequestCode5.GET_BROKER_HA_STATUS,
     OwnRequestCode.GET_REPLICATION_STATE,
+    OwnRequestCode.GET_EXCHANGE,
 )
-CHANGED_BY: tuple[int, ...] = RequestCode.UPDATE_BROKER_CONFIG, OwnRequestCode.TRUNCATE_LOG
+CHANGED_BY: tuple[int, ...] = (
+    RequestCode.UPDATE_BROKER_CONFIG,
+    OwnRequestCode.TRUNCATE_LOG,
+    OwnRequestCode.BEGIN_EXCHANGE,
+    OwnRequestCode.PREPARE_EXCHANGE,
+    OwnRequestCode.PROMOTE_EXCHANGE,
+)
 
 
 def test_operators_need_an_account_to_look_and_an_admins_to_change() -> None:

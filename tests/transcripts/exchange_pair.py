@@ -37,7 +37,7 @@ class ExchangePair:
             "restart": self.restart,
             "done": lambda: self.tell(exchange.Done()),
             "fenced": lambda end: self.tell(exchange.Fenced(int(end))),
-            "behind": lambda end: self.tell(exchange.Behind(int(end))),
+            "not_yet": lambda *why: self.tell(exchange.NotYet(" ".join(why))),
             "checked": self.checked,
             "told": self.told,
             "refused": lambda *why: self.tell(exchange.Refused(" ".join(why))),
@@ -106,12 +106,18 @@ class ExchangePair:
         )
         yield f"slave: {'slave' if self.slave.is_slave else 'master'}, term {self.slave.term}, log {self.slave.log_end}"
 
-    def prepare(self, name: str, term: str) -> Iterator[str]:
-        """`prepare x-1 term=3`: the request reaches the slave, which has synced its log and taken the tables."""
-        why = exchange_partner.why_no_partner(self.slave, "broker-a", _settings((term,))["term"])
-        if why is None:
+    def prepare(self, name: str, term: str, end: str) -> Iterator[str]:
+        """`prepare x-1 term=3 end=1000`: the request reaches the slave, which syncs its log and takes the tables."""
+        given = _settings((term, end))
+        no_partner = exchange_partner.why_no_partner(self.slave, "broker-a", given["term"])
+        not_ready = exchange_partner.why_not_ready(self.slave, given["end"])
+        if no_partner is not None:
+            yield f"slave: refuses: {no_partner}"
+        elif not_ready is not None:
+            yield f"slave: not yet: {not_ready}"
+        else:
             self.preparation.ready(name, self.slave)
-        yield f"slave: {f'refuses: {why}' if why else f'is ready for {name}'}"
+            yield f"slave: is ready for {name}"
 
     def promote(self, name: str, term: str, end: str) -> Iterator[str]:
         """`promote x-1 term=4 end=1000`: the request reaches the slave."""

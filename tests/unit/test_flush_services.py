@@ -181,3 +181,21 @@ async def test_many_requests_are_one_wake_up(tmp_path: Path, autojump_clock: tri
         await trio.sleep(1)
         assert [path for path in bench.disk.syncs if not path.endswith("/")].count("commitlog/" + "0" * 20) <= 2
         assert bench.told[-1][1] == bench.log.max_offset
+
+
+@pytest.mark.trio
+async def test_what_is_wanted_on_the_disk_waits_for_no_pages(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path, interval_s=0.5, least_pages=4, thorough_interval_s=10.0) as bench:
+        bench.append()
+        await trio.sleep(1)
+        bench.append()
+        await trio.sleep(1)
+        [first] = bench.told  # the first append found that nothing had been synced for long
+        bench.service.sync_to(bench.log.max_offset)
+        await trio.sleep(1)
+        assert bench.told == [first, (2.0, bench.log.max_offset)]
+        bench.append()
+        await trio.sleep(5)
+        assert len(bench.told) == 2

@@ -17,6 +17,7 @@ def test_the_bits_are_rocketmqs() -> None:
         "WRITE_LOGICS_QUEUE_ERROR": 4,
         "WRITE_INDEX_FILE_ERROR": 8,
         "DISK_FULL": 16,
+        "FENCED": 32,
     }
 
 

@@ -44,13 +44,16 @@ class AdminBrokerProcessor:
     _broker: BrokerController
     _tracer: Tracer
     _runtime_info: RuntimeInfo = attrs.field(init=False)
+    #: What changes the broker, one after the other.
+    pool: RequestPool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.pool = RequestPool("AdminBrokerPool", _WORKERS, _QUEUE_CAPACITY, None, self._tracer)
         self._runtime_info = RuntimeInfo(self._broker)
 
     async def start(self, processors: ProcessorTable, system: ActorSystem) -> None:
         """Start the pool, and take the request codes."""
-        pool = RequestPool("AdminBrokerPool", _WORKERS, _QUEUE_CAPACITY, None, self._tracer)
+        pool = self.pool
         await system.start(pool)
         processors.register([RequestCode.GET_BROKER_CONFIG], self._get_broker_config)
         processors.register([RequestCode.GET_BROKER_RUNTIME_INFO], self._get_broker_runtime_info)
