@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -103,7 +103,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
+def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Install]:
     made: dict[tuple[str, ...], Installation] = {}
 
     def install(*extras: str) -> Installation:
@@ -118,7 +118,9 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
             made[extras] = installation
         return made[extras]
 
-    return install
+    yield install
+    for installation in made.values():  # half a gigabyte, which pytest would keep for three runs
+        shutil.rmtree(installation.directory)
 
 
 def name_of(extras: tuple[str, ...]) -> str:
