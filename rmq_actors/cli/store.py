@@ -52,6 +52,7 @@ def _store() -> None:
 
 def message_to_json(message: StoredMessage) -> dict[str, object]:
     """One line of `store dump --json`; the body is base64 of the bytes as stored."""
+    more = {"isPassedOver": True} if message.is_passed_over else {}
     return {
         "physicalOffset": message.physical_offset,
         "totalSize": message.total_size,
@@ -69,11 +70,14 @@ def message_to_json(message: StoredMessage) -> dict[str, object]:
         "body": base64.b64encode(message.body).decode(),
         "topic": message.topic,
         "properties": dict(message.properties),
+        **more,
     }
 
 
 def _row(message: StoredMessage) -> str:
     keys = " ".join(f"{name}={value}" for name, value in message.properties.items() if name in {"TAGS", "KEYS"})
+    if message.is_passed_over:
+        keys = f"{keys} (passed over: in no queue, in no index)".lstrip()
     where = f"{message.topic}-{message.queue_id}@{message.queue_offset}"
     return f"{message.physical_offset:>12} {message.total_size:>8} {where:<40} {len(message.body):>8} B  {keys}"
 

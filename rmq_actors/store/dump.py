@@ -11,7 +11,7 @@ from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
 from rmq_actors.store.read_log import first_file_size_bytes, record_behind, v2_record_size
-from rmq_actors.wire.record import RecordError, StoredMessage, check_record, decode_record
+from rmq_actors.wire.record import StoredMessage, check_record, decode_record
 
 
 @attrs.frozen
@@ -52,19 +52,15 @@ def _read_file(mapped_file: MappedFile, *, is_last: bool) -> Iterator[StoredMess
     while position < len(view):
         offset = mapped_file.from_offset + position
         check = check_record(view, position, offset)
-        reason = check.reason
         if check.what == "blank":
             return
         if check.what == "message":
-            try:
-                yield decode_record(view, position, offset, check=check)
-            except RecordError as error:
-                reason = str(error)
-            else:
-                position += check.size
-                continue
+            yield decode_record(view, position, offset, check=check)
+            position += check.size
+            continue
         if is_last and position >= mapped_file.used_bytes():
             return
+        reason = check.reason
         if v2_record_size(view, position):
             reason = "a RocketMQ 5 record (magic 0xDAA320AB), which RocketMQ 4 cannot read"
         resumes_at = record_behind(mapped_file, position)

@@ -14,7 +14,7 @@ from rmq_actors.store.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 from rmq_actors.wire.index_key import index_keys
 from rmq_actors.wire.message_id import MessageIdError, decode_message_id
-from rmq_actors.wire.record import BLANK, RecordCheck, RecordError, StoredMessage, check_record, decode_record
+from rmq_actors.wire.record import BLANK, RecordCheck, StoredMessage, check_record, decode_record
 
 _TOTAL_SIZE = struct.Struct(">i")
 
@@ -62,10 +62,7 @@ class RecordLookup:
         if found is None:
             return None
         view, position, check = found
-        try:
-            return decode_record(view, position, offset, check=check)
-        except RecordError:
-            return None
+        return decode_record(view, position, offset, check=check)
 
     def look_message_by_id(self, message_id: str) -> StoredMessage | None:
         """The message with an id that this broker gave (viewMessage); None if it has no such message."""

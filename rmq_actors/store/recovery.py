@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from rmq_actors.ports.disk import Disk
+from rmq_actors.store.commit_log_dispatcher import PassedOver
 from rmq_actors.store.layout import CUT_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
@@ -136,6 +137,7 @@ class LogWalk:
     _check_crc: bool = True
     #: Records from here on are not looked at: it is the end of one.
     _limit: int = sys.maxsize
+    passed_over: PassedOver = attrs.field(factory=PassedOver)
     end: LogEnd | None = attrs.field(default=None, init=False)
     #: The last record met, before the torn one if there is one.
     last: DispatchRequest | None = attrs.field(default=None, init=False)
@@ -344,8 +346,9 @@ class TakesRecords(Protocol):
 async def redo(walk: LogWalk, dispatchers: Sequence[TakesRecords]) -> LogEnd:
     """Walk to the end, giving each record to every dispatcher. Raises what those raise, and `DamagedLog`."""
     for batch in walk.batches():
+        requests = walk.passed_over.take_out(batch)
         for dispatcher in dispatchers:
-            dispatcher.dispatch(batch)
+            dispatcher.dispatch(requests)
         await trio.lowlevel.checkpoint()
         while (columns := walk.next_columns()) is not None:
             for dispatcher in dispatchers:

@@ -15,7 +15,7 @@ import trio
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel
 from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher, PassedOver
 from rmq_actors.store.flush_services import FlushOutcome
 from rmq_actors.store.receiving import Receiving
 from rmq_actors.store.recovery import (
@@ -62,12 +62,13 @@ class Reput:
     reput_from_offset: int
     #: The record that ends at `reput_from_offset`, if one was met.
     last: DispatchRequest | None
+    passed_over: PassedOver = attrs.field(factory=PassedOver)
     #: A batch that was dispatched in part: queues and index may hold entries of records from `reput_from_offset` on.
     is_within_batch: bool = attrs.field(default=False, init=False)
     _columns_records: int = attrs.field(factory=lambda: COLUMNS_RECORDS_FIRST, init=False)
 
     def dispatch_some(self, limit: int) -> int:
-        """Dispatch the next records that end at or before `limit`; how many: 0 when there is none.
+        """Dispatch the next records that end at or before `limit`; how many there were: 0 when there is none.
 
         Raises `OSError`, and then dispatches the same records again at the next call, or `DamagedLog`.
         """
@@ -91,9 +92,10 @@ class Reput:
             if offset == before:
                 break
         if batch:
+            requests = self.passed_over.take_out(batch)
             self.is_within_batch = True
             for dispatcher in self.dispatchers:
-                dispatcher.dispatch(batch)
+                dispatcher.dispatch(requests)
             self.is_within_batch = False
             self.last = batch[-1]
         self.reput_from_offset = offset

@@ -16,7 +16,7 @@ import attrs
 from rmq_actors.ports.disk import Disk, DiskFile, DiskLock
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher, PassedOver
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.consume_queues import ConsumeQueues
 from rmq_actors.store.flush_consume_queue_service import Checkpointing, Counts
@@ -160,6 +160,7 @@ class _Opening:
     environment: Environment
     tracer: Tracer
     stack: contextlib.ExitStack
+    passed_over: PassedOver = attrs.field(factory=PassedOver, init=False)
 
     async def recover(self) -> StoreFiles:
         config, disk = self.config, self.environment.disk
@@ -196,7 +197,9 @@ class _Opening:
         while sum(dispatcher.delete_expired(first) for dispatcher in derived.dispatchers):
             pass
         derived.consume_queues.correct_min_offset(first)
-        reput = Reput(commit_log, derived.dispatchers, config.delay_levels_ms, end.end_offset, walk.last)
+        reput = Reput(
+            commit_log, derived.dispatchers, config.delay_levels_ms, end.end_offset, walk.last, self.passed_over
+        )
         checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
         if not plan.is_trusted or checkpoint.is_overtaken or is_new:
             # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
@@ -282,7 +285,7 @@ class _Opening:
         """A walk over the log, from its first byte on at the earliest."""
         begin, trusted_to = max(begin, queue.min_offset), max(trusted_to, queue.min_offset)
         levels, check_crc = self.config.delay_levels_ms, self.config.check_crc_on_recover
-        return LogWalk(queue, begin, trusted_to, plan.after_crash, levels, check_crc, limit)
+        return LogWalk(queue, begin, trusted_to, plan.after_crash, levels, check_crc, limit, self.passed_over)
 
     def _may_have_failed_sync(self) -> bool:
         file = self.environment.disk.open(ABORT_FILE, read_only=True)

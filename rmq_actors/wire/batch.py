@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import attrs
 
-from rmq_actors.wire.properties import IllegalProperty, check_not_torn, encode_properties
+from rmq_actors.wire.properties import IllegalProperty, check_not_torn, check_utf8, encode_properties
 from rmq_actors.wire.record import (
     MAX_MESSAGE_SIZE_BYTES,
     MAX_PROPERTIES_BYTES,
@@ -152,7 +152,7 @@ def _item_properties(number: int, own: bytes, common: bytes) -> bytes:
         )
     try:
         check_not_torn(properties)
-        properties.decode()
-    except (IllegalProperty, UnicodeDecodeError) as error:
+        check_utf8(properties)
+    except IllegalProperty as error:
         raise IllegalProperty(f"message {number} of the batch: {error}") from error
     return properties

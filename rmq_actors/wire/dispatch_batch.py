@@ -25,6 +25,8 @@ from rmq_actors.wire.index_key import index_key_hash, index_keys, index_topic_co
 from rmq_actors.wire.record import (
     BLANK,
     BORNHOST_V6_FLAG,
+    MAX_PROPERTIES_BYTES,
+    MAX_TOPIC_BYTES,
     MESSAGE_MAGIC,
     RECORD_OVERHEAD_BYTES,
     STOREHOSTADDRESS_V6_FLAG,
@@ -86,8 +88,8 @@ _POWERS = np.array([pow(31, exponent, 1 << 32) for exponent in range(_HASHED_BYT
 class DispatchBatch:
     """Records of the log as columns, in the log's order: entry i of each array is of record i.
 
-    Each of them takes a queue offset, has no part in a transaction and names no further queues. The columns mean what
-    the fields of `DispatchRequest` do.
+    Each of them takes a queue offset, has no part in a transaction and names no further queues; none is passed over.
+    The columns mean what the fields of `DispatchRequest` do.
     """
 
     #: The distinct topics.
@@ -124,8 +126,9 @@ def read_dispatch_batch(
 ) -> DispatchBatch | None:
     """The records from `position` of a commit-log file's bytes on that end at or before `limit_position`.
 
-    The batch ends before whatever is not valid, is no message, has a part in a transaction, or names further queues;
-    with `check_crc` also before a text with a NUL, which may be a torn one. None if there are less than `min_records`.
+    The batch ends before whatever is not valid, is no message, is passed over, has a part in a transaction, or names
+    further queues; with `check_crc` also before a text with a NUL, which may be a torn one. None if there are less than
+    `min_records`.
     """
     limit_position = min(limit_position, len(view), position + _BATCH_BYTES_MAX)
     starts, ends = _find_records(view, position, limit_position, max_records)
@@ -362,13 +365,13 @@ class _Reader:
         )
         length_at = np.where(usual, length_at, starts)
         properties_at = length_at + 3 + data[length_at]
-        usual &= properties_at <= ends
+        usual &= (data[length_at] <= MAX_TOPIC_BYTES) & (properties_at <= ends)
         properties_at = np.where(usual, properties_at, starts + 2)
         properties_lengths = data[properties_at - 2].astype(np.int64) << 8 | data[properties_at - 1]
-        usual &= properties_lengths == ends - properties_at
+        usual &= (properties_lengths == ends - properties_at) & (properties_lengths <= MAX_PROPERTIES_BYTES)
         if self.check_crc:
             crcs = heads["body_crc"].tolist()
-            for each in np.flatnonzero(usual).tolist():
+            for each in np.flatnonzero(usual & (body_lengths > 0)).tolist():
                 body = self.view[int(starts[each]) + _HEAD.itemsize : int(length_at[each])]
                 usual[each] = body_crc(body) == crcs[each]
         self.unusual = ~usual
@@ -454,6 +457,7 @@ class _Reader:
             found.sys_flag & TRANSACTION_ROLLBACK_TYPE
             or found.topic in TRANSACTION_TOPICS
             or PROPERTY_INNER_MULTI_DISPATCH in found.properties
+            or found.is_passed_over
         ):
             return None
         if self.check_crc and any(0 in bytes(self.view[begin:end]) for begin, end in text_span(self.view, position)):

@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rmq_actors.wire.java_string import java_hash_code
+from rmq_actors.wire.java_string import decode_utf8, java_hash_code
 from rmq_actors.wire.properties import decode_properties
 from rmq_actors.wire.record import (
     BORNHOST_V6_FLAG,
+    MAX_PROPERTIES_BYTES,
+    MAX_TOPIC_BYTES,
     MESSAGE_MAGIC,
     RECORD_OVERHEAD_BYTES,
     STOREHOSTADDRESS_V6_FLAG,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
     RecordCheck,
-    RecordError,
     body_crc,
     check_record,
     decode_record,
+    takes_queue_offset,
 )
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -64,7 +64,8 @@ class DispatchRequest(NamedTuple):
     """One record of the log, as its dispatchers see it. Offsets and sizes are bytes of the commit log.
 
     `tags_code` is what stands in the consume queue: the tags' hash code, or, in SCHEDULE_TOPIC_XXXX, when to deliver.
-    `consume_queue_offset` is the entry's number in its queue.
+    `consume_queue_offset` is the entry's number in its queue. Dispatchers are not given what `is_passed_over` (see
+    `RecordCheck`): its tags code and its properties are left empty.
     """
 
     topic: str
@@ -77,6 +78,7 @@ class DispatchRequest(NamedTuple):
     sys_flag: int
     prepared_transaction_offset: int
     properties: Mapping[str, str]
+    is_passed_over: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -86,7 +88,7 @@ class DispatchRequest(NamedTuple):
     @property
     def takes_queue_offset(self) -> bool:
         """Whether the record has a place in a consume queue: prepared and rolled-back ones have none."""
-        return self.sys_flag & TRANSACTION_ROLLBACK_TYPE not in {TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE}
+        return not self.is_passed_over and takes_queue_offset(self.sys_flag)
 
 
 def tags_code_of(
@@ -146,16 +148,14 @@ def read_dispatch_request(
     properties_at = topic_at + 1 + view[topic_at]
     properties_length = end - properties_at - 2
     if (
-        properties_length < 0
+        not 0 <= properties_length <= MAX_PROPERTIES_BYTES
+        or view[topic_at] > MAX_TOPIC_BYTES
         or (view[properties_at] << 8 | view[properties_at + 1]) != properties_length
-        or (check_crc and body_crc(view[position + _HEAD.size : topic_at]) != crc)
+        or (check_crc and body_length and body_crc(view[position + _HEAD.size : topic_at]) != crc)
     ):
         return _read_slowly(view, position, physical_offset, check_crc, delay_levels_ms)
-    try:
-        topic = str(view[topic_at + 1 : properties_at], "utf-8")
-        properties = decode_properties(bytes(view[properties_at + 2 : end]))
-    except UnicodeDecodeError as error:
-        return RecordCheck("invalid", 0, f"topic or properties are not UTF-8: {error}")
+    topic = decode_utf8(bytes(view[topic_at + 1 : properties_at]))
+    properties = decode_properties(bytes(view[properties_at + 2 : end]))
     return DispatchRequest(
         topic,
         queue_id,
@@ -173,23 +173,22 @@ def read_dispatch_request(
 def _read_slowly(
     view: memoryview, position: int, physical_offset: int, check_crc: bool, delay_levels_ms: Sequence[int]
 ) -> DispatchRequest | RecordCheck:
-    """Blanks, IPv6 hosts, and the reason why something is no record."""
+    """Blanks, IPv6 hosts, what is passed over, and the reason why something is no record."""
     check = check_record(view, position, physical_offset, check_crc=check_crc)
     if check.what != "message":
         return check
-    try:
-        message = decode_record(view, position, physical_offset, check=check)
-    except RecordError as error:
-        return RecordCheck("invalid", 0, str(error))
+    message = decode_record(view, position, physical_offset, check=check)
+    properties = {} if check.is_passed_over else message.properties
     return DispatchRequest(
         message.topic,
         message.queue_id,
         physical_offset,
         message.total_size,
-        tags_code_of(message.topic, message.properties, message.store_timestamp_ms, delay_levels_ms),
+        tags_code_of(message.topic, properties, message.store_timestamp_ms, delay_levels_ms),
         message.store_timestamp_ms,
         message.queue_offset,
         message.sys_flag,
         message.prepared_transaction_offset,
-        message.properties,
+        properties,
+        check.is_passed_over,
     )

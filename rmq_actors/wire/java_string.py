@@ -1,7 +1,8 @@
-"""Java's String.hashCode: what tags codes and index keys are made of."""
+"""Java's strings: text out of bytes, and its hash code, which tags codes and index keys are made of."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from functools import cache
@@ -9,6 +10,17 @@ from operator import mul
 
 _CHUNK_UNITS = 1024
 _MASK = 0xFFFFFFFF
+#: What would be a surrogate is one malformed sequence for Java, whose three bytes are three for Python.
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
+
+
+def decode_utf8(data: bytes) -> str:
+    """`new String(data, UTF_8)` in Java: one U+FFFD in place of each malformed sequence."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
 
 
 @cache

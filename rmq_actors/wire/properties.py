@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rmq_actors.wire.java_string import decode_utf8
+
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 
@@ -40,9 +42,24 @@ def encode_properties(properties: Mapping[str, str], *, without: str | None = No
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise IllegalProperty(f"properties that are no Unicode text: {error}") from error
+        raise IllegalProperty(f"property {_name_at(text, error.start)!r} is no Unicode text: {error}") from error
     check_not_torn(data)
     return data
+
+
+def _name_at(text: str, at: int) -> str:
+    """The name of the property that the character at `at` of encoded properties is a part of."""
+    begin = text.rfind(PROPERTY_SEPARATOR, 0, at) + 1
+    return text[begin:].partition(PROPERTY_SEPARATOR)[0].partition(NAME_VALUE_SEPARATOR)[0]
+
+
+def check_utf8(data: bytes) -> None:
+    """Raise `IllegalProperty` for encoded properties that are not UTF-8: others would read other text out of them."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        name = _name_at(data.decode("latin-1"), error.start).encode("latin-1")
+        raise IllegalProperty(f"property {decode_utf8(name)!r} is not UTF-8: {error}") from error
 
 
 def check_not_torn(data: bytes) -> None:
@@ -68,9 +85,9 @@ def _illegal(properties: Mapping[str, str]) -> str:
 def decode_properties(data: bytes) -> dict[str, str]:
     """Decode as Java does: an entry without separator, name or value is dropped; of equal names the last counts.
 
-    Raises `UnicodeDecodeError` if `data` is not UTF-8.
+    What is not UTF-8 becomes U+FFFD.
     """
-    entries = data.decode().removesuffix(PROPERTY_SEPARATOR).split(PROPERTY_SEPARATOR)
+    entries = decode_utf8(data).removesuffix(PROPERTY_SEPARATOR).split(PROPERTY_SEPARATOR)
     pairs = [entry.split(NAME_VALUE_SEPARATOR, 1) for entry in entries]
     try:
         properties = dict(pairs)

@@ -15,6 +15,7 @@ from typing import Literal
 
 import attrs
 
+from rmq_actors.wire.java_string import decode_utf8
 from rmq_actors.wire.properties import decode_properties, encode_properties
 
 MESSAGE_MAGIC = 0xDAA320A7
@@ -29,6 +30,7 @@ BLANK = struct.Struct(">iI")
 
 MAX_MESSAGE_SIZE_BYTES = 4 * 1024 * 1024
 MAX_TOPIC_BYTES = 127
+#: Of more RocketMQ reads a negative length: see `RecordCheck.is_passed_over`.
 MAX_PROPERTIES_BYTES = 32767
 
 # MessageSysFlag
@@ -49,6 +51,7 @@ _OFFSETS_POSITION = 20
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
+_UNSIGNED_SHORT = struct.Struct(">H")
 _SYS_FLAG_POSITION = 36
 
 
@@ -105,20 +108,28 @@ class StoredMessage:
     body: bytes
     topic: str
     properties: Mapping[str, str]
+    #: See `RecordCheck`.
+    is_passed_over: bool = False
 
     @property
     def takes_queue_offset(self) -> bool:
         """Whether the record has a place in a consume queue: prepared and rolled-back ones have none."""
-        return takes_queue_offset(self.sys_flag)
+        return not self.is_passed_over and takes_queue_offset(self.sys_flag)
 
 
 @attrs.frozen
 class RecordCheck:
-    """What stands at an offset: a message of `size` bytes, the blank that ends a file, or nothing valid."""
+    """What stands at an offset: a message of `size` bytes, the blank that ends a file, or nothing valid.
+
+    `is_passed_over`: the message has properties of 32,768 to 65,535 bytes, as a RocketMQ master makes them of a batch
+    whose own come behind each message's. It belongs to the log. But no queue and no index gets it, at RocketMQ's slaves
+    neither: their readers take the length for a negative one, and cannot find the end of the record.
+    """
 
     what: Literal["message", "blank", "invalid"]
     size: int
     reason: str = ""
+    is_passed_over: bool = False
 
 
 def body_crc(body: bytes | memoryview) -> int:
@@ -334,25 +345,31 @@ def _check_message(
         return RecordCheck("invalid", 0, f"totalSize {total_size} is too small for its hosts")
     body_length = _INT.unpack_from(view, body_length_at)[0]
     body_at = body_length_at + 4
-    topic_length_at = body_at + body_length
-    if body_length < 0 or topic_length_at + 1 > end:
+    # As RocketMQ, whose lengths have a sign: a negative one means 0, if the record ends accordingly.
+    topic_length_at = body_at + max(0, body_length)
+    if topic_length_at + 1 > end:
         return RecordCheck("invalid", 0, f"bodyLen {body_length} does not fit totalSize {total_size}")
-    properties_length_at = topic_length_at + 1 + view[topic_length_at]
+    topic_length = view[topic_length_at]
+    properties_length_at = topic_length_at + 1 + topic_length
     if properties_length_at + 2 > end:
-        return RecordCheck("invalid", 0, f"topicLen {view[topic_length_at]} does not fit totalSize {total_size}")
-    properties_length = _SHORT.unpack_from(view, properties_length_at)[0]
-    if properties_length < 0 or properties_length_at + 2 + properties_length != end:
+        return RecordCheck("invalid", 0, f"topicLen {topic_length} does not fit totalSize {total_size}")
+    if topic_length > MAX_TOPIC_BYTES:
+        return RecordCheck("invalid", 0, f"topicLen {topic_length}: at most {MAX_TOPIC_BYTES} are possible")
+    properties_length = _UNSIGNED_SHORT.unpack_from(view, properties_length_at)[0]
+    properties_end = properties_length_at + 2 + properties_length
+    is_negative = properties_length > MAX_PROPERTIES_BYTES
+    if properties_end != end and not (is_negative and properties_length_at + 2 == end):
         return RecordCheck("invalid", 0, f"propsLen {properties_length} does not fit totalSize {total_size}")
-    if check_crc and body_crc(view[body_at:topic_length_at]) != crc:
+    if check_crc and topic_length_at > body_at and body_crc(view[body_at:topic_length_at]) != crc:
         return RecordCheck("invalid", 0, f"bodyCRC {crc} is not that of the body")
-    return RecordCheck("message", total_size)
+    return RecordCheck("message", total_size, is_passed_over=is_negative and properties_end == end)
 
 
 def text_span(view: memoryview, position: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Where topic and properties of the valid record at `position` stand: (begin, end) of each."""
     born_bytes, store_bytes = host_bytes(_INT.unpack_from(view, position + _SYS_FLAG_POSITION)[0])
     body_length_at = position + _HEAD.size + born_bytes + _LONG.size + store_bytes + 12
-    topic_at = body_length_at + 4 + _INT.unpack_from(view, body_length_at)[0] + 1
+    topic_at = body_length_at + 4 + max(0, _INT.unpack_from(view, body_length_at)[0]) + 1
     properties_length_at = topic_at + view[topic_at - 1]
     end = position + _INT.unpack_from(view, position)[0]
     return (topic_at, properties_length_at), (properties_length_at + 2, end)
@@ -361,7 +378,9 @@ def text_span(view: memoryview, position: int) -> tuple[tuple[int, int], tuple[i
 def decode_record(
     view: memoryview, position: int, physical_offset: int, *, check: RecordCheck | None = None
 ) -> StoredMessage:
-    """Decode the message at `position`. Raises `RecordError` if `check_record` finds none there.
+    """Decode the message at `position`, as RocketMQ does: what is not UTF-8 in topic and properties becomes U+FFFD.
+
+    Raises `RecordError` if `check_record` finds no message there.
 
     `check`: what it has found, for who has asked it already.
     """
@@ -379,32 +398,30 @@ def decode_record(
     at += store_bytes
     reconsume_times, prepared_transaction_offset, body_length = _TAIL.unpack_from(view, at)
     at += _TAIL.size
-    body = bytes(view[at : at + body_length])
-    at += body_length
+    body = bytes(view[at : at + max(0, body_length)])
+    at += len(body)
     topic = bytes(view[at + 1 : at + 1 + view[at]])
     at += 1 + len(topic)
     properties = bytes(view[at + 2 : position + total_size])
-    try:
-        return StoredMessage(
-            physical_offset=physical_offset,
-            total_size=total_size,
-            body_crc=crc,
-            queue_id=queue_id,
-            flag=flag,
-            queue_offset=queue_offset,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=decode_host(born_host),
-            store_timestamp_ms=store_timestamp_ms,
-            store_host=decode_host(store_host),
-            reconsume_times=reconsume_times,
-            prepared_transaction_offset=prepared_transaction_offset,
-            body=body,
-            topic=topic.decode(),
-            properties=decode_properties(properties),
-        )
-    except UnicodeDecodeError as error:
-        raise RecordError(f"offset {physical_offset}: topic or properties are not UTF-8: {error}") from error
+    return StoredMessage(
+        physical_offset=physical_offset,
+        total_size=total_size,
+        body_crc=crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_timestamp_ms,
+        born_host=decode_host(born_host),
+        store_timestamp_ms=store_timestamp_ms,
+        store_host=decode_host(store_host),
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        body=body,
+        topic=decode_utf8(topic),
+        properties=decode_properties(properties),
+        is_passed_over=check.is_passed_over,
+    )
 
 
 def decode_message(record: memoryview) -> StoredMessage:

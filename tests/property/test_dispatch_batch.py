@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rmq_actors.wire.dispatch_batch import DispatchBatch, read_dispatch_batch
+from rmq_actors.wire.dispatch_batch import read_dispatch_batch
 from rmq_actors.wire.dispatch_request import (
     DELAY_LEVELS_MS,
     HALF_TOPIC,
     OP_HALF_TOPIC,
-    PROPERTY_INNER_MULTI_DISPATCH,
     SCHEDULE_TOPIC,
-    TRANSACTION_TOPICS,
-    DispatchRequest,
-    read_dispatch_request,
 )
-from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
@@ -28,8 +23,9 @@ from rmq_actors.wire.record import (
     Message,
     encode_blank,
     encode_message,
-    text_span,
 )
+from tests.property.dispatch_batches import BEGIN, check
+from tests.property.foreign_records import LONG_PROPERTIES, NO_UTF8_PROPERTIES, encode_foreign
 
 TIMESTAMP_MS = 1_700_000_000_000
 NAMES = (
@@ -118,73 +114,6 @@ def logs(draw: st.DrawFn) -> tuple[bytes, list[int]]:
     return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data), ends
 
 
-BEGIN = 7000
-
-
-def single_records(view: memoryview, limit: int, *, check_crc: bool) -> Iterator[DispatchRequest]:
-    """What a batch must hold, from the beginning on."""
-    position = 0
-    while position < min(limit, len(view)):
-        found = read_dispatch_request(
-            view, position, BEGIN + position, check_crc=check_crc, delay_levels_ms=DELAY_LEVELS_MS
-        )
-        if (
-            not isinstance(found, DispatchRequest)
-            or position + found.msg_size > limit
-            or found.sys_flag & TRANSACTION_ROLLBACK_TYPE
-            or found.topic in TRANSACTION_TOPICS
-            or PROPERTY_INNER_MULTI_DISPATCH in found.properties
-            or (check_crc and any(0 in bytes(view[begin:end]) for begin, end in text_span(view, position)))
-        ):
-            return
-        yield found
-        position += found.msg_size
-
-
-def rows(batch: DispatchBatch) -> list[tuple[object, ...]]:
-    """The columns, record by record."""
-    columns = (
-        batch.queue_ids,
-        batch.commit_log_offsets,
-        batch.msg_sizes,
-        batch.tags_codes,
-        batch.store_timestamps_ms,
-        batch.consume_queue_offsets,
-    )
-    topics = [batch.topics[each] for each in batch.topic_ids.tolist()]
-    return list(zip(topics, *(column.tolist() for column in columns), strict=True))
-
-
-def keys(batch: DispatchBatch) -> list[tuple[int, int]]:
-    return list(zip(batch.key_records.tolist(), batch.key_hashes.tolist(), strict=True))
-
-
-def check(data: bytes, limit: int, max_records: int, min_records: int, *, check_crc: bool) -> None:
-    """Compare a batch with single records."""
-    view = memoryview(data)
-    expected = list(single_records(view, limit, check_crc=check_crc))[:max_records]
-    batch = read_dispatch_batch(
-        view,
-        0,
-        BEGIN,
-        limit,
-        max_records,
-        delay_levels_ms=DELAY_LEVELS_MS,
-        check_crc=check_crc,
-        min_records=min_records,
-    )
-    if len(expected) < min_records:
-        assert batch is None
-        return
-    assert batch is not None
-    assert rows(batch) == [each[:7] for each in expected]
-    assert keys(batch) == [
-        (number, index_key_hash(each.topic, key)) for number, each in enumerate(expected) for key in index_keys(each)
-    ]
-    assert batch.last == expected[-1]
-    assert len(batch) == len(expected)
-
-
 @given(
     log=logs(),
     max_records=st.sampled_from([1, 5, 50, 1000]),
@@ -244,6 +173,12 @@ ODD_RECORDS: dict[str, EncodedMessage | bytes] = {
     "not ASCII elsewhere": encode_message(Message("T", b"", 0, {"KEYS": "k", "NAME": "\u00f6"})),
     "no UTF-8": changed(b"value", b"v\xfflue", KEYS="value"),
     "a topic that is no UTF-8": changed(TOPIC_LENGTH, b"\5T\xffpic"),
+    "more that is no UTF-8": encode_foreign(b"T\xed\xa0\x80\xff", NO_UTF8_PROPERTIES),
+    "IPv6 and no UTF-8": encode_foreign(b"T\xff", NO_UTF8_PROPERTIES, born_host="[::1]:1"),
+    "the longest properties": encode_foreign(b"T", LONG_PROPERTIES[:32_767]),
+    "properties too long for Java": encode_foreign(b"T", LONG_PROPERTIES),
+    "IPv6 and properties too long for Java": encode_foreign(b"T", LONG_PROPERTIES, store_host="[::1]:1"),
+    "a topic too long for Java": encode_foreign(b"t" * 128, b"KEYS\1a"),
     "a topic that ends in zero": changed(TOPIC_LENGTH, b"\5Topi\0"),
     "a topic with a zero": changed(TOPIC_LENGTH, b"\5To\0ic"),
     "no topic": changed(TOPIC_LENGTH + b"\0\x2c", b"\0\0\x31Topic", KEYS="x" * 28),
@@ -280,7 +215,17 @@ def test_an_odd_record_among_common_ones_is_read_by_itself_or_ends_the_batch(
 
 def test_only_what_columns_cannot_hold_ends_a_batch() -> None:
     """So that a delayed message, or one of a producer that speaks IPv6, costs itself alone."""
-    for name in ("IPv6", "delayed", "not ASCII", "a long key", "long keys", "a zero in a key", "of no property"):
+    for name in (
+        "IPv6",
+        "delayed",
+        "not ASCII",
+        "a long key",
+        "long keys",
+        "a zero in a key",
+        "of no property",
+        "more that is no UTF-8",
+        "IPv6 and no UTF-8",
+    ):
         data = joined([*(plain(number) for number in range(70)), ODD_RECORDS[name], plain(70)])
         batch = read_dispatch_batch(memoryview(data), 0, BEGIN, len(data), 1000, delay_levels_ms=DELAY_LEVELS_MS)
         assert batch is not None

@@ -137,7 +137,12 @@ BATCH = MessageBatch("T", encode_batch([(b"x", 0, {"a": "b"}), (b"y", 0, {})]), 
         ({"body": bytes(101)}, MessageIllegal, "batch of 101 bytes: at most 100"),
         ({"properties": {"a": "\x01"}}, IllegalProperty, "property 'a'"),
         ({"properties": {"a": "v" * 32763}}, PropertiesSizeExceeded, "message 0 of the batch: properties of 32769"),
-        ({"body": with_raw_properties(b"a\x01\xff")}, IllegalProperty, "message 0 of the batch: .*utf-8"),
+        ({"body": with_raw_properties(b"a\x01\xff")}, IllegalProperty, "message 0 .*: property 'a' is not UTF-8: "),
+        (
+            {"body": with_raw_properties(b"a\x01b\x02\xff\xc3\x01c")},
+            IllegalProperty,
+            "property '\ufffd\ufffd' is not UTF-8",
+        ),
         ({"body": with_raw_properties(b"a\x01\0"), "properties": {}}, IllegalProperty, "message 0 .*ends in 0x00"),
     ],
 )

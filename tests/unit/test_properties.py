@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,13 @@ def test_what_would_not_come_back_is_refused_by_name(properties: dict[str, str])
         encode_properties(properties)
 
 
-def test_bytes_that_are_no_text() -> None:
-    with pytest.raises(UnicodeDecodeError):
-        decode_properties(b"A\x01\xff")
+def test_bytes_that_are_no_text_are_read_as_java_does() -> None:
+    data = b"A\x01\xff\x02\xc3\x01b\x02\xed\xa0\x80\x01\xe2\x82"
+    assert decode_properties(data) == {"A": "\ufffd", "\ufffd": "\ufffd"}
+
+
+@pytest.mark.parametrize("properties", [{"A": "b", "KEYS": "k\ud800"}, {"A": "b", "KEYS\udfff": "", "C": "d"}])
+def test_text_that_is_no_unicode_is_refused_by_name(properties: dict[str, str]) -> None:
+    name = [*properties][1]
+    with pytest.raises(IllegalProperty, match=re.escape(f"property {name!r} is no Unicode text: ")):
+        encode_properties(properties)

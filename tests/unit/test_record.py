@@ -21,6 +21,7 @@ from rmq_actors.wire.record import (
     Message,
     MessageIllegal,
     PropertiesSizeExceeded,
+    RecordCheck,
     RecordError,
     StoredMessage,
     body_crc,
@@ -31,6 +32,13 @@ from rmq_actors.wire.record import (
     encode_blank,
     encode_host,
     encode_message,
+)
+from tests.property.foreign_records import (
+    NO_UTF8_KEYS,
+    NO_UTF8_PROPERTIES,
+    NO_UTF8_TAGS,
+    NO_UTF8_UNIQ_KEY,
+    encode_foreign,
 )
 from tests.property.golden_capture import (
     BLANK_OFFSET,
@@ -296,11 +304,40 @@ def test_decoding_a_blank_is_an_error() -> None:
         decode_record(memoryview(encode_blank(8)), 0, 10)
 
 
-def test_text_that_is_no_utf8_is_an_error_that_names_the_offset() -> None:
-    data = sample()
-    data[97] = 0xFF
-    with pytest.raises(RecordError, match="offset 4242: topic or properties are not UTF-8"):
-        decode_record(memoryview(data), 0, SAMPLE_OFFSET)
+def test_text_that_is_no_utf8_is_read_as_java_does() -> None:
+    record = encode_foreign(b"T\xed\xa0\x80\xff", NO_UTF8_PROPERTIES, b"body")
+    record.place(queue_offset=1, physical_offset=SAMPLE_OFFSET, store_timestamp_ms=2)
+    found = decode_record(memoryview(record.data), 0, SAMPLE_OFFSET)
+    assert (found.topic, found.body, found.is_passed_over) == ("T\ufffd\ufffd", b"body", False)
+    keys = " ".join(NO_UTF8_KEYS)
+    assert found.properties == {"TAGS": NO_UTF8_TAGS, "KEYS": keys, "UNIQ_KEY": NO_UTF8_UNIQ_KEY}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]:1"])
+@pytest.mark.parametrize(
+    ("length", "is_passed_over"), [(32_767, False), (32_768, True), (40_000, True), (65_535, True)]
+)
+def test_a_record_whose_properties_are_too_long_for_java_is_whole_and_passed_over(
+    host: str, length: int, is_passed_over: bool
+) -> None:
+    """RocketMQ's master writes them, and its readers take their length for a negative one."""
+    record = encode_foreign(b"T", b"KEYS\1k\2X\1".ljust(length, b"x"), born_host=host, store_host=host)
+    record.place(queue_offset=1, physical_offset=SAMPLE_OFFSET, store_timestamp_ms=2)
+    view = memoryview(record.data)
+    assert check_record(view, 0, SAMPLE_OFFSET) == RecordCheck("message", len(view), is_passed_over=is_passed_over)
+    found = decode_record(view, 0, SAMPLE_OFFSET)
+    assert (found.is_passed_over, found.takes_queue_offset) == (is_passed_over, not is_passed_over)
+    assert found.properties["KEYS"] == "k"
+
+
+@pytest.mark.parametrize(("length", "is_possible"), [(127, True), (128, False), (255, False)])
+def test_a_topic_that_is_too_long_for_java_is_refused(length: int, is_possible: bool) -> None:
+    """Its master cannot write one; its readers take the length for a negative one, and find nothing behind it."""
+    record = encode_foreign(b"t" * length, b"A\1b")
+    record.place(queue_offset=1, physical_offset=SAMPLE_OFFSET, store_timestamp_ms=2)
+    check = check_record(memoryview(record.data), 0, SAMPLE_OFFSET)
+    reason = "" if is_possible else f"topicLen {length}: at most 127 are possible"
+    assert (check.what, check.reason) == ("message" if is_possible else "invalid", reason)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +347,7 @@ def test_text_that_is_no_utf8_is_an_error_that_names_the_offset() -> None:
         ({"topic": "t" * 128}, MessageIllegal, "topic of 128 bytes: 1 to 127"),
         ({"topic": "\u00e9" * 64}, MessageIllegal, "topic of 128 bytes"),
         ({"topic": "\ud800"}, MessageIllegal, "topic"),
-        ({"properties": {"a": "\ud800"}}, IllegalProperty, "properties that are no Unicode text"),
+        ({"properties": {"a": "\ud800"}}, IllegalProperty, "property 'a' is no Unicode text"),
         ({"topic": "t\0"}, MessageIllegal, "ends in 0x00"),
         ({"topic": "\0t"}, MessageIllegal, "begins with 0x00"),
         ({"properties": {"\0a": "v"}}, IllegalProperty, "begins with 0x00"),

@@ -23,6 +23,7 @@ from rmq_actors.store.running_flags import RunningFlag, RunningFlags
 from rmq_actors.wire.dispatch_batch import DispatchBatch
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
 from rmq_actors.wire.record import Message, encode_message
+from tests.property.foreign_records import LONG_PROPERTIES, encode_foreign
 from tests.property.recording import new_recorder, new_tracer
 
 SIZE = 2048
@@ -201,6 +202,40 @@ def test_damage_is_named_and_not_passed_over(tmp_path: Path) -> None:
     reput = reput_of(log, Listener())
     with pytest.raises(DamagedLog, match=f"no valid record at offset {begins[1]}: magic"):
         reput.dispatch_some(log.max_offset)
+    log.close()
+
+
+@pytest.mark.parametrize("records_min", [1, 1 << 30])
+def test_what_is_passed_over_is_given_to_nobody_counted_and_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, records_min: int
+) -> None:
+    """However often its batch comes again; and a log that ends with such records is dispatched to its end."""
+    monkeypatch.setattr(reput_message_service, "COLUMNS_RECORDS_FIRST", records_min)
+    monkeypatch.setattr(reput_message_service, "COLUMNS_RECORDS_MIN", records_min)
+    log = CommitLog.open(OsDisk(tmp_path), 1 << 20, new_tracer())
+    begins = []
+    for properties in (b"", LONG_PROPERTIES, LONG_PROPERTIES, b"", LONG_PROPERTIES):
+        appended = log.append_message(encode_foreign(b"T", properties), 1)
+        begins += [] if properties else [appended.offset]
+    last = appended.offset
+    listener = Listener(failures=2)
+    reput = reput_of(log, listener)
+    steps = []
+    while reput.reput_from_offset < log.max_offset:
+        try:
+            steps.append(reput.dispatch_some(log.max_offset))
+        except OSError:
+            steps.append(0)
+    assert [request.commit_log_offset for request in listener.seen] == begins
+    assert sum(steps) == 5
+    assert reput.passed_over.count == 3
+    assert reput.last is not None
+    assert (reput.last.commit_log_offset, reput.last.is_passed_over) == (last, True)
+    log.append_message(encode_foreign(b"T", LONG_PROPERTIES), 1)
+    assert reput.dispatch_some(log.max_offset) == 1
+    assert reput.passed_over.count == 4
+    [told] = caplog.messages
+    assert told.startswith(f"the record at {begins[0] + 92} of T-0 has more than 32767 bytes of properties")
     log.close()
 
 

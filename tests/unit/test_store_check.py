@@ -95,7 +95,6 @@ def test_nothing_is_wrong_with_an_empty_directory(tmp_path: Path) -> None:
         (4, b"\0", "magic 0x00A320A7"),
         (28, b"\x01", "physicalOffset 72057594037927936 in a record that stands at 0"),
         (100, b"\x60", "topicLen 96 does not fit totalSize 177"),
-        (120, b"\xff", "not UTF-8"),
     ],
 )
 def test_a_record_that_is_no_record(store: Path, position: int, data: bytes, words: str) -> None:

@@ -87,16 +87,6 @@ def test_two_places_are_two_findings(tmp_path: Path) -> None:
     assert read(tmp_path) == [(path, 0, 250), 250, (path, 500, None), 1000, 1250]
 
 
-def test_text_that_is_no_utf8_is_a_finding_that_says_so(tmp_path: Path) -> None:
-    make(tmp_path, 2)
-    change(tmp_path, RECORD - 3, b"\xff")
-    finding, message = read_commit_log(OsDisk(tmp_path))
-    assert isinstance(finding, Unreadable)
-    assert "UTF-8" in finding.reason
-    assert finding.resumes_at == RECORD
-    assert isinstance(message, StoredMessage)
-
-
 def test_a_lost_file_of_zeros_in_the_middle_is_a_finding(tmp_path: Path) -> None:
     make(tmp_path, 8)
     (tmp_path / "commitlog" / file_name(SIZE)).write_bytes(bytes(SIZE))

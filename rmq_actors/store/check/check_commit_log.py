@@ -16,9 +16,53 @@ from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.read_log import record_behind, v2_as_v1, v2_record_size
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
-from rmq_actors.wire.record import BLANK, RecordCheck
+from rmq_actors.wire.record import BLANK, MAX_PROPERTIES_BYTES, RecordCheck, text_span
 
 _PROGRESS_BYTES = 16 * 1024 * 1024
+
+
+@attrs.define
+class _Kind:
+    """Records of a kind that is worth a note: how many there are, and where the first stands."""
+
+    text: str
+    count: int = 0
+    path: str = ""
+    offset: int = 0
+
+    def add(self, path: str, offset: int) -> None:
+        """One more."""
+        if not self.count:
+            self.path, self.offset = path, offset
+        self.count += 1
+
+    def findings(self) -> Iterator[Finding]:
+        """A note of the first one, if there is one."""
+        if self.count:
+            yield Finding(self.path, self.offset, "note", f"{self.text}; {self.count} in the log")
+
+
+def _v2_kind() -> _Kind:
+    return _Kind("a RocketMQ 5 record (magic 0xDAA320AB), which RocketMQ 4 cannot read")
+
+
+def _passed_over_kind() -> _Kind:
+    text = f"a record with more than {MAX_PROPERTIES_BYTES} bytes of properties"
+    return _Kind(f"{text}, which no queue and no index has: RocketMQ cannot read them")
+
+
+def _no_utf8_kind() -> _Kind:
+    return _Kind("a record whose topic or properties are not UTF-8: U+FFFD is read instead, as RocketMQ does")
+
+
+def _is_utf8(view: memoryview, position: int) -> bool:
+    """Whether topic and properties of the record at `position` are."""
+    try:
+        for begin, end in text_span(view, position):
+            str(view[begin:end], "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @attrs.define(eq=False)
@@ -35,8 +79,9 @@ class CommitLogCheck:
     #: How often a record was stored before the one before it, and the first such.
     _times_back: int = attrs.field(default=0, init=False)
     _first_back: Finding | None = attrs.field(default=None, init=False)
-    _v2_records: int = attrs.field(default=0, init=False)
-    _first_v2: tuple[str, int] = attrs.field(default=("", 0), init=False)
+    _v2_records: _Kind = attrs.field(factory=_v2_kind, init=False)
+    _passed_over: _Kind = attrs.field(factory=_passed_over_kind, init=False)
+    _no_utf8: _Kind = attrs.field(factory=_no_utf8_kind, init=False)
     _last_store_timestamp_ms: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -68,11 +113,8 @@ class CommitLogCheck:
         if self._first_back is not None:
             text = f"stored before the record before it; {self._times_back} such records in the log"
             yield self._first_back._replace(text=text)
-        if self._v2_records:
-            text = (
-                f"a RocketMQ 5 record (magic 0xDAA320AB), which RocketMQ 4 cannot read; {self._v2_records} in the log"
-            )
-            yield Finding(*self._first_v2, "note", text)
+        for kind in (self._v2_records, self._passed_over, self._no_utf8):
+            yield from kind.findings()
 
     def _tell(self, offset: int) -> None:
         if self._progress is not None:
@@ -108,10 +150,15 @@ class CommitLogCheck:
         summary, shown_to, levels = self._context.summary, 0, self._delay_levels_ms
         while position < len(view):
             found = read_dispatch_request(view, position, begin + position, delay_levels_ms=levels)
-            if not isinstance(found, DispatchRequest):
-                if found.what == "blank":
-                    yield from self._blank(mapped_file, position)
-                    return
+            if isinstance(found, DispatchRequest):
+                if found.is_passed_over:
+                    self._passed_over.add(mapped_file.file.path, begin + position)
+                if not _is_utf8(view, position):
+                    self._no_utf8.add(mapped_file.file.path, begin + position)
+            elif found.what == "blank":
+                yield from self._blank(mapped_file, position)
+                return
+            else:
                 found = self._read_v2(mapped_file, position) or found
             if isinstance(found, DispatchRequest):
                 position += found.msg_size
@@ -174,9 +221,7 @@ class CommitLogCheck:
         found = read_dispatch_request(record, 0, offset, delay_levels_ms=self._delay_levels_ms)
         if not isinstance(found, DispatchRequest):
             return None
-        if not self._v2_records:
-            self._first_v2 = mapped_file.file.path, offset
-        self._v2_records += 1
+        self._v2_records.add(mapped_file.file.path, offset)
         return found._replace(msg_size=v2_record_size(mapped_file.whole(), position))
 
     def _note_time(self, path: str, record: DispatchRequest) -> None:

@@ -140,6 +140,15 @@ class ConsumeQueuesCheck:
                 findings = self._compare(queue, number, record)
         return findings
 
+    def pass_over(self, record: DispatchRequest) -> None:
+        """Know of a record that has no entry, as it is passed over: where one would stand is none, or a blank one."""
+        number = record.consume_queue_offset
+        queue = self._queues.get((record.topic, record.queue_id)) or self._add(record.topic, record.queue_id)
+        if queue.next_entry is None or (
+            number == queue.next_entry and self._entry(queue, number) in {None, _NO_ENTRY, _PRE_BLANK}
+        ):
+            queue.next_entry = number + 1
+
     def _take_all(self, record: DispatchRequest) -> Iterator[Finding]:
         """A record that names further queues, and its number in each (multi-dispatch)."""
         names = record.properties[PROPERTY_INNER_MULTI_DISPATCH].rstrip(",").split(",")

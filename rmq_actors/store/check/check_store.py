@@ -82,6 +82,9 @@ def check_store(
         if isinstance(item, DispatchRequest):
             if item.commit_log_offset == checkpoint.record_offset:
                 checkpoint.take(item)
+            if item.is_passed_over:
+                queues.pass_over(item)
+                continue
             yield from queues.take(item)
             yield from index.take(item)
             if transactions.has_files:
