@@ -27,9 +27,9 @@ COMMAND_TIMEOUT_S = 180
 pytestmark = pytest.mark.timeout(2 * PIP_TIMEOUT_S)
 
 EXTRAS = frozenset(project()["optional-dependencies"])
-#: What is installed. An extra of commands alone can do nothing: `trace` and `spark` come with `cli`, as the pages say.
-INSTALLED = [(), ("cli",), ("server",), ("testing",), ("cli", "trace")]
-LARGE = [("trace",), ("spark",), ("cli", "spark"), tuple(sorted(EXTRAS))]
+INSTALLED = [(), ("cli",), ("server",), ("testing",)]
+#: pyarrow and pyspark take long to install. Their commands need `cli` too, as the pages say.
+LARGE = [("trace",), ("spark",), ("cli", "trace"), ("cli", "spark"), tuple(sorted(EXTRAS))]
 
 IMPORT_ALL = """
 import importlib, sys, traceback
@@ -119,7 +119,7 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
         return made[extras]
 
     yield install
-    for installation in made.values():  # half a gigabyte, which pytest would keep for three runs
+    for installation in made.values():  # hundreds of megabytes, which pytest would keep for three runs
         shutil.rmtree(installation.directory)
 
 
@@ -138,7 +138,6 @@ def test_what_an_extra_promises_is_imported(extras: tuple[str, ...], install: In
 
 
 def test_every_extra_is_installed_alone() -> None:
-    """`trace` alone is in `spark` and in `cli,trace`; it is large itself."""
     assert {extras[0] for extras in (*INSTALLED, *LARGE) if len(extras) == 1} == EXTRAS
 
 
@@ -176,6 +175,7 @@ def test_commands_without_more_extras(install: Install) -> None:
     assert [*cli.home.iterdir()] == []
 
 
+@pytest.mark.long
 def test_traces_without_spark(install: Install) -> None:
     traced = install("cli", "trace")
     ended = traced.run("rmq-actors", "chaos", "run", "--seeds", "0:2", "--out", "out")
