@@ -136,12 +136,19 @@ class JavaClient:
         self, topic: str, items: Sequence[tuple[bytes, Mapping[str, str]]], *, queue_id: int = 0
     ) -> list[Sent]:
         """Bodies with their properties, as one batch. Raises `CallRefused`."""
+        return self.put_raw_batch(
+            topic, [(body, encode_properties(properties)) for body, properties in items], queue_id=queue_id
+        )
+
+    def put_raw_batch(
+        self, topic: str, items: Sequence[tuple[bytes, bytes]], *, queue_id: int = 0, common: str = "WAIT\x01true"
+    ) -> list[Sent]:
+        """The same with properties that are encoded, whatever they are; `common`: those of the batch."""
         parts = []
         for body, properties in items:
-            text = encode_properties(properties)
-            total = _BATCH_ITEM.size + len(body) + 2 + len(text)
-            parts += [_BATCH_ITEM.pack(total, 0, 0, 0, len(body)), body, struct.pack(">h", len(text)), text]
-        fields = _send_fields(topic, queue_id, "WAIT\x01true", sys_flag=0) | {"m": "true"}
+            total = _BATCH_ITEM.size + len(body) + 2 + len(properties)
+            parts += [_BATCH_ITEM.pack(total, 0, 0, 0, len(body)), body, struct.pack(">h", len(properties)), properties]
+        fields = _send_fields(topic, queue_id, common, sys_flag=0) | {"m": "true"}
         return _sent(self._ask(SEND_BATCH_MESSAGE, fields, b"".join(parts)).fields)
 
     def put_in_transaction(self, topic: str, body: bytes, properties: Mapping[str, str], *, commit: bool) -> Sent:
