@@ -26,7 +26,7 @@ from rmq_actors.broker.processors.replication_state import ReplicationStateProce
 from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, config_in_role
 from rmq_actors.broker.role_exchange import RoleExchange
 from rmq_actors.broker.store_host import Machines, StoreHost
-from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster
+from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster, Halt, NotHalted
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.configuration import Properties, to_properties
@@ -214,6 +214,19 @@ class BrokerController:
             return config
 
         await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, end_offset)))
+
+    def follow_again(self) -> Halt:
+        """Have a slave that has halted ask its master again, and follow it if that ends well (by command).
+
+        Why it had halted. Raises `NotHalted`.
+        """
+        followed = self._host.followed
+        if followed is None:
+            raise NotHalted("this broker is a master, which follows nobody")
+        if followed.halted is None:
+            raise NotHalted("this slave has not halted: it follows its master, or tries to")
+        followed.follow_again()
+        return followed.halted
 
     async def _ask(self, change: ChangeRole) -> None:
         try:

@@ -5,7 +5,7 @@ A record by VIEW_MESSAGE_BY_ID, where the log begins and ends by GET_BROKER_RUNT
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -49,18 +49,33 @@ class MasterRecords:
 
     async def log_range(self) -> tuple[int, int] | None:
         """See `MasterLogLookup.log_range`."""
+        told = await self._runtime_info()
+        if _OF_THIS_PROJECT in told or not _RANGE.issubset(told):
+            return None
+        return self._offset(told, _MIN_OFFSET), self._offset(told, _MAX_OFFSET)
+
+    async def min_offset(self) -> int | None:
+        """See `MasterLogLookup.min_offset`."""
+        told = await self._runtime_info()
+        return self._offset(told, _MIN_OFFSET) if _MIN_OFFSET in told else None
+
+    async def _runtime_info(self) -> Mapping[str, str]:
+        """Empty where the master knows no such request. Raises `LookupFailed`."""
         response = await self._ask(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            return None
+            return {}
         if response.code != ResponseCode.SUCCESS:
             raise LookupFailed(f"{self._master_addr()} answers {response.code}: {response.remark}")
         try:
-            told = decode_body(KVTable, response.body).table
-            if _OF_THIS_PROJECT in told or not _RANGE.issubset(told):
-                return None
-            return int(told[_MIN_OFFSET]), int(told[_MAX_OFFSET])
+            return decode_body(KVTable, response.body).table
         except ValueError as error:
             raise LookupFailed(f"{self._master_addr()}: {error}") from error
+
+    def _offset(self, told: Mapping[str, str], key: str) -> int:
+        try:
+            return int(told[key])
+        except ValueError as error:
+            raise LookupFailed(f"{self._master_addr()}: {key}: {error}") from error
 
     async def record_at(self, offset: int) -> bytes | None:
         """See `MasterRecordLookup.record_at`."""

@@ -33,12 +33,12 @@ Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the bro
 
 @broker_admin_app.callback()
 def _broker_admin() -> None:
-    """Look at a running broker, change its role, cut the log of a slave that has halted.
+    """Look at a running broker, change its role, end the halt of a slave.
 
-    The requests are RocketMQ's own, but for truncate and exchange: mqadmin
-    brokerStatus, haStatus and updateBrokerConfig do the same. For a broker
-    with aclEnable set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY, of an admin
-    account.
+    The requests are RocketMQ's own, but for truncate, follow-again and
+    exchange: mqadmin brokerStatus, haStatus and updateBrokerConfig do the
+    same. For a broker with aclEnable set ROCKETMQ_ACCESS_KEY and
+    ROCKETMQ_SECRET_KEY, of an admin account.
 
     Exit codes: 0 done, 1 the broker refused or does not answer, 2 bad usage.
     """
@@ -159,6 +159,21 @@ def exchange(
     typer.echo(f"{slave} is the master now, {master} its slave")
 
 
+@broker_admin_app.command("follow-again")
+def follow_again(address: Address) -> None:
+    """Have a slave that has halted ask its master again, and follow it if that ends well.
+
+    Nothing is cut. Use it once the cause of the halt is gone: the master has its log
+    back, say. Where it is not known up to where the two have the same log, the slave
+    asks by itself, too, every 45 s or a little sooner.
+    """
+
+    async def ask(client: RemotingClient) -> str:
+        return (await _request(client, address, OwnRequestCode.FOLLOW_AGAIN)).remark or ""
+
+    typer.echo(f"{address}: {_run(address, ask)}")
+
+
 def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]:
     """The lines of `status`. Without `ha` the broker is one of RocketMQ 4.9."""
     begin, end = info.get("commitLogMinOffset", "?"), info.get("commitLogMaxOffset", "?")
@@ -182,6 +197,8 @@ def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]
         ]
         if info.get("haCommonEnd"):
             rows.append(("", f"the master has the same log up to {info['haCommonEnd']}: truncate cuts there"))
+        elif info.get("haHalted"):
+            rows.append(("", "what the master has of this log is not known: follow-again asks it"))
     refused, ends = info.get("haRefusedConnections", "?"), info.get("haConnectionEnds") or "none"
     rows += [
         ("HA port", info.get("haListenAddress", "?")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
@@ -15,7 +16,7 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.first_record import first_record
 from rmq_actors.ha.ha_connection import close_reason
 from rmq_actors.ha.log_comparison import LogComparison
-from rmq_actors.ha.master_record_lookup import LookupFailed, MasterLogLookup, MasterRecordLookup, NoAnswer
+from rmq_actors.ha.master_record_lookup import LookupFailed, MasterLogLookup, NoAnswer
 from rmq_actors.ha.read_socket_service import PeerClosed
 from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.entropy import Entropy
@@ -40,6 +41,9 @@ LOOKUP_PATIENCE_S = 10.0
 SILENCE_PATIENCE_S = 60.0
 #: A search for where two logs part that has failed is made again so much later.
 _SEARCH_AGAIN_S = 1.0
+#: A halt that no truncation can end is looked into again so much later, or up to a third of that sooner: the master may
+#: have had nothing to compare with.
+ASK_AGAIN_S = 45.0
 
 #: What else is said of a connection on which no frame came: who listens there may be anybody.
 _NO_FRAME = "no frame came: it refuses this slave, and logs why, or what listens there is no master's HA port"
@@ -48,7 +52,10 @@ _CUT = (
     "`rmq-actors broker-admin truncate` cuts this log where the two part, and keeps what is cut in cut/; so does"
     " `rmq-actors store truncate` for a broker that is stopped"
 )
-_NO_CUT = "where the two part is not known, so nothing cuts this log: move the store aside, and start with an empty one"
+_NO_CUT = (
+    "where the two part is not known, so nothing cuts this log. The master is asked again now and then, and at once by"
+    " `rmq-actors broker-admin follow-again`; or move the store aside, and start with an empty one"
+)
 
 #: Makes the machine of one connection from the log's end and the time.
 MakeSlave = Callable[[int, float, HaConfig], HaSlave]
@@ -76,6 +83,15 @@ class Halt:
     end_offset: int
     common_end: int | None = None
 
+    @property
+    def may_end(self) -> bool:
+        """Whether the same question to the same master may be answered in another way later."""
+        return self.common_end is None and self.reason in {Diverged.reason, LogBeginsLater.reason}
+
+
+class NotHalted(ValueError):
+    """There is no halt that could end."""
+
 
 HA_HALTS = LatestChannel[Halt].declare(
     "ha.halts",
@@ -94,6 +110,12 @@ class Diverged(MasterRefused):
         common = "nothing of it" if common_end is None else f"the log up to {common_end}"
         super().__init__(f"{found}; this slave's log ends at {end_offset}, the master is known to have {common}")
         self.common_end = common_end
+
+
+class LogBeginsLater(MasterRefused):
+    """The master has deleted what comes next in this log, and all that the two could be compared by."""
+
+    reason = "offset_gone"
 
 
 class AheadOfMaster(MasterRefused):
@@ -124,9 +146,9 @@ def make_ha_slave(max_offset: int, now: float, config: HaConfig) -> HaSlave:
 
 def _with_remedy(halt: Halt) -> str:
     """Why it has halted, and what may be done about it."""
-    if halt.reason != Diverged.reason:
-        return halt.detail
-    return f"{halt.detail}; {_NO_CUT if halt.common_end is None else _CUT}"
+    if halt.may_end:
+        return f"{halt.detail}; {_NO_CUT}"
+    return f"{halt.detail}; {_CUT}" if halt.reason == Diverged.reason else halt.detail
 
 
 @attrs.define(eq=False)
@@ -137,7 +159,7 @@ class FollowedMaster:
     told: trio.MemoryReceiveChannel[str] | None = None
     #: Where each halt is told.
     halts: LatestSender[Halt] | None = None
-    #: Why it is not followed now, until it changes or somebody calls `follow_again`.
+    #: Why it is not followed now, until it changes, or is asked again and answers in another way.
     halted: Halt | None = attrs.field(default=None, init=False)
     #: Whether its log comes in now: it has been compared, and the connection stands.
     is_followed: bool = attrs.field(default=False, init=False)
@@ -154,19 +176,18 @@ class FollowedMaster:
         """By command: ask the master again, and follow it if that ends well. Does nothing while it is followed."""
         self._again.set()
 
-    async def wait_halted(self, halt: Halt) -> None:
-        """Return when it is to be followed again."""
+    async def wait_halted(self, halt: Halt, ask_again_s: float) -> None:
+        """Return when it is to be asked again: by command, or after so long. It is halted until somebody says else."""
         self.halted, self._again = halt, trio.Event()
         if self.halts is not None:
             self.halts.put(halt)
-        try:
+        with trio.move_on_after(ask_again_s):
             await self._again.wait()
-        finally:
-            self.halted = None
 
     def begun(self, slave: HaSlave) -> None:
         """It is followed from now on."""
         self.connections += 1
+        self.halted = None
         self.is_followed = True
         self.slave, self.followed_since_s, self.followed_from = slave, slave.last_read, slave.max_offset
 
@@ -231,27 +252,35 @@ class HAClient:
         config = self.config
         backoff = Backoff(config.reconnect_pause_min_ms / 1000, config.reconnect_pause_max_ms / 1000)
         self._unanswered = None
-        while True:
-            halt = await self._follow(address, backoff)
-            if halt is None:
-                await trio.sleep(backoff.next_pause_s(self._entropy.random()))
-                continue
-            _log.error("master %s is not followed any more: %s: %s", address, halt.reason, _with_remedy(halt))
-            self._tracer.emit(
-                "ha.client.halt",
-                self.name,
-                status=halt.reason,
-                offset=halt.end_offset,
-                attributes={"network.peer.address": address, "detail": halt.detail},
-            )
-            await self.master.wait_halted(halt)
+        told: Halt | None = None
+        try:
+            while True:
+                halt = await self._follow(address, backoff)
+                self.master.halted = halt
+                if halt is None:
+                    await trio.sleep(backoff.next_pause_s(self._entropy.random()))
+                    continue
+                level = logging.DEBUG if halt == told else logging.ERROR
+                _log.log(level, "master %s is not followed any more: %s: %s", address, halt.reason, _with_remedy(halt))
+                told = halt
+                self._tracer.emit(
+                    "ha.client.halt",
+                    self.name,
+                    status=halt.reason,
+                    offset=halt.end_offset,
+                    attributes={"network.peer.address": address, "detail": halt.detail},
+                )
+                ask_again_s = ASK_AGAIN_S * (1 - self._entropy.random() / 3) if halt.may_end else math.inf
+                await self.master.wait_halted(halt, ask_again_s)
+        finally:
+            self.master.halted = None
 
     async def _follow(self, address: str, backoff: Backoff) -> Halt | None:
         """One connection, to its end; a `Halt` if there shall be no other."""
         halts: list[Halt] = []
         try:
             await self._one_connection(address, backoff)
-        except* (Diverged, FileSizeMismatch) as group:
+        except* (Diverged, LogBeginsLater, FileSizeMismatch) as group:
             cause = first_leaf(group)
             self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
             self.master.ended(close_reason(cause))
@@ -302,10 +331,10 @@ class HAClient:
             finally:
                 self.master.is_followed = False
 
-    async def _compare(self, lookup: MasterRecordLookup, address: str) -> None:
+    async def _compare(self, lookup: MasterLogLookup, address: str) -> None:
         """Return if the master has what this log ends with, or cannot be asked.
 
-        Raises `Diverged`, `AheadOfMaster`, `LookupFailed`.
+        Raises `Diverged`, `LogBeginsLater`, `AheadOfMaster`, `LookupFailed`.
         """
         comparison = LogComparison(lookup, LogRecords(self._store.commit_log))
         try:
@@ -323,6 +352,7 @@ class HAClient:
         self._note_comparison(comparison, "same" if found is None else Diverged.reason)
         if found is not None:
             common_end = await self._common_end(comparison)
+            await self._check_begin(lookup, common_end)
             raise Diverged(found, self._store.commit_log.max_offset, common_end)
 
     @staticmethod
@@ -337,6 +367,17 @@ class HAClient:
                 if trio.current_time() >= give_up_at:
                     return None
                 await trio.sleep(_SEARCH_AGAIN_S)
+
+    async def _check_begin(self, lookup: MasterLogLookup, common_end: int | None) -> None:
+        """Raise `LogBeginsLater` if that is why nothing is known of where the logs part."""
+        end = self._store.commit_log.max_offset
+        try:
+            begin = await lookup.min_offset() if common_end is None else None
+        except LookupFailed as error:
+            _log.warning("where the master's log begins is not known: %s", error)
+            return
+        if begin is not None and begin > end:
+            raise LogBeginsLater(f"the master's log begins at {begin}, this slave's ends at {end}: too long away")
 
     async def _begin_log(self, lookup: MasterLogLookup, address: str) -> None:
         """Take the master's first record, if it tells where that is: a Java master sends an empty log its last file.

@@ -37,3 +37,7 @@ class MasterLogLookup(MasterRecordLookup, Protocol):
         Raises `LookupFailed`.
         """
         ...
+
+    async def min_offset(self) -> int | None:
+        """Where the master's log begins; None if it does not tell. Raises `LookupFailed`."""
+        ...

@@ -44,6 +44,7 @@ ADMIN_CODES: frozenset[int] = frozenset(
         OwnRequestCode.BEGIN_EXCHANGE,
         OwnRequestCode.PREPARE_EXCHANGE,
         OwnRequestCode.PROMOTE_EXCHANGE,
+        OwnRequestCode.FOLLOW_AGAIN,
     }
 )
 

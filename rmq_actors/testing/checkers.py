@@ -478,7 +478,8 @@ class ReplicationChecker:
     def _on_client_halt(self, event: Event) -> None:
         node, peer = event.node, self._peer(event)
         common = min(self._lineages[node].common(self._lineages[peer]), self._ends[peer])
-        if event.status != "diverged" or common >= self._ends[node]:
+        is_gone = event.status == "offset_gone" and self._ends[node] < self._begins[peer]
+        if not is_gone and (event.status != "diverged" or common >= self._ends[node]):
             detail = f"{node} halts, {event.status}; it ends at {self._ends[node]}, {peer} has the same up to {common}"
             self._break("divergence", detail, event.seq)
         if peer == self.master:

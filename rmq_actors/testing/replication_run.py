@@ -382,7 +382,7 @@ class ReplicationRun:
             if followed is None or halted is None:
                 continue
             if halted.common_end is None:
-                followed.follow_again()
+                broker.follow_again()
             elif self.workload.divergence == "command":
                 with contextlib.suppress(TruncationRefused, OSError):  # a full disk, say: it is tried again
                     await broker.truncate_log()

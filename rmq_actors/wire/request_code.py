@@ -126,3 +126,5 @@ class OwnRequestCode(enum.IntEnum):
     PROMOTE_EXCHANGE = 30_005
     #: To a broker that exchanges roles, or did: how that goes.
     GET_EXCHANGE = 30_006
+    #: To a slave that has halted: ask the master again now, and follow it if that ends well.
+    FOLLOW_AGAIN = 30_007

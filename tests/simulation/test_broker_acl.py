@@ -136,11 +136,12 @@ CHANGED_BY: tuple[int, ...] = (
     OwnRequestCode.BEGIN_EXCHANGE,
     OwnRequestCode.PREPARE_EXCHANGE,
     OwnRequestCode.PROMOTE_EXCHANGE,
+    OwnRequestCode.FOLLOW_AGAIN,
 )
 
 
 def test_operators_need_an_account_to_look_and_an_admins_to_change() -> None:
-    """As in RocketMQ; TRUNCATE_LOG is not its own."""
+    """As in RocketMQ; the codes from 30000 on are not its own."""
     acl = BrokerWorld(acl_enable=True)
     write_accounts(acl.broker, "conf/plain_acl.yml", ALICE, admins=[BOB])
     refused = ResponseCode.SYSTEM_ERROR
@@ -156,8 +157,9 @@ def test_operators_need_an_account_to_look_and_an_admins_to_change() -> None:
                 assert await acl.call(port, ALICE, code, change) == refused
         assert len(denied()) == 2 * (len(LOOKED_AT) + 2 * len(CHANGED_BY))
         assert await acl.call(LISTEN_PORT, BOB, RequestCode.UPDATE_BROKER_CONFIG, change) == ResponseCode.SUCCESS
-        # A master has nothing to cut: it was asked, and said so.
+        # A master has nothing to cut, and follows nobody: it was asked, and said so.
         assert await acl.call(LISTEN_PORT, BOB, OwnRequestCode.TRUNCATE_LOG) == refused
+        assert await acl.call(LISTEN_PORT, BOB, OwnRequestCode.FOLLOW_AGAIN) == refused
         assert len(denied()) == 2 * (len(LOOKED_AT) + 2 * len(CHANGED_BY))
 
     def denied() -> list[Event]:

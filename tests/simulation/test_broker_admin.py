@@ -24,6 +24,7 @@ from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCod
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import DiskError, Partition, Schedule
 from tests.simulation.role_world import FOLLOWS_S, RoleWorld, queue_bodies
+from tests.simulation.store_workload import files_of
 
 OK = PutStatus.PUT_OK
 MASTER = "DefaultCluster", "broker-a", 0
@@ -415,12 +416,52 @@ def test_a_permission_to_cut_can_be_taken_back() -> None:
     servers.run_well(use)
 
 
-def test_a_slave_that_follows_is_not_cut() -> None:
-    servers = RoleWorld.of()
+def test_a_slave_whose_master_has_its_log_back_follows_by_command() -> None:
+    """Nothing is cut, and nobody waits for the next time that it would ask by itself."""
+    servers = RoleWorld.of(broker_role=BrokerRole.ASYNC_MASTER)
 
     async def use() -> None:
-        for node, why in (("a-0", "this broker is a master"), ("a-1", "this slave has not halted: there is nothing")):
-            answer = await servers.ask_broker(node, RemotingCommand(OwnRequestCode.TRUNCATE_LOG))
+        for number in range(5):
+            await servers.put("a-0", b"both %d" % number)
+        await servers.wait_replicated("a-1")
+        log = bytes_of(servers, "a-1")
+        servers.nodes["a-0"].kill()
+        for path in files_of(servers.nodes["a-0"].disk):
+            servers.nodes["a-0"].disk.remove(path)
+        servers.boot("a-0")
+        await trio.sleep(15)
+        assert (await runtime_info(servers, "a-1"))["haHalted"].startswith("diverged: ")
+        servers.controller("a-0").store.append_to_commit_log(0, log)
+        master = servers.controller("a-0").ha_address
+        answer = await servers.ask_broker("a-1", RemotingCommand(OwnRequestCode.FOLLOW_AGAIN))
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SUCCESS,
+            f"master {master} is asked again; the slave had halted: diverged",
+        )
+        await trio.sleep(1)
+        assert (await runtime_info(servers, "a-1"))["haHalted"] == ""
+        assert bytes_of(servers, "a-1") == bytes_of(servers, "a-0") == log
+
+    servers.run_well(use)
+
+
+def bytes_of(servers: RoleWorld, node: str) -> bytes:
+    log = servers.brokers[node].log
+    return b"".join(bytes(view) for view in log.ranges(log.min_offset, log.max_offset))
+
+
+def test_a_slave_that_follows_is_neither_cut_nor_asks_again() -> None:
+    servers = RoleWorld.of()
+    refused = [
+        (OwnRequestCode.TRUNCATE_LOG, "a-0", "this broker is a master"),
+        (OwnRequestCode.TRUNCATE_LOG, "a-1", "this slave has not halted: there is nothing"),
+        (OwnRequestCode.FOLLOW_AGAIN, "a-0", "this broker is a master, which follows nobody"),
+        (OwnRequestCode.FOLLOW_AGAIN, "a-1", "this slave has not halted: it follows its master, or tries to"),
+    ]
+
+    async def use() -> None:
+        for code, node, why in refused:
+            answer = await servers.ask_broker(node, RemotingCommand(code))
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert (answer.remark or "").startswith(why)
         assert (await servers.put("a-0", b"x")).status is OK

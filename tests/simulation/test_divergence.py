@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,7 +18,7 @@ from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.stopped_broker import truncate_stopped_broker
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import LOOKUP_PATIENCE_S, SILENCE_PATIENCE_S, Halt
+from rmq_actors.ha.ha_client import ASK_AGAIN_S, LOOKUP_PATIENCE_S, SILENCE_PATIENCE_S, Halt
 from rmq_actors.ha.log_comparison import LogComparison
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
@@ -34,7 +35,7 @@ from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import BLANK, Message, encode_blank
-from sim_net import Node, World
+from sim_net import Node, Partition, Schedule, World
 from tests.simulation.store_workload import files_of, log_file_begin, queues_on
 
 PORT = 10911
@@ -620,6 +621,97 @@ def test_a_halted_slave_asks_again_by_command() -> None:
     for_each_loss(main)
 
 
+async def empty(pair: Pair) -> tuple[BrokerController, BrokerController, bytes]:
+    """Both have the same log, and the master comes back without its disk; the two, and what the slave has."""
+    master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+    await pair.put(master, 9)
+    await trio.sleep(1)
+    before = pair.log(slave)
+    pair.master.kill()
+    for path in files_of(pair.master.disk):
+        pair.master.disk.remove(path)
+    master = await pair.boot(pair.master)
+    assert not master.store.commit_log.max_offset
+    await trio.sleep(ASK_AGAIN_S)
+    return master, slave, before
+
+
+def bring_back(master: BrokerController, log: bytes) -> None:
+    end = 0
+    while end < len(log):
+        size = min(len(log), end + FILE_BYTES) - end
+        master.store.append_to_commit_log(end, log[end : end + size])
+        end += size
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_slave_of_an_emptied_master_asks_again_and_follows_once_that_has_its_log(
+    caplog: pytest.LogCaptureFixture, truncates: bool
+) -> None:
+    """An empty log tells nothing of where the two part: the slave halted for good, and no truncation could end it."""
+    pair = Pair(truncates=truncates)
+
+    async def main() -> None:
+        master, slave, before = await empty(pair)
+        halted = pair.halted()
+        assert halted is not None
+        assert (halted.reason, halted.common_end) == ("diverged", None)
+        await trio.sleep(10 * ASK_AGAIN_S)
+        assert pair.halted() == halted
+        assert pair.log(slave) == before
+        bring_back(master, before)
+        await trio.sleep(ASK_AGAIN_S)
+        assert pair.halted() is None
+        await pair.put(master, 3)
+        await trio.sleep(1)
+        assert pair.log(slave) == pair.log(master) != before
+
+    pair.run(main)
+    # It is asked at each moment of its own, and told of once.
+    asked = [(event.sim_time_ns or 0) / 1e9 for event in pair.events("ha.client.halt")]
+    pauses = [after - before for before, after in itertools.pairwise(asked)]
+    assert 10 <= len(pauses) <= 17
+    assert all(ASK_AGAIN_S * 2 / 3 <= pause <= ASK_AGAIN_S + 1 for pause in pauses)
+    assert len({round(pause, 2) for pause in pauses}) > 5
+    told = [each.levelno for each in caplog.records if "is not followed any more" in each.getMessage()]
+    assert told == [logging.ERROR]
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_the_first_message_of_an_emptied_master_tells_where_the_logs_part(truncates: bool) -> None:
+    pair = Pair(truncates=truncates)
+
+    async def main() -> None:
+        master, slave, before = await empty(pair)
+        await pair.put(master, 1)
+        await trio.sleep(ASK_AGAIN_S + 5)
+        halted = pair.halted()
+        if truncates:
+            assert halted is None
+            assert pair.log(slave) == pair.log(master)
+        else:
+            assert halted is not None
+            assert (halted.reason, halted.common_end) == ("diverged", 0)
+            assert pair.log(slave) == before
+
+    pair.run(main)
+
+
+def test_it_is_halted_while_it_asks_again() -> None:
+    """Who looks at that moment may take "not halted" for a slave that follows."""
+    pair = Pair()
+
+    async def main() -> None:
+        _, slave, _ = await empty(pair)
+        pair.world.start_schedule(Schedule((Partition(0.0, 2.0, "master", "slave"),)))
+        halt = slave.follow_again()
+        for _ in range(15):
+            await trio.sleep(0.1)
+            assert pair.halted() == halt
+
+    pair.run(main)
+
+
 @pytest.mark.parametrize("truncates", [False, True])
 def test_3388_a_slave_that_was_away_for_too_long_halts(truncates: bool) -> None:
     """What the master has deleted tells nothing of where the two part: nothing is cut."""
@@ -637,17 +729,21 @@ def test_3388_a_slave_that_was_away_for_too_long_halts(truncates: bool) -> None:
         slave = await pair.boot(pair.slave)
         before = pair.log(slave)
         assert len(before) < master.store.commit_log.min_offset
-        await trio.sleep(60)
+        await trio.sleep(ASK_AGAIN_S / 2)
         halted = pair.halted()
         assert halted is not None
-        assert halted.common_end is None
-        assert "it never had it, has lost it, or deleted it" in halted.detail
-        assert pair.log(slave) == before
+        assert (halted.reason, halted.common_end) == ("offset_gone", None)
+        begin, end = master.store.commit_log.min_offset, len(before)
+        assert halted.detail == f"the master's log begins at {begin}, this slave's ends at {end}: too long away"
         with pytest.raises(TruncationRefused):
             await slave.truncate_log()
+        await trio.sleep(60)
+        assert pair.halted() == halted
+        assert pair.log(slave) == before
 
     pair.run(main)
-    assert len(pair.events("ha.client.halt")) == 1
+    assert {event.status for event in pair.events("ha.client.halt")} == {"offset_gone"}
+    assert pair.events("ha.client.close")[-1].status == "offset_gone"
 
 
 @pytest.mark.parametrize("has_remoting", [False, True])

@@ -120,6 +120,9 @@ def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> No
             refused = admin("truncate", "--yes", slave_address)
             assert (refused.exit_code, refused.stdout) == (1, "")
             assert "refuses (code 1): this slave has not halted: there is nothing to cut" in refused.stderr
+            refused = admin("follow-again", slave_address)
+            assert (refused.exit_code, refused.stdout) == (1, "")
+            assert "refuses (code 1): this slave has not halted: it follows its master, or tries to" in refused.stderr
             master.send_signal(signal.SIGTERM)
             master.wait(60)
             done = admin("change-role", slave_address, "SYNC_MASTER", "--term", 12)
@@ -322,6 +325,7 @@ def test_accounts_are_those_below_rocketmq_home(tmp_path: Path) -> None:
 def test_bad_use_of_broker_admin() -> None:
     for arguments in (
         ["status", "nowhere"],
+        ["follow-again", "nowhere"],
         ["change-role", "127.0.0.1:1", "SYNC_MASTER", "--broker-id", "1"],
         ["change-role", "127.0.0.1:1", "KING"],
         ["change-role", "127.0.0.1:1", "SLAVE", "--term", "3"],
@@ -373,3 +377,6 @@ def test_the_lines_of_a_status() -> None:
     assert "master          m:1, its log at m:2" in lines
     assert "halted          diverged: it is" in lines
     assert "                the master has the same log up to 77: truncate cuts there" in lines
+    halted["haCommonEnd"] = ""
+    lines = status_lines(halted, HARuntimeInfo(master=False, ha_client_runtime_info=client))
+    assert "                what the master has of this log is not known: follow-again asks it" in lines

@@ -32,6 +32,9 @@ class Told:
     async def log_range(self) -> tuple[int, int] | None:
         return self.log_range_told
 
+    async def min_offset(self) -> int | None:
+        return BEGIN
+
     async def record_at(self, offset: int) -> bytes | None:
         self.asked.append(offset)
         return self.bytes_there

@@ -313,7 +313,7 @@ async def test_a_slave_that_has_halted_follows_another_master(
 
     async def diverge(_: HAClient, address: str, backoff: Backoff) -> Halt:
         followed.append(address)
-        return Halt("diverged", "another log", address, 0)
+        return Halt("diverged", "another log", address, 0, 0)
 
     monkeypatch.setattr(HAClient, "_follow", diverge)
     masters, told = HA_MASTERS.open()
@@ -325,7 +325,7 @@ async def test_a_slave_that_has_halted_follows_another_master(
         for address in ("127.0.0.1:1", "127.0.0.1:2"):
             await trio.sleep(1000)
             assert followed[-1] == address
-            assert master.halted == await halted.receive() == Halt("diverged", "another log", address, 0)
+            assert master.halted == await halted.receive() == Halt("diverged", "another log", address, 0, 0)
             masters.put("127.0.0.1:2")
         await trio.sleep(1)
         assert followed == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:2"]
@@ -338,7 +338,8 @@ async def test_a_slave_that_has_halted_follows_another_master(
     ("reason", "common_end", "said"),
     [
         ("diverged", 77, "; `rmq-actors broker-admin truncate` cuts this log where the two part"),
-        ("diverged", None, "; where the two part is not known, so nothing cuts this log: move the store aside"),
+        ("diverged", None, "; where the two part is not known, so nothing cuts this log. The master is asked again"),
+        ("offset_gone", None, "; where the two part is not known, so nothing cuts this log. The master is asked again"),
         ("file_size_mismatch", None, ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""Answers what operators ask (of AdminBrokerProcessor): settings, runtime info, replication, and a truncation."""
+"""Answers what operators ask (of AdminBrokerProcessor): settings, runtime info, replication, and what ends a halt."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.configuration import ForbiddenKey
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.runtime_info import RuntimeInfo
+from rmq_actors.ha.ha_client import NotHalted
 from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
@@ -60,6 +61,7 @@ class AdminBrokerProcessor:
         processors.register([RequestCode5.GET_BROKER_HA_STATUS], self._get_broker_ha_status)
         processors.register_pooled([RequestCode.UPDATE_BROKER_CONFIG], self._update_broker_config, pool)
         processors.register_pooled([OwnRequestCode.TRUNCATE_LOG], self._truncate_log, pool)
+        processors.register([OwnRequestCode.FOLLOW_AGAIN], self._follow_again)
 
     def _get_broker_config(self, request: RemotingRequest) -> RemotingCommand:
         configuration = self._broker.configuration
@@ -110,6 +112,15 @@ class AdminBrokerProcessor:
             return _refused(request, error)
         end = before if halted is None or halted.common_end is None else halted.common_end
         done = f"the log was cut from {before} to {end}, and the master is followed again"
+        _log.info("%s: %s", request.connection.remote_address, done)
+        return request.command.response(ResponseCode.SUCCESS, done)
+
+    def _follow_again(self, request: RemotingRequest) -> RemotingCommand:
+        try:
+            halt = self._broker.follow_again()
+        except NotHalted as error:
+            return _refused(request, error)
+        done = f"master {halt.master} is asked again; the slave had halted: {halt.reason}"
         _log.info("%s: %s", request.connection.remote_address, done)
         return request.command.response(ResponseCode.SUCCESS, done)
 
