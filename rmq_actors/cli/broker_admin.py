@@ -169,7 +169,7 @@ def follow_again(address: Address) -> None:
     """
 
     async def ask(client: RemotingClient) -> str:
-        return (await _request(client, address, OwnRequestCode.FOLLOW_AGAIN)).remark or ""
+        return (await broker_request(client, address, OwnRequestCode.FOLLOW_AGAIN)).remark or ""
 
     typer.echo(f"{address}: {_run(address, ask)}")
 
