@@ -6,7 +6,8 @@ shut), slow, narrow or lossy (a loss costs a retransmission time-out, unless oth
 after a loss: a peer behind a cut link stays half-open until it sends, as does the peer of a machine without power.
 
 There are no acknowledgements on the wire. A segment counts as unacknowledged while it, or the way back, is stopped by
-a cut link; when that lasts for `LinkConfig.retransmit_timeout_s`, the connection ends with ETIMEDOUT.
+a cut link; when that lasts for `LinkConfig.retransmit_timeout_s`, the connection ends with ETIMEDOUT. Shut windows
+are probed as `window_probe` says.
 
 Silly windows are avoided at both ends: a window is reopened by half a buffer at a time, and a waiting sender is woken
 when a third of its buffer is free. Without that a run takes a hundred times as many steps.
@@ -25,6 +26,7 @@ from zlib import crc32
 from trio.lowlevel import Abort, RaiseCancelT
 
 from sim_net.segment import ACK, DATA, FIN, RESET, SYN, SYN_ACK, WINDOW, Address, pack_arrival
+from sim_net.window_probe import WindowProbe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +61,7 @@ class Endpoint:
         "_losses",
         "_outbox",
         "_parked",
+        "_probe",
         "_room",
         "_segment_bytes",
         "_unannounced",
@@ -129,6 +132,7 @@ class Endpoint:
         self._ack_timer: Timer | None = None
         self._answers = 0
         self._losses = 0
+        self._probe = WindowProbe(network.kernel, self._ask_for_window)
         # What is on the wire, in order. `_parked` of them, the oldest, wait until the link lets them pass; each other
         # one has an arrival event in the kernel, and an arrival takes whatever is oldest: order holds by construction.
         self._outbox: deque[tuple[int, bytes | int | str]] = deque()
@@ -282,9 +286,7 @@ class Endpoint:
         """End without ceremony: the peer sees a reset, unless the link is cut."""
         if self.aborted:
             return
-        self.closed = self.aborted = True
-        self.sending.clear()
-        self._stop_waiting_for_acks()
+        self._stop()
         self._lose_parked()
         if self.peer is not None and not self.torn:
             self._transmit(RESET, status)
@@ -292,11 +294,20 @@ class Endpoint:
 
     def vanish(self) -> None:
         """The machine lost its power: nobody is told. What is on the wire already arrives."""
-        self.closed = self.aborted = True
-        self.sending.clear()
-        self._stop_waiting_for_acks()
+        self._stop()
         self._lose_parked()
         self.forget_if_idle()
+
+    def _stop(self) -> None:
+        """Nothing is sent any more but resets, and nobody reads; a peer that waits for the window may find out."""
+        self.closed = self.aborted = True
+        self.sending.clear()
+        self._stop_waiting()
+        self._let_peer_ask()
+
+    def _let_peer_ask(self) -> None:
+        if self.peer is not None and self.peer.sending:
+            self.peer._probe.wait(peer_is_gone=True)  # noqa: SLF001 - the other end of this very connection
 
     def _lose_parked(self) -> None:
         """Nobody is left to send again what was lost, and what is behind it on the wire cannot be delivered either."""
@@ -319,7 +330,7 @@ class Endpoint:
         self.sending.clear()
         self._outbox.clear()
         self._parked = 0
-        self._stop_waiting_for_acks()
+        self._stop_waiting()
         if not self.closed and self.established:
             self.record("net.reset", status=status)
         self.wake()
@@ -351,6 +362,7 @@ class Endpoint:
                 if not self._journaled_held:
                     self._journaled_held = True
                     self.record("net.held", size=len(sending))
+                self._probe.wait(peer_is_gone=self.peer is not None and self.peer.aborted)
                 return
             self._journaled_held = False
             segment_bytes = self._segment_bytes
@@ -360,8 +372,12 @@ class Endpoint:
                 del sending[:size]
                 self._credit -= size
                 self._transmit(DATA, segment)
-            if sending and self.link.cuts:
-                self._wait_for_acks()
+            if not sending:
+                self._probe.stop()
+            else:
+                self._probe.wait(peer_is_gone=self.peer is not None and self.peer.aborted)
+                if self.link.cuts:
+                    self._wait_for_acks()
         if self.shut_write and not sending and not self._fin_sent and not self.torn:
             self._fin_sent = True
             self._transmit(FIN, 0)
@@ -379,7 +395,7 @@ class Endpoint:
         self._stop_waiting_for_acks()
         parked, self._parked = self._parked, 0
         if not parked:
-            self._probe(after_s)
+            self._ask_for_window(after_s)
             return
         for _ in range(parked):
             self._arrive_in(after_s + self.link.latency_s())
@@ -388,18 +404,17 @@ class Endpoint:
         """Acknowledgements get through again."""
         if not self.link.cuts:
             self._stop_waiting_for_acks()
-        if not self.link.blocked:
-            self._probe(0.0)
+        self._ask_for_window()
 
-    def _probe(self, after_s: float) -> None:
-        """Ask for the window, if data waits for one: a peer that is no more answers by a reset."""
-        if self.sending and self.peer is not None and self.peer.aborted:
+    def _ask_for_window(self, after_s: float = 0.0) -> None:
+        """Probe the window, if data waits for one: a peer that is no more answers by a reset."""
+        if self.sending and self.peer is not None and self.peer.aborted and not self.link.blocked:
             self._outbox.append((ACK, 0))
             self._arrive_in(after_s + self.link.latency_s())
 
     def _wait_for_acks(self) -> None:
         """End the connection if nothing is acknowledged for the retransmission time-out."""
-        if self._ack_timer is None and self.established and not self.aborted:
+        if self._ack_timer is None and self.established and not self.aborted and not self.torn:
             network = self.network
             self._ack_timer = network.kernel.timer_at(
                 network.kernel.now_s + network.link_config.retransmit_timeout_s, self._time_out
@@ -410,12 +425,17 @@ class Endpoint:
             self._ack_timer.cancel()
             self._ack_timer = None
 
+    def _stop_waiting(self) -> None:
+        self._stop_waiting_for_acks()
+        self._probe.stop()
+
     def _time_out(self) -> None:
         self._ack_timer = None
         if not self.torn and not self.aborted:
             self.error = errno.ETIMEDOUT
             self.aborted = True
             self._end("timed_out")
+            self._let_peer_ask()
 
     def forget(self) -> None:
         """Nothing more is sent from here."""
@@ -537,6 +557,7 @@ class Endpoint:
         if not link.loses():
             return True
         self._losses += 1
+        self._let_peer_wait_for_answer(payload == _NO_CONNECTION)
         self.record("net.lost", size=len(payload) if type(payload) is bytes else 0, count=self._losses)
         if kind == RESET and payload != _NO_CONNECTION:
             self._outbox.popleft()
@@ -551,11 +572,15 @@ class Endpoint:
 
     def refuse(self) -> None:
         """Answer a segment that nobody wants by a reset, as a system does that knows no such connection."""
-        self.closed = self.aborted = True
-        self.sending.clear()
-        self._stop_waiting_for_acks()
+        self._stop()
         self._transmit(RESET, _NO_CONNECTION)
+        self._let_peer_wait_for_answer(self.link.cuts > 0)
         self.forget_if_idle()
+
+    def _let_peer_wait_for_answer(self, is_lost: bool) -> None:
+        """What was refused has no answer if the refusal is lost: its sender gives up in the end."""
+        if is_lost and self.peer is not None:
+            self.peer._wait_for_acks()  # noqa: SLF001 - the other end of this very connection
 
     def receive(self, kind: int, payload: bytes | int | str) -> None:
         """A segment from the peer."""
@@ -570,6 +595,7 @@ class Endpoint:
         elif kind == WINDOW:
             assert isinstance(payload, int)
             self._credit += payload
+            self._probe.stop()
             self.pump()
         elif kind == FIN:
             self.end_received = True

@@ -228,7 +228,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         name = ANY if host is None else asked_name(host)
         node = asking if name == "localhost" else self._nodes.get(name)
         if family not in (0, trio.socket.AF_INET) or (node is None and host is not None):
-            raise trio.socket.gaierror(trio.socket.EAI_NONAME, f"no simulated node is called {host!r}")
+            raise trio.socket.gaierror(trio.socket.EAI_NONAME, f"no simulated node is called {name!r}")
         address = "127.0.0.1" if name == "localhost" else name if node is None else node.address
         kinds = ((trio.socket.SOCK_STREAM, trio.socket.IPPROTO_TCP), (trio.socket.SOCK_DGRAM, trio.socket.IPPROTO_UDP))
         return [
