@@ -538,8 +538,13 @@ class ReplicationRun:
                 self.checker.break_invariant("derived", f"{name}: {wrong[0]}", len(self.recorder.events))
 
     def _find_leaks(self) -> None:
-        """Nothing of the brokers may be left, at any node: no task, connection, port, file or lock."""
+        """Nothing of the brokers may be left, at any node: no task, connection, entry of one, port, file or lock."""
         leaks = self.world.leaks()
+        leaks += [
+            f"{name}: HAService has connections {sorted(broker.ha_service.connections)}"
+            for name, broker in self.brokers.items()
+            if broker.ha_service.connections
+        ]
         if leaks:
             self.checker.break_invariant("leaks", "; ".join(leaks), len(self.recorder.events))
 

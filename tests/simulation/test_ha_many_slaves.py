@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
+from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.wire.ha_frames import encode_report
 from sim_net import WorldConfig
@@ -70,6 +72,30 @@ def test_slow_slaves_and_such_as_read_nothing_disturb_no_other() -> None:
                 node.kill()
         after = await resources(bench)
         assert after == before
+
+    bench().run(main)
+
+
+def test_a_connection_that_is_over_at_once_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is registered only once it is served would be so after its end, and count for ever (RocketMQ's order).
+
+    Here the end takes no step at all, so that it comes before whatever is done a step later.
+    """
+
+    async def over_at_once(connection: HAConnection) -> str:
+        with connection._stream.socket:
+            return "peer_closed"
+
+    async def main(bench: HaBench) -> None:
+        master = await bench.start("master")
+        monkeypatch.setattr(HAConnection, "run", over_at_once)
+        for number in range(10):
+            bench.visit(f"hasty-{number}", encode_report(0))
+        await trio.sleep(5)
+        assert bench.counters.ends == {"peer_closed": 10}
+        assert master.ha_service.connections == {}
+        assert master.ha_service.slave_statuses() == []
+        assert master.ha_service.replicas().there == 1
 
     bench().run(main)
 

@@ -227,6 +227,29 @@ async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
     assert append_of(await bench.puts.put_messages(good)).msg_id.count(",") == 1
 
 
+@pytest.mark.trio
+async def test_a_refused_put_takes_no_queue_offset(tmp_path: Path) -> None:
+    """A consumer would wait at the gap, and the queue's next entry stand behind blank ones."""
+    bench = LogPuts.open(tmp_path, max_message_size_bytes=5000, **LMQ)
+    batch = MessageBatch("T", encode_batch([(bytes(700), 0, {})] * 2))
+    assert append_of(put(bench)).queue_offset == 0
+    for refused in (
+        put(bench, bytes(5001)),  # more than maxMessageSize
+        put(bench, bytes(2000)),  # more than a file of the log holds
+        put(bench, bytes(2000), properties={"INNER_MULTI_DISPATCH": "%LMQ%a,T"}),
+        put(bench, properties={"a": "v" * 40_000}),
+        put(bench, properties={"a": chr(1)}),
+        await bench.puts.put_messages(batch),
+        await bench.puts.put_messages(attrs.evolve(batch, body=batch.body[:-1])),
+    ):
+        assert refused.status in {PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED}, refused
+        assert bench.log.next_queue_offset("T", 0) == 1
+        assert bench.log.next_queue_offset("%LMQ%a", 0) == 0
+    assert append_of(put(bench)).queue_offset == 1
+    assert [stored.queue_offset for stored in bench.messages()] == [0, 1]
+    bench.log.close()
+
+
 # --- Multi-dispatch ---------------------------------------------------------------------------------------------------
 
 LMQ = {"enable_multi_dispatch": True, "enable_lmq": True}

@@ -10,10 +10,12 @@ import trio
 import trio.lowlevel
 import trio.testing
 
+from rmq_actors.actors.restart import first_leaf
 from rmq_actors.protocols.group_transfer import GroupTransfer, ReplicationState
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.consume_queues import ConsumeQueues
 from rmq_actors.store.message_puts import PutResult
 from rmq_actors.wire.record import decode_record
 from tests.property.running_store import Bench, message, running_store
@@ -421,3 +423,24 @@ def test_a_setting_out_of_range_is_named(field: str) -> None:
 def test_both_time_outs_stay_below_a_clients_three_seconds() -> None:
     config = MessageStoreConfig()
     assert max(config.sync_flush_timeout_ms, config.slave_timeout_ms) < 3000
+
+
+@pytest.mark.trio
+async def test_a_dispatch_that_crashes_ends_the_store(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Puts would go on, and no consumer ever see them."""
+
+    def crash(queues: ConsumeQueues, requests: object) -> None:
+        raise RuntimeError("a bug in dispatch")
+
+    async def run() -> None:
+        async with running_store(tmp_path) as bench:
+            monkeypatch.setattr(ConsumeQueues, "dispatch", crash)
+            await bench.store.put_message(message())
+            await trio.sleep(3600)
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await run()
+    error = first_leaf(raised.value)
+    assert "a bug in dispatch" in str(error.__cause__ or error)

@@ -239,6 +239,33 @@ def test_what_is_passed_over_is_given_to_nobody_counted_and_named_once(
     log.close()
 
 
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), ValueError("a bug"), KeyError("a bug")], ids=repr)
+def test_an_error_that_nobody_expects_ends_the_service_and_is_seen(tmp_path: Path, error: Exception) -> None:
+    """Nothing would be dispatched from then on, and nobody be told: puts go on, and consumers get nothing."""
+    log, _ = make_log(tmp_path, [100] * 3)
+
+    class Broken(Listener):
+        def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
+            raise error
+
+    service = ReputMessageService(
+        reput_of(log, Broken()),
+        Broadcast(WAKE_UPS),
+        lambda: log.max_offset,
+        DISPATCHED.open(),
+        RunningFlags(),
+        new_tracer(),
+    )
+
+    async def main() -> None:
+        with trio.fail_after(60):
+            await service.run()
+
+    with pytest.raises(type(error), match="a bug"):
+        trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    log.close()
+
+
 def test_the_service_refuses_puts_while_it_cannot_dispatch(tmp_path: Path) -> None:
     log, begins = make_log(tmp_path, [100] * 3)
     flags, listener, recorder = RunningFlags(), Listener(failures=2), new_recorder()
