@@ -15,7 +15,7 @@ from rmq_actors.analysis.analyze import Analysis, Progress, analyze, tables_dire
 from rmq_actors.analysis.demo_facts import DemoFacts, PlantedBugFacts, ReplicationFacts
 from rmq_actors.analysis.page import quantities
 from rmq_actors.analysis.page.run_charts import fault_bars, run_squares, shrunk_timeline
-from rmq_actors.analysis.page.runs_table import runs_section
+from rmq_actors.analysis.page.runs_table import failures_section, runs_section
 from rmq_actors.analysis.page.svg import Plot
 from rmq_actors.analysis.page.time_charts import is_mostly_small, lag_plot, latency_plot
 from rmq_actors.analysis.report_data import LagOfRun, ReportData, Result, RunRow
@@ -95,6 +95,9 @@ def render(data: ReportData, facts: DemoFacts) -> str:
     )
     if facts.replication is not None:
         _replication_section(page, facts.replication)
+    failed = [run for run in data.judged_runs if run.result in {"failed", "caught"}]
+    if failed:
+        page.sections.append(failures_section(failed))
     _runs_section(page, data)
     if data.lags:
         _lag_section(page, data.lags)
@@ -121,27 +124,42 @@ def _read(name: str) -> str:
 
 
 def _headline(data: ReportData) -> tuple[str, str]:
-    failed, incomplete, caught = data.by_result("failed"), data.by_result("incomplete"), data.by_result("caught")
-    total = len(data.runs) - len(caught)
     if not data.runs:
         return "No runs", "The traces hold no run."
-    if not total:
-        return f"The planted bug was caught in {quantities.plural(len(caught), 'run')}", _lead(data)
+    headline, planted = _outcome(data.judged_runs), data.planted_runs
+    bug = f"the planted bug {', '.join(sorted({run.planted_bug or '' for run in planted}))}"
+    caught = len(data.by_result("caught"))
+    if len(planted) == len(data.runs):
+        return f"{headline}, with {bug}", _lead(data)
+    if planted:
+        of = "" if len(planted) == 1 else f" in {quantities.count(caught)} of {quantities.plural(len(planted), 'run')}"
+        headline += f"; {bug} was {'caught' if caught else 'not caught'}{of if caught else ''}"
+    return headline, _lead(data)
+
+
+def _outcome(runs: Sequence[RunRow]) -> str:
+    """How many of them failed, and how."""
+    total = len(runs)
+    failed = [run for run in runs if run.result in {"failed", "caught"}]
+    incomplete = sum(run.result == "incomplete" for run in runs)
     if failed:
-        outcomes = Counter(run.outcome for run in failed)
-        single = len(outcomes) == 1
-        kinds = ", ".join(outcome if single else f"{times} {outcome}" for outcome, times in sorted(outcomes.items()))
-        headline = f"{quantities.count(len(failed))} of {quantities.plural(total, 'run')} failed ({kinds})"
-    elif incomplete:
-        headline = f"{quantities.count(len(incomplete))} of {quantities.plural(total, 'run')} did not come to an end"
-    else:
-        headline = "The run passed" if total == 1 else f"All {quantities.count(total)} runs passed"
-    return headline + (", the planted bug was caught" if caught else ""), _lead(data)
+        text = f"{quantities.count(len(failed))} of {quantities.plural(total, 'run')} failed ({_kinds(failed)})"
+        return text + (f", {quantities.count(incomplete)} did not come to an end" if incomplete else "")
+    if incomplete:
+        return f"{quantities.count(incomplete)} of {quantities.plural(total, 'run')} did not come to an end"
+    return "The run passed" if total == 1 else f"All {quantities.count(total)} runs passed"
+
+
+def _kinds(failed: Sequence[RunRow]) -> str:
+    """`1 crash, 2 invariant`, and where all ended alike, how."""
+    outcomes = Counter(run.outcome for run in failed)
+    single = len(outcomes) == 1
+    return ", ".join(outcome if single else f"{times} {outcome}" for outcome, times in sorted(outcomes.items()))
 
 
 def _lead(data: ReportData) -> str:
-    sim = data.sim_runs
-    real, planted = data.real_runs, data.planted_runs
+    sim, real = data.sim_runs, data.real_runs
+    planted = [run for run in data.planted_runs if run not in sim]
     faults = sum(sum(run.faults_fired.values()) for run in sim)
     sentences = []
     if sim:
@@ -160,31 +178,29 @@ def _lead(data: ReportData) -> str:
 
 
 def _tiles(data: ReportData, facts: DemoFacts) -> list[str]:
-    sim, real, planted = len(data.sim_runs), len(data.real_runs), len(data.planted_runs)
-    failed, incomplete = len(data.by_result("failed")), len(data.by_result("incomplete"))
-    sources = f"{sim:,} simulated, {real:,} real" + (f", {planted:,} with a planted bug" if planted else "")
-    # What a broken broker acknowledged is no merit.
-    sound = [run for run in data.runs if run.planted_bug is None]
-    acked, size_bytes = sum(run.acked_puts for run in sound), sum(run.acked_bytes for run in sound)
-    unconfirmed = sum(run.puts_begun for run in sound) - acked
+    judged, planted = data.judged_runs, data.planted_runs
+    real = sum(run.is_real for run in data.runs)
+    sources = f"{len(data.runs) - real - len(planted):,} simulated, {real:,} real"
+    sources += f", {len(planted):,} with a planted bug" if planted else ""
+    failed = [run for run in judged if run.result in {"failed", "caught"}]
+    passed = sum(run.result == "passed" for run in judged)
+    incomplete = sum(run.result == "incomplete" for run in judged)
+    caught = [run for run in planted if run.result == "caught" and run not in judged]
+    more = [_kinds(failed)] if failed else ["no invariant broke"]
+    more += [f"{incomplete:,} incomplete"] if incomplete else []
+    more += [f"{len(caught):,} with a planted bug, as it should"] if caught else []
+    # What a broken broker acknowledged is no merit, unless all were broken.
+    acked, size_bytes = sum(run.acked_puts for run in judged), sum(run.acked_bytes for run in judged)
+    unconfirmed = sum(run.puts_begun for run in judged) - acked
     tiles = [
         _tile("runs", quantities.count(len(data.runs)), sources),
         _tile(
             "passed",
-            quantities.count(len(data.by_result("passed"))),
-            "every invariant held" if sim else "ended in order",
-            "good",
+            quantities.count(passed),
+            "none" if not passed else "every invariant held" if data.sim_runs else "ended in order",
+            "good" if passed else "",
         ),
-        _tile(
-            "failed",
-            quantities.count(failed),
-            f"and {incomplete:,} incomplete"
-            if incomplete
-            else "an invariant broke"
-            if failed
-            else "no invariant broke",
-            "bad" if failed else "",
-        ),
+        _tile("failed", quantities.count(len(failed)), "; ".join(more), "bad" if failed else ""),
         _tile(
             "puts acknowledged",
             quantities.count(acked),
@@ -240,7 +256,8 @@ def _runs_section(page: _Page, data: ReportData) -> None:
         )
         caption = "Green squares are runs in which every invariant held, whatever was done to the brokers."
     else:
-        caption = "Green squares are runs in which every invariant held; no fault was made in any of them."
+        made = any(run.faults_fired for run in data.runs)
+        caption = "Green squares are runs in which every invariant held" + ("." if made else "; no fault was made.")
     page.section("Runs and faults", caption, *content)
 
 

@@ -135,9 +135,14 @@ class ReportData:
         return [run for run in self.runs if run.result == result]
 
     @property
+    def judged_runs(self) -> Sequence[RunRow]:
+        """The runs that the product is judged by: those with a planted bug are left out, unless all have one."""
+        return [run for run in self.runs if run.planted_bug is None] or self.runs
+
+    @property
     def sim_runs(self) -> list[RunRow]:
-        """The simulated runs, those with a planted bug left out."""
-        return [run for run in self.runs if not run.is_real and run.planted_bug is None]
+        """The simulated ones of `judged_runs`."""
+        return [run for run in self.judged_runs if not run.is_real]
 
     @property
     def real_runs(self) -> list[RunRow]:

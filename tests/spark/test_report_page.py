@@ -14,6 +14,7 @@ import pytest
 from rmq_actors.analysis.demo_facts import DemoFacts
 from rmq_actors.analysis.page import quantities
 from rmq_actors.analysis.page.svg import LinearScale, LogScale, SymlogScale, number
+from rmq_actors.analysis.page.time_charts import _joined
 from rmq_actors.analysis.report import load_facts, render, write_report
 from rmq_actors.analysis.report_data import ReportData, RunRow
 from tests.spark.conftest import Campaign
@@ -199,14 +200,75 @@ def test_the_headline(outcomes: list[str], headline: str) -> None:
     assert f"<h1>{headline}</h1>" in render(ReportData(rows, [], []), DemoFacts())
 
 
+def planted(outcomes: list[str]) -> list[RunRow]:
+    return [
+        attrs.evolve(
+            RUN, run_id=100 + seed, seed=seed, outcome=outcome, planted_bug="any_ack", invariants_broken=["acked"]
+        )
+        for seed, outcome in enumerate(outcomes)
+    ]
+
+
 def test_a_planted_bug_that_was_caught_is_no_failure() -> None:
     rows = [RUN, attrs.evolve(RUN, run_id=2, campaign="hunt", outcome="invariant", planted_bug="stale_frame")]
     data = ReportData(rows, [], [])
     assert [run.result for run in data.runs] == ["passed", "caught"]
     text = render(data, DemoFacts())
-    assert "<h1>The run passed, the planted bug was caught</h1>" in text
+    assert "<h1>The run passed; the planted bug stale_frame was caught</h1>" in text
     assert "1 simulated, 0 real, 1 with a planted bug" in text
     assert "hunt / replication, simulated, planted bug stale_frame: 1 run" in text
+    assert "<div class='value '>0</div><div class='more'>no invariant broke; 1 with a planted bug, as it should" in text
+
+
+def test_failures_of_runs_that_all_have_a_planted_bug_are_counted() -> None:
+    """`chaos run --planted-bug`: 11 of 60 failed, and the page said "All 49 runs passed"."""
+    text = render(ReportData(planted(["passed"] * 49 + ["invariant"] * 8 + ["crash"] * 3), [], []), DemoFacts())
+    assert "<h1>11 of 60 runs failed (3 crash, 8 invariant), with the planted bug any_ack</h1>" in text
+    assert "<div class='value good'>49</div>" in text
+    assert "<div class='value bad'>11</div><div class='more'>3 crash, 8 invariant</div>" in text
+    assert "<div class='name'>puts acknowledged</div><div class='value '>120</div>" in text
+    assert "no fault was made" not in text
+    assert 'id="plot-faults-made"' in text
+    assert "60 runs in a simulated world" in text
+
+
+@pytest.mark.parametrize(
+    ("sound", "with_bug", "headline"),
+    [
+        (["passed"] * 2, ["passed"] * 3, "All 2 runs passed; the planted bug any_ack was not caught"),
+        (
+            ["passed"] * 2,
+            ["invariant", "passed"],
+            "All 2 runs passed; the planted bug any_ack was caught in 1 of 2 runs",
+        ),
+        (["passed", "crash"], ["crash"], "1 of 2 runs failed (crash); the planted bug any_ack was caught"),
+        (["liveness", "incomplete"], [], "1 of 2 runs failed (liveness), 1 did not come to an end"),
+        ([], ["passed"] * 2, "All 2 runs passed, with the planted bug any_ack"),
+    ],
+)
+def test_the_headline_beside_a_planted_bug(sound: list[str], with_bug: list[str], headline: str) -> None:
+    rows = [attrs.evolve(RUN, run_id=number, outcome=outcome) for number, outcome in enumerate(sound)]
+    assert f"<h1>{headline}</h1>" in render(ReportData([*rows, *planted(with_bug)], [], []), DemoFacts())
+
+
+def test_failures_that_are_alike_are_one_row_with_their_seeds() -> None:
+    alike = [
+        attrs.evolve(RUN, run_id=seed, seed=seed, outcome="invariant", invariants_broken=["prefix"])
+        for seed in range(15)
+    ]
+    other = attrs.evolve(RUN, run_id=99, seed=99, outcome="crash")
+    text = render(ReportData([RUN, *alike, other], [], []), DemoFacts())
+    rows = re.findall(r"<tr>(.*?)</tr>", text[text.index("<h2>Failures</h2>") : text.index("<h2>Runs and faults</h2>")])
+    cells = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows[1:]]
+    assert cells == [
+        ["replication", "invariant, prefix", "", "15", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more"],
+        ["replication", "crash", "", "1", "99"],
+    ]
+    assert "<h2>Failures</h2>" not in render(ReportData([RUN], [], []), DemoFacts())
+
+
+def test_shades_of_faults_at_the_same_time_are_one() -> None:
+    assert _joined([(5, 7), (1, 3), (2, 4), (4, 4.5), (6, 6.5)]) == [(1, 4.5), (5, 7)]
 
 
 def test_a_fault_that_never_fired_is_shown_as_such() -> None:

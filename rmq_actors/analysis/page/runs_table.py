@@ -18,12 +18,44 @@ _COLUMNS = (
     ("outcome", "text"),
     ("time", ""),
     ("events", ""),
-    ("acknowledged", ""),
+    ("acked", ""),
     ("puts", ""),
     ("p99", ""),
     ("peak lag", ""),
     ("faults", "text"),
 )
+
+
+#: Of a group of failures.
+_SEEDS_SHOWN = 12
+
+
+def failures_section(failed: Sequence[RunRow]) -> str:
+    """The runs that failed, those that failed alike in one row."""
+    groups: dict[tuple[str, str, str], list[RunRow]] = {}
+    for run in failed:
+        how = ", ".join([run.outcome, *run.invariants_broken])
+        groups.setdefault((run.scenario, how, run.planted_bug or ""), []).append(run)
+    rows = [
+        f"<tr><td class='text'>{html.escape(scenario)}</td><td class='text'>{html.escape(how)}</td>"
+        f"<td class='text'>{html.escape(bug)}</td><td>{quantities.count(len(runs))}</td>"
+        f"<td class='text wide'>{html.escape(_seeds(runs))}</td></tr>"
+        for (scenario, how, bug), runs in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]
+    names = ("scenario", "how it failed", "planted bug")
+    head = "".join(f"<th scope='col' class='text'>{name}</th>" for name in names)
+    head += "<th scope='col'>runs</th><th scope='col' class='text'>seeds</th>"
+    return (
+        "<section><h2>Failures</h2><p class='caption'>Runs that failed alike are one row. Where they are runs of "
+        "<code>rmq-actors chaos run</code>, the same command with <code>--seeds N</code> makes one of them again.</p>"
+        f"<div class='rows'><table class='failures'><thead><tr>{head}</tr></thead>"
+        f"<tbody>\n{''.join(rows)}\n</tbody></table></div></section>"
+    )
+
+
+def _seeds(runs: Sequence[RunRow]) -> str:
+    shown = ", ".join(str(run.seed) for run in runs[:_SEEDS_SHOWN])
+    return shown + (f" and {quantities.count(len(runs) - _SEEDS_SHOWN)} more" if len(runs) > _SEEDS_SHOWN else "")
 
 
 def runs_section(runs: Sequence[RunRow]) -> str:

@@ -67,7 +67,8 @@ def _end_ms(lag: LagOfRun) -> float:
 def _faults(
     faults: Sequence[FaultInterval], kinds: Sequence[str], across: LinearScale, end_ms: float, top: float, bottom: float
 ) -> list[str]:
-    children = []
+    shaded: list[tuple[float, float]] = []
+    lanes = []
     for fault in faults:
         ends_ms = end_ms if fault.end_ms is None else min(fault.end_ms, end_ms)
         x = across(min(fault.begin_ms, end_ms))
@@ -75,13 +76,26 @@ def _faults(
         y = 6.0 + _LANE * kinds.index(fault.kind)
         lasting = quantities.milliseconds(ends_ms - fault.begin_ms) if ends_ms > fault.begin_ms else "a moment"
         tip = f"{fault.kind} at {quantities.milliseconds(fault.begin_ms)} for {lasting}"
-        children += [
-            element("rect", x=x, y=top, width=width, height=bottom - top, class_="shade"),
-            mark("rect", tip, x=x, y=y, width=width, height=_LANE - 4, rx=2, class_="fill-fault lane"),
-        ]
+        shaded.append((x, x + width))
+        lanes.append(mark("rect", tip, x=x, y=y, width=width, height=_LANE - 4, rx=2, class_="fill-fault lane"))
+    children = [
+        element("rect", x=x, y=top, width=end - x, height=bottom - top, class_="shade") for x, end in _joined(shaded)
+    ]
+    children += lanes
     for row, kind in enumerate(kinds):
         children.append(element("text", kind, x=_LEFT - 10, y=6.0 + _LANE * row + 9, class_="lane-label"))
     return children
+
+
+def _joined(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """What they cover, each place once: one shade over another would be a third colour."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((begin, end))
+    return joined
 
 
 def _lag_axes(across: LinearScale, up: LinearScale | SymlogScale, bottom: float) -> list[str]:
