@@ -186,9 +186,9 @@ def _tiles(data: ReportData, facts: DemoFacts) -> list[str]:
     passed = sum(run.result == "passed" for run in judged)
     incomplete = sum(run.result == "incomplete" for run in judged)
     caught = [run for run in planted if run.result == "caught" and run not in judged]
-    more = [_kinds(failed)] if failed else ["no invariant broke"]
-    more += [f"{incomplete:,} incomplete"] if incomplete else []
-    more += [f"{len(caught):,} with a planted bug, as it should"] if caught else []
+    endings = [_kinds(failed)] if failed else ["no invariant broke"]
+    endings += [f"{incomplete:,} incomplete"] if incomplete else []
+    endings += [f"{len(caught):,} with a planted bug, as it should"] if caught else []
     # What a broken broker acknowledged is no merit, unless all were broken.
     acked, size_bytes = sum(run.acked_puts for run in judged), sum(run.acked_bytes for run in judged)
     unconfirmed = sum(run.puts_begun for run in judged) - acked
@@ -200,7 +200,7 @@ def _tiles(data: ReportData, facts: DemoFacts) -> list[str]:
             "none" if not passed else "every invariant held" if data.sim_runs else "ended in order",
             "good" if passed else "",
         ),
-        _tile("failed", quantities.count(len(failed)), "; ".join(more), "bad" if failed else ""),
+        _tile("failed", quantities.count(len(failed)), "; ".join(endings), "bad" if failed else ""),
         _tile(
             "puts acknowledged",
             quantities.count(acked),

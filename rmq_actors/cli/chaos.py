@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
@@ -16,6 +15,8 @@ from rich.table import Table
 
 from rmq_actors.cli import interrupts
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.failures import Failures, replay_command
+from rmq_actors.cli.out_directory import make_directory, make_room
 from rmq_actors.cli.progress import progress_bar
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
@@ -47,19 +48,6 @@ def parse_seeds(text: str) -> range:
     return seeds
 
 
-def replay_command(path: Path) -> str:
-    """The one command that replays a failing run."""
-    return f"{_program()} chaos replay {path}"
-
-
-def _program() -> str:
-    """This program as it was called, so that the command can be pasted."""
-    called = Path(sys.argv[0])
-    if called.name != "rmq-actors":
-        return "rmq-actors"
-    return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
-
-
 @chaos_app.command("run")
 def run(
     seeds: Annotated[str, typer.Option(help="The seeds: A:B for A to B-1, or one number.")] = "0:100",
@@ -71,23 +59,26 @@ def run(
     digest: Annotated[bool, typer.Option("--digest", help="Print a line a run: seed, digest, events.")] = False,
     planted_bug: Annotated[str | None, typer.Option(help="Run with this bug planted; see `chaos list`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a run instead of a table.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the scenario's runs that OUT holds from an earlier call.")
+    ] = False,
 ) -> None:
     """Run a scenario once for each seed and check its invariants after every event.
 
-    The same seed gives the same run, digest and trace, on any machine. Each failing run is written to OUT/failures,
-    with the one command that replays it. Exit code 1: an invariant broke; 3: a broker crashed; 4: no progress after the
-    last fault.
+    The same seed gives the same run, digest and trace, on any machine. Each failing run is written to OUT/failures.
+    Failures that are alike are told once, with the one command that runs the first of them again.
+
+    Exit code 1: an invariant broke; 2: bad usage; 3: a broker crashed; 4: no progress after the last fault; 130:
+    interrupted.
     """
-    _known(scenario, SCENARIOS, "scenario")
-    if planted_bug is not None:
-        _known(planted_bug, PLANTED_BUGS, "planted bug")
-    if out is not None:
-        _check_traces_can_be_written()
+    campaign = _campaign(
+        Campaign(parse_seeds(seeds), scenario, jobs=jobs, out=out, planted_bug=planted_bug), force=force
+    )
+    chosen = campaign.seeds
     # What brokers log of their peers' deaths is in the trace.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
-    chosen = parse_seeds(seeds)
     stderr = Console(stderr=True)
-    failing: list[RunSummary] = []
+    failures = Failures(campaign)
     with interrupts.held_back() as stopped, progress_bar(stderr) as progress:
         task = progress.add_task(f"chaos: {scenario}", total=len(chosen))
 
@@ -97,25 +88,23 @@ def run(
                 typer.echo(f"{summary.seed} {summary.digest} {summary.events}")
             elif as_json:
                 typer.echo(json.dumps(_summary_to_json(summary)))
-            if summary.outcome != "passed":
-                failing.append(summary)
-                stderr.print(f"seed {summary.seed}: {summary.outcome}: {summary.failure}", markup=False, soft_wrap=True)
-                if summary.case_path is not None:
-                    stderr.print(f"  replay: {replay_command(summary.case_path)}", markup=False, soft_wrap=True)
+            for line in failures.lines(summary):
+                stderr.print(line, markup=False, highlight=False, soft_wrap=True)
 
         try:
-            campaign = Campaign(chosen, scenario, jobs=jobs, out=out, planted_bug=planted_bug)
             summaries = run_campaign(campaign, show, stopped)
         except CampaignFailed as error:
             stderr.print(f"rmq-actors chaos run: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(ExitCode.CRASH) from error
     if not digest and not as_json:
         _print_summary(summaries, scenario)
+    for line in failures.summary_lines:
+        stderr.print(line, markup=False, highlight=False, soft_wrap=True)
     if stopped():
         stderr.print(f"rmq-actors chaos run: interrupted after {len(summaries)} of {len(chosen)} runs", markup=False)
         raise typer.Exit(interrupts.EXIT_CODE)
-    if failing:
-        raise typer.Exit(EXIT_OF_OUTCOME[failing[0].outcome])
+    if failures.first is not None:
+        raise typer.Exit(EXIT_OF_OUTCOME[failures.first.outcome])
 
 
 def _summary_to_json(summary: RunSummary) -> dict[str, object]:
@@ -158,6 +147,18 @@ def _print_summary(runs: list[RunSummary], scenario: str) -> None:
     console.print(
         f"{acked} puts acknowledged, {checks} checks of invariants, {sum(run.virtual_s for run in runs):.0f} virtual s"
     )
+
+
+def _campaign(campaign: Campaign, *, force: bool) -> Campaign:
+    """`campaign`, of which everything is known, with a directory that has room. Raises `typer.BadParameter`."""
+    _known(campaign.scenario, SCENARIOS, "scenario")
+    if campaign.planted_bug is not None:
+        _known(campaign.planted_bug, PLANTED_BUGS, "planted bug")
+    if campaign.out is not None:
+        _check_traces_can_be_written()
+        make_directory(campaign.out)
+        make_room(campaign.out, campaign.name, campaign.scenario, force=force)
+    return campaign
 
 
 def _check_traces_can_be_written() -> None:

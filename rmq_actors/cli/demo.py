@@ -13,6 +13,7 @@ from rich.console import Console
 from rmq_actors.cli import interrupts
 from rmq_actors.cli.chaos import print_failure
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.out_directory import make_directory
 
 
 def demo(
@@ -29,7 +30,8 @@ def demo(
     a planted bug from a random start, shrinks its schedule, and prints the command that replays it. 3. Analyses the
     traces of both in Spark and writes OUT/report.html.
 
-    Exit code 1 if any of it does not show what it should, 2 if Java is missing.
+    Exit code 1 if any of it does not show what it should, 2 if Java is missing or DIR cannot be written, 130 if it is
+    interrupted.
     """
     console = Console(soft_wrap=True, highlight=False)
     try:
@@ -46,6 +48,7 @@ def demo(
         raise typer.Exit(ExitCode.BAD_INPUT) from error
     # What brokers log of their peers' deaths is in the traces.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
+    make_directory(out)
     steps.clear(out)
     step = "1: replicate"
     with interrupts.exits_with_130(lambda: f"rmq-actors demo: interrupted in step {step}; {out} holds what was done"):

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import attrs
 import trio
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.analysis.report import report
 from rmq_actors.cli import interrupts
-from rmq_actors.cli.chaos import replay_command
+from rmq_actors.cli.failures import replay_command
 from rmq_actors.cli.progress import progress_bar
 from rmq_actors.embedding.cluster import Cluster, log_sha256, open_cluster, real_recorder
 from rmq_actors.protocols.put_completion import PutStatus
@@ -221,8 +222,9 @@ def print_summary(console: Console, done: Replicated, summaries: list[RunSummary
 
 
 def clear(out: Path) -> None:
-    """Remove what an earlier demo left, and nothing else."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Remove what an earlier demo left, and nothing else. Raises `typer.BadParameter` for a store of somebody's."""
+    if (out / "store").exists() and not (out / "traces" / "v1" / f"campaign={_CAMPAIGN}").is_dir():
+        raise typer.BadParameter(f"{out / 'store'} is no demo's: choose another directory", param_hint="--out")
     for name in ("store", "traces", "failures", "tables"):
         shutil.rmtree(out / name, ignore_errors=True)
     for name in ("demo.json", "report.html"):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rmq_actors.testing.scenarios import RunResult, is_runnable, random_case, run_case
+from rmq_actors.testing.scenarios import Outcome, RunResult, is_runnable, random_case, run_case
 from sim_net.search import Case, find, shrink
 
 
@@ -40,7 +40,7 @@ def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None
 
     def failure_of(case: Case) -> str | None:
         result = run_case(case, campaign="hunt")
-        return _kind(result) if result.outcome != "passed" else None
+        return signature(result.outcome, result.failure) if result.outcome != "passed" else None
 
     def report(phase: str) -> Callable[..., object]:
         return lambda runs, *_: on_progress(phase, runs) if on_progress is not None else None
@@ -67,6 +67,6 @@ def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None
     return Caught(found.case, result, found.runs, search_s, time.monotonic() - began - search_s)
 
 
-def _kind(result: RunResult) -> str:
+def signature(outcome: Outcome, failure: str) -> str:
     """What makes two failures alike: how the run ended, and by which invariant. Times and offsets do not."""
-    return result.failure.partition(":")[0] if result.outcome == "invariant" else result.outcome
+    return failure.partition(":")[0] if outcome == "invariant" else outcome

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rmq_actors.cli.failures import Failures
 from rmq_actors.cli.main import app
+from rmq_actors.testing.campaign import Campaign, RunSummary
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
+from rmq_actors.testing.scenarios import Outcome
+from rmq_actors.tracing.earlier_traces import earlier_traces
+from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.manifest import read_manifests
+from rmq_actors.tracing.spool import TraceWriter
 
 
 def chaos(*arguments: str) -> tuple[int, list[str], str]:
@@ -57,3 +64,86 @@ def test_bad_input_is_exit_code_2_and_named(arguments: list[str], named: str) ->
     code, _, output = chaos(*arguments)
     assert code == 2
     assert named in output
+
+
+def test_a_second_campaign_is_not_written_beside_the_first(tmp_path: Path) -> None:
+    """`trace report` refused both: the run of seed 0 was there twice."""
+    out = ["--seeds", "0:2", "--planted-bug", "any_ack", "--out", str(tmp_path)]
+    assert chaos("run", *out)[0] == 1
+    foreign = [tmp_path / "failures/mine.json", tmp_path / "traces/v1/campaign=chaos/scenario=replication/mine.parquet"]
+    for path in foreign:
+        path.write_text("mine")
+    before = read_manifests(tmp_path / "traces")
+    (first, *_) = (tmp_path / "failures").glob("replication-*.json")
+    code, _, output = chaos("run", *out)
+    assert code == 2
+    assert "holds runs of the scenario replication already" in " ".join(output.replace("│", " ").split())
+    assert "--force" in output
+    assert read_manifests(tmp_path / "traces") == before
+    assert chaos("run", "--seeds", "5:6", "--force", "--out", str(tmp_path))[0] == 0
+    assert [part.runs for part in read_manifests(tmp_path / "traces")] == [1]
+    assert not first.exists()
+    assert [path.read_text() for path in foreign] == ["mine", "mine"]
+
+
+def test_runs_that_are_being_written_are_not_replaced(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path / "traces", "chaos", "replication")
+    writer.open_run(RunInfo("chaos", "replication", 0))
+    code, _, output = chaos("run", "--seeds", "0:1", "--force", "--out", str(tmp_path))
+    assert code == 2
+    assert "a running process writes" in " ".join(output.replace("│", " ").split())
+    assert len(earlier_traces(tmp_path / "traces", "chaos", "replication")) == 1
+    writer.close()
+
+
+@pytest.mark.parametrize("command", [["chaos", "run", "--seeds", "0"], ["demo"]])
+@pytest.mark.parametrize("out", ["/proc/x", "file", "file/below"])
+def test_a_directory_that_cannot_be_written_is_named(command: list[str], out: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    path = tmp_path / out
+    result = CliRunner().invoke(app, [*command, "--out", str(path)])
+    if "Java 17 or later is needed" in result.output:
+        pytest.skip(result.output)
+    assert result.exit_code == 2
+    assert f"{path}:" in "".join(result.output.replace("│", "").replace(" ", "").split())
+    assert "Traceback" not in result.output
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_store_that_no_demo_made_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    if "Java 17 or later is needed" in result.output:
+        pytest.skip(result.output)
+    assert result.exit_code == 2
+    assert (tmp_path / "store").is_dir()
+
+
+def failing(seed: int, outcome: Outcome, failure: str, case_path: Path | None = None) -> RunSummary:
+    none: frozenset[str] = frozenset()
+    return RunSummary(seed, outcome, failure, "", 1, 1.0, 1, 1, none, none, none, ("", "", ""), case_path)
+
+
+def test_failures_that_are_alike_are_told_once() -> None:
+    failures = Failures(Campaign(range(9), planted_bug="any_ack"))
+    told = [
+        *failures.lines(failing(0, "passed", "")),
+        *failures.lines(failing(1, "invariant", "synced: slave-2 reports 169, it has synced 0")),
+        *failures.lines(failing(2, "crash", "boom", Path("out/failures/replication-2.json"))),
+        *failures.lines(failing(3, "invariant", "synced: slave-1 reports 7, it has synced 5")),
+        *failures.lines(failing(4, "invariant", "prefix: x")),
+    ]
+    assert told == [
+        "seed 1: invariant: synced: slave-2 reports 169, it has synced 0",
+        "  replay: rmq-actors chaos run --scenario replication --seeds 1 --planted-bug any_ack",
+        "seed 2: crash: boom",
+        "  replay: rmq-actors chaos replay out/failures/replication-2.json",
+        "seed 4: invariant: prefix: x",
+        "  replay: rmq-actors chaos run --scenario replication --seeds 4 --planted-bug any_ack",
+    ]
+    assert failures.summary_lines == [
+        "failed: 2 x synced, first seed 1",
+        "failed: 1 x crash, first seed 2",
+        "failed: 1 x prefix, first seed 4",
+    ]
+    assert failures.first == failing(1, "invariant", "synced: slave-2 reports 169, it has synced 0")

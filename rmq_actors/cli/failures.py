@@ -1,0 +1,60 @@
+"""Failing runs as a person reads them: alike ones once, each with the command that runs it again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import attrs
+
+from rmq_actors.testing.bug_hunt import signature
+from rmq_actors.testing.campaign import Campaign, RunSummary
+
+
+def replay_command(path: Path) -> str:
+    """The one command that replays a failing run."""
+    return f"{_program()} chaos replay {path}"
+
+
+def _program() -> str:
+    """This program as it was called, so that the command can be pasted."""
+    called = Path(sys.argv[0])
+    if called.name != "rmq-actors":
+        return "rmq-actors"
+    return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
+
+
+@attrs.define
+class Failures:
+    """The failing runs of a campaign by what makes them alike: how they ended, and by which invariant."""
+
+    campaign: Campaign
+    _alike: dict[str, list[RunSummary]] = attrs.field(factory=dict[str, list[RunSummary]], init=False)
+
+    def lines(self, summary: RunSummary) -> list[str]:
+        """What is told of a run when it has ended: of failures that are alike the first alone."""
+        if summary.outcome == "passed":
+            return []
+        alike = self._alike.setdefault(signature(summary.outcome, summary.failure), [])
+        alike.append(summary)
+        if len(alike) > 1:
+            return []
+        told = f"seed {summary.seed}: {summary.outcome}: {summary.failure}"
+        return [told, f"  replay: {self._command(summary)}"]
+
+    @property
+    def first(self) -> RunSummary | None:
+        """The failure of the lowest seed."""
+        return next((runs[0] for runs in self._alike.values()), None)
+
+    @property
+    def summary_lines(self) -> list[str]:
+        """How many there were of each kind, the most frequent first."""
+        kinds = sorted(self._alike.items(), key=lambda item: -len(item[1]))
+        return [f"failed: {len(runs)} x {kind}, first seed {runs[0].seed}" for kind, runs in kinds]
+
+    def _command(self, summary: RunSummary) -> str:
+        if summary.case_path is not None:
+            return replay_command(summary.case_path)
+        bug = "" if self.campaign.planted_bug is None else f" --planted-bug {self.campaign.planted_bug}"
+        return f"{_program()} chaos run --scenario {self.campaign.scenario} --seeds {summary.seed}{bug}"
