@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import attrs
 import pytest
 import trio
 
+from rmq_actors.broker.topics import TableFenced
+from rmq_actors.ha.ha_client import Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
-from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody, ExchangeInfo
+from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody, ExchangeAnswer, ExchangeInfo, PrepareExchangeBody
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode
 from rmq_actors.wire.response_code import ResponseCode
-from tests.simulation.role_world import RoleWorld, queue_bodies
+from sim_net import DiskSlow, Kill, Node, On, Partition, Schedule
+from tests.simulation.name_server_world import CLIENT, pair
+from tests.simulation.role_world import RoleWorld, outcome_of, queue_bodies
 
 ASYNC_MASTER, SYNC_MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 
@@ -24,8 +35,11 @@ ASYNC_MASTER, SYNC_MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MAST
 class ExchangeWorld(RoleWorld):
     """A pair whose roles are exchanged."""
 
-    async def begin(self, master: str = "a-0", slave: str = "a-1", limit_s: float = 30.0) -> RemotingCommand:
-        body = BeginExchangeBody(limit_ms=int(1000 * limit_s), slave_addr=self.brokers[slave].address)
+    async def begin(
+        self, master: str = "a-0", slave: str = "a-1", limit_s: float = 30.0, to: str = ""
+    ) -> RemotingCommand:
+        address = to or self.brokers[slave].address
+        body = BeginExchangeBody(limit_ms=int(1000 * limit_s), slave_addr=address)
         return await self.ask_broker(master, RemotingCommand(OwnRequestCode.BEGIN_EXCHANGE, body=encode_body(body)))
 
     async def info(self, master: str = "a-0") -> ExchangeInfo:
@@ -33,9 +47,9 @@ class ExchangeWorld(RoleWorld):
         assert answer.code == ResponseCode.SUCCESS
         return decode_body(ExchangeInfo, answer.body)
 
-    async def exchange(self, master: str = "a-0", slave: str = "a-1") -> ExchangeInfo:
+    async def exchange(self, master: str = "a-0", slave: str = "a-1", to: str = "") -> ExchangeInfo:
         """Begin, and return when it has ended."""
-        answer = await self.begin(master, slave)
+        answer = await self.begin(master, slave, to=to)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         return await self.ended(master)
 
@@ -96,5 +110,215 @@ def test_roles_are_exchanged_under_load_and_nothing_is_lost(role: BrokerRole, fl
         assert servers.controller("a-1").term.leads
         assert servers.controller("a-1").term.number == 2
         assert not servers.events("ha.client.halt")
+
+    servers.run_well(use)
+
+
+# --- refused: nothing has changed -------------------------------------------------------------------------------------
+
+
+async def check_refused(servers: ExchangeWorld, why: str, slave: str = "a-1") -> None:
+    """The exchange ends with this reason, and the master takes puts as before."""
+    term = servers.controller("a-0").term
+    info = await servers.exchange(slave=slave)
+    assert not info.exchanged
+    assert re.search(why, info.detail), info.detail
+    assert servers.roles() == [ASYNC_MASTER, SLAVE]
+    assert servers.controller("a-0").term == term
+    assert (await servers.put("a-0", b"as before")).status is PutStatus.PUT_OK
+    assert not servers.events("broker.role")
+
+
+def async_pair(**settings: Any) -> ExchangeWorld:
+    return ExchangeWorld.of(broker_role=ASYNC_MASTER, **settings)
+
+
+def test_a_slave_that_follows_nobody_is_refused() -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        followed = servers.controller("a-1").followed_master
+        assert followed is not None
+        followed.is_followed = False
+        await check_refused(servers, "10.0.0.3:10911: it follows no master at the moment")
+        followed.halted = Halt("diverged", "another record", "10.0.0.2:10912", 100)
+        await check_refused(servers, "it has halted: diverged: another record")
+        followed.halted = None
+
+    servers.run_well(use)
+
+
+def test_a_slave_that_is_down_is_refused() -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        address = servers.brokers["a-1"].address
+        servers.nodes["a-1"].kill()
+        info = await servers.exchange(to=address)
+        assert re.search(r"10\.0\.0\.3:10911: .*[Rr]efused", info.detail), info.detail
+        assert (await servers.put("a-0", b"as before")).status is PutStatus.PUT_OK
+
+    servers.run_well(use)
+
+
+def test_a_broker_of_another_name_a_master_and_who_knows_no_exchange_are_refused() -> None:
+    servers = async_pair(members=[*pair("a", 1), *pair("b", 1)])
+
+    async def use() -> None:
+        await check_refused(servers, "10.0.0.5:10911: its brokerName is broker-b, not broker-a", "b-1")
+        await check_refused(servers, "10.0.0.4:10911: it is no slave", "b-0")
+        answer = await servers.begin("a-1", "a-0")
+        assert answer.remark == "this broker is a slave: ask its master"
+        answer = await servers.begin("a-0", "a-0")
+        assert answer.remark == "10.0.0.2:10911 is this master itself"
+        remoting = servers.controller("a-1").remoting
+        assert remoting is not None
+        del remoting.processors._by_code[OwnRequestCode.PREPARE_EXCHANGE]
+        await check_refused(servers, "10.0.0.3:10911 is no broker of this project, or an older one")
+
+    servers.run_well(use)
+
+
+def test_a_slave_of_the_same_name_that_follows_another_broker_is_refused() -> None:
+    """Its log may be another one that ends at the same offset."""
+    servers = async_pair()
+
+    async def use() -> None:
+        exchange = servers.controller("a-0").exchange
+        assert exchange is not None
+        body = PrepareExchangeBody(broker_name="broker-a", exchange_id="of somebody else", term=1)
+        request = RemotingCommand(OwnRequestCode.PREPARE_EXCHANGE, body=encode_body(body))
+        told = decode_body(ExchangeAnswer, (await servers.ask_broker("a-1", request)).body)
+        assert told.refused == "it follows 10.0.0.2:10911, which is another broker, or exchanges no roles now"
+
+    servers.run_well(use)
+
+
+def test_a_slave_that_does_not_catch_up_ends_it_and_puts_are_taken_again() -> None:
+    servers = async_pair(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+
+    async def use() -> None:
+        servers.world.start_schedule(Schedule((DiskSlow(0.0, 60.0, "a-1", 5.0),)))
+        await trio.sleep(0.1)
+        await servers.put("a-0", b"not synced there")
+        assert (await servers.begin(limit_s=3.0)).code == ResponseCode.SUCCESS
+        await trio.sleep(1.5)
+        refused = await servers.put("a-0", b"not now")
+        assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert refused.reason == "the store is not writeable: roles are being exchanged with 10.0.0.3:10911"
+        remoting = servers.controller("a-0").remoting
+        assert remoting is not None
+        topics, groups = remoting.metadata.topics, remoting.metadata.subscription_groups
+        topic, group = TopicConfig(topic_name="New"), SubscriptionGroupConfig(group_name="New")
+        changes: list[Callable[[], Awaitable[None]]] = [
+            lambda: topics.update_topic_config(topic),
+            lambda: groups.update_subscription_group_config(group),
+        ]
+        for change in changes:
+            outcome = await servers.on_node("a-0", functools.partial(outcome_of, change()))
+            assert isinstance(outcome, TableFenced)
+        info = await servers.ended()
+        assert re.match("not ready within 3 s: 10.0.0.3:10911: ", info.detail), info.detail
+        for change in changes:
+            await servers.on_node("a-0", change)
+        assert (await servers.put("a-0", b"again")).status is PutStatus.PUT_OK
+        assert servers.controller("a-0").term.number == 1
+
+    servers.run_well(use)
+
+
+def test_one_exchange_at_a_time_and_the_same_one_asked_for_twice_is_one() -> None:
+    servers = async_pair(members=pair("a", 2))
+
+    async def use() -> None:
+        servers.nodes["a-1"].pause()
+        first = decode_body(ExchangeInfo, (await servers.begin()).body)
+        again = decode_body(ExchangeInfo, (await servers.begin()).body)
+        assert first.exchange_id == again.exchange_id
+        assert (await servers.begin(slave="a-2")).remark == "roles are being exchanged with 10.0.0.3:10911"
+        servers.nodes["a-1"].resume()
+        assert (await servers.ended()).exchanged
+
+    servers.run_well(use)
+
+
+# --- access control ---------------------------------------------------------------------------------------------------
+
+
+def write_white_list(node: Node, *addresses: str) -> None:
+    text = "globalWhiteRemoteAddresses:\n" + "".join(f"- {address}\n" for address in addresses)
+    with contextlib.suppress(FileNotFoundError):
+        node.disk.remove("conf/plain_acl.yml")
+    with contextlib.closing(node.disk.open("conf/plain_acl.yml", allocate_bytes=len(text))) as file:
+        file.write_at(0, text.encode())
+
+
+def test_with_access_control_each_needs_the_others_address_on_its_white_list() -> None:
+    servers = async_pair()
+    servers.settings = {"acl_enable": True}
+    nodes = servers.nodes
+    client = nodes[CLIENT].address
+    write_white_list(nodes["a-0"], client, nodes["a-1"].address)
+    write_white_list(nodes["a-1"], client)
+
+    async def use() -> None:
+        await check_refused(servers, "10.0.0.3:10911 answers 1: .*No accessKey is configured")
+        write_white_list(nodes["a-1"], client, nodes["a-0"].address)
+        await trio.sleep(6)
+        assert (await servers.exchange()).exchanged
+
+    servers.run_well(use)
+
+
+# --- the operator sets the role ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("died_after", ["Promote", "Prepare"])
+def test_change_role_ends_an_exchange_whose_slave_is_gone(died_after: str) -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        stop = Kill(0.0, "a-1", 3600.0, on=On("broker.exchange", "a-0", {"Prepare": 3, "Promote": 5}[died_after]))
+        servers.world.start_schedule(Schedule((stop,)))
+        assert (await servers.begin()).code == ResponseCode.SUCCESS
+        await trio.sleep(2)
+        assert (await servers.put("a-0", b"fenced")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        effects = [(event.attrs or {})["effect"] for event in servers.events("broker.exchange")]
+        assert died_after in effects
+        assert await servers.change_role("a-0", ASYNC_MASTER) is None
+        info = await servers.info()
+        assert (info.ended, info.exchanged) == (True, False)
+        assert info.detail == "the role was set by command meanwhile"
+        assert (await servers.put("a-0", b"again")).status is PutStatus.PUT_OK
+        # The slave may have written term 2.
+        assert servers.controller("a-0").term.number == (3 if died_after == "Promote" else 1)
+        servers.nodes["a-0"].kill()
+        servers.boot("a-0")
+        await trio.sleep(3)
+        assert (await servers.put("a-0", b"after a restart")).status is PutStatus.PUT_OK
+
+    servers.run_well(use)
+
+
+def test_a_start_with_a_note_refuses_puts_from_the_first_moment() -> None:
+    """The slave may be the master by now. When it can be asked, and says no, the old master goes on."""
+    servers = async_pair()
+
+    async def use() -> None:
+        cut = Partition(0.0, 20.0, "a-0", "a-1", on=On("broker.exchange", "a-0", 5))
+        servers.world.start_schedule(Schedule((cut,)))
+        assert (await servers.begin()).code == ResponseCode.SUCCESS
+        await trio.sleep(1)
+        servers.nodes["a-0"].kill()
+        servers.nodes["a-1"].kill()
+        servers.boot("a-0")
+        servers.boot("a-1")
+        await trio.sleep(2)
+        assert (await servers.put("a-0", b"fenced")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert (await servers.info()).step == "promote"
+        info = await servers.ended()
+        assert re.search("it has not prepared for that, or not since it was started", info.detail)
+        assert (await servers.put("a-0", b"again")).status is PutStatus.PUT_OK
+        assert servers.controller("a-0").term.number == 3
 
     servers.run_well(use)
