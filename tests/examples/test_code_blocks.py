@@ -117,7 +117,7 @@ def check_command(line: str) -> None:
     elif program == "pip":
         assert arguments[0] == "install"
         for wanted in arguments[1:]:
-            found = re.fullmatch(r"rmq-actors(?:\[([a-z,]+)\])?", wanted)
+            found = re.fullmatch(r"(?:rmq-actors|\.)(?:\[([a-z,]+)\])?", wanted)
             assert found, wanted
             assert {*(found[1] or "").split(",")} - {""} <= {*project()["optional-dependencies"]}
     elif program in {"bash", "python"}:
