@@ -6,7 +6,6 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sim_net.directory import os_error
 from sim_net.identity import current_incarnation
 from sim_net.page_cache import CachedFile
 
@@ -47,10 +46,14 @@ class DiskLocks:
         """Lock a file for the current task's process. OSError EAGAIN while it is locked."""
         held = self._locks.get(file)
         if held is not None and held.is_held:
-            raise os_error(errno.EAGAIN, path)
+            raise OSError(errno.EAGAIN, f"in use by {_name(held.holder)}", path)
         lock = self._locks[file] = SimLock(path, lambda: self._locks.pop(file))
         return lock
 
     def held_by(self, incarnation: Incarnation) -> list[str]:
         """The paths of what a process has locked."""
         return [lock.path for lock in self._locks.values() if lock.is_held and lock.holder is incarnation]
+
+
+def _name(holder: Incarnation | None) -> str:
+    return "the harness" if holder is None else f"process {holder.number} of {holder.node.name}"

@@ -204,7 +204,7 @@ def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
             try:
                 stack.callback(disk.lock(LOCK_FILE).close)
             except BlockingIOError as error:
-                _refuse(command, directory, f"a broker has the store open: {LOCK_FILE} is locked", error)
+                _refuse(command, directory, f"a broker has the store open: {error.strerror}", error)
             except OSError:  # a read-only file system: nobody writes there
                 pass
         # A broker that has the store open may have stored nothing yet.

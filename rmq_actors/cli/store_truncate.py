@@ -42,7 +42,7 @@ def truncate(
     try:
         kept_bytes = trio.run(_truncate, loaded, end_offset)
     except BlockingIOError as error:
-        _refuse(f"{loaded.store}: a broker has the store open", error)
+        _refuse(f"{loaded.store}: a broker has the store open: {error.strerror}", error)
     except OSError as error:
         typer.echo(f"rmq-actors store truncate: {loaded.store}: {error}", err=True)
         raise typer.Exit(ExitCode.CHECK_FAILED) from error

@@ -55,12 +55,13 @@ class LoadedBroker:
         return {**values, _ROOT: str(self.store), _COMMIT_LOG: str(self.store / COMMIT_LOG_DIRECTORY)}
 
 
-def load_broker_config(path: Path | None = None, name_servers: str | None = None) -> LoadedBroker:
+def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers: str | None = None) -> LoadedBroker:
     """The settings of a broker.conf, or of a broker without one. `name_servers` goes before its namesrvAddr.
 
     The environment's NAMESRV_ADDR and ROCKETMQ_HOME count where the file says nothing, and the store is then ~/store,
     as RocketMQ has it. Raises `ConfigurationError` naming file, line and key.
     """
+    path = None if path is None else Path(path)
     properties = Properties("no file", {}) if path is None else read_properties_file(path)
     try:
         base = _base(properties.values, name_servers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -81,7 +82,7 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def open_cluster(
-    directory: Path,
+    directory: str | os.PathLike[str],
     *,
     slaves: int = 1,
     store: MessageStoreConfig = CLUSTER_STORE,
@@ -99,6 +100,7 @@ async def open_cluster(
     Raises what `open_broker` raises. A slave that is not connected after 30 s is a `trio.TooSlowError`, in an exception
     group as what fails within the block.
     """
+    directory = Path(directory)
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))
     async with contextlib.AsyncExitStack() as stack:
         namesrv_addr = await _open_name_server(directory, recorder, stack) if name_server else None

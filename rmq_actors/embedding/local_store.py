@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.embedding.cluster import real_recorder
@@ -17,7 +17,7 @@ from rmq_actors.tracing.recorder import Recorder
 
 @contextlib.asynccontextmanager
 async def open_message_store(
-    directory: Path, config: MessageStoreConfig | None = None, *, recorder: Recorder | None = None
+    directory: str | os.PathLike[str], config: MessageStoreConfig | None = None, *, recorder: Recorder | None = None
 ) -> AsyncIterator[MessageStore]:
     """A running store for the length of a block, RocketMQ's or a new one; on a normal end it stops in order.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 
 
-def load_namesrv_config(path: Path | None = None) -> LoadedFile[NamesrvConfig]:
+def load_namesrv_config(path: str | os.PathLike[str] | None = None) -> LoadedFile[NamesrvConfig]:
     """The settings of a namesrv.conf, or of a name server without one: its files are then below ~/namesrv.
 
     Settings that a request changes are written to the file. Raises `ConfigurationError` naming file, line and key.
@@ -30,7 +31,7 @@ def load_namesrv_config(path: Path | None = None) -> LoadedFile[NamesrvConfig]:
     base = NamesrvConfig(str(home / "kvConfig.json"), str(home / "namesrv.properties"))
     if path is None:
         return LoadedFile(base, Properties("no file", {}), ())
-    loaded = load_config_file(path, base, NAMESRV_KEYS, also_known=TLS_KEYS)
+    loaded = load_config_file(Path(path), base, NAMESRV_KEYS, also_known=TLS_KEYS)
     config = attrs.evolve(
         loaded.config,
         kv_config_path=_absolute(loaded.config.kv_config_path),
@@ -41,7 +42,7 @@ def load_namesrv_config(path: Path | None = None) -> LoadedFile[NamesrvConfig]:
 
 @contextlib.asynccontextmanager
 async def open_local_name_server(
-    directory: Path, config: NamesrvConfig | None = None, *, recorder: Recorder | None = None
+    directory: str | os.PathLike[str], config: NamesrvConfig | None = None, *, recorder: Recorder | None = None
 ) -> AsyncIterator[NamesrvController]:
     """A running name server for the length of a block, on a free port of loopback unless `config` says another.
 
@@ -70,7 +71,7 @@ async def open_configured_name_server(
 @contextlib.asynccontextmanager
 async def _open(
     config: NamesrvConfig,
-    root: Path,
+    root: str | os.PathLike[str],
     other_properties: dict[str, str],
     recorder: Recorder | None,
     tls: TlsServer | None = None,

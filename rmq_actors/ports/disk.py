@@ -124,7 +124,8 @@ class Disk(Protocol):
     def lock(self, path: str) -> DiskLock:
         """Lock byte 0 of a file for this process, against RocketMQ too; a missing or empty file gets the bytes `lock`.
 
-        Raises `BlockingIOError` with the path while somebody holds it, in another process or in this one.
+        Raises `BlockingIOError` while somebody holds it, in another process or in this one: it says which, as far as
+        that can be told, and where.
         """
         ...
 

@@ -12,8 +12,9 @@ from rmq_actors.real_io.try_send import try_send
 from rmq_actors.real_io.wall_clock import SystemWallClock
 
 
-def real_environment(root: Path) -> Environment:
-    """The ports of a node whose store is below `root`; the directory is made if it is missing."""
+def real_environment(directory: str | os.PathLike[str]) -> Environment:
+    """The ports of a node whose store is below `directory`, which is made if it is missing."""
+    root = Path(directory)
     root.mkdir(parents=True, exist_ok=True)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Environment(OsDisk(root), SystemWallClock(), SystemEntropy(), memory_bytes, try_send)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
 import os
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -233,7 +235,7 @@ class OsDisk:
         _make_directories(target.parent)
         fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            _lock_first_byte(fd, path)
+            _lock_first_byte(fd, target, path)
             if not _file_size(fd, path):
                 os.pwrite(fd, _LOCK_BYTES, 0)
             return OsLock(fd)
@@ -282,7 +284,7 @@ def _sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def _lock_first_byte(fd: int, path: str) -> None:
+def _lock_first_byte(fd: int, target: Path, path: str) -> None:
     try:
         if hasattr(fcntl, "F_OFD_SETLK"):
             # Of the open file, not of the process: a second store in this process is refused too, and to close another
@@ -291,4 +293,45 @@ def _lock_first_byte(fd: int, path: str) -> None:
         else:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except (BlockingIOError, PermissionError) as error:  # POSIX allows EAGAIN and EACCES
-        raise BlockingIOError(errno.EAGAIN, "locked by another store", path) from error
+        holder = _holder_of_lock(fd)
+        text = f"{target.parent.absolute()} is in use by {holder}"
+        raise BlockingIOError(errno.EAGAIN, text, path) from error
+
+
+def _holder_of_lock(fd: int) -> str:
+    """The process that has locked a file's first byte, as it is to be called in an error.
+
+    A lock of a process, as Java takes it, names that one; one of an open file, as ours, is looked for in /proc, which
+    shows the files of this user's processes.
+    """
+    pid = 0
+    if hasattr(fcntl, "F_OFD_GETLK"):
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))[-1]
+    if pid <= 0:
+        pid = next(_holders_in_proc(os.fstat(fd)), 0)
+    if pid <= 0:
+        return "another process"
+    if pid == os.getpid():
+        return f"this process, {pid}"
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return f"process {pid}"
+    return f"process {pid} ({name})"
+
+
+def _holders_in_proc(file: os.stat_result) -> Iterator[int]:
+    """The processes that have a lock on `file`. One that ends meanwhile, or is another user's, is left out."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            descriptors = os.listdir(process / "fd")
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            with contextlib.suppress(OSError):
+                found = os.stat(process / "fd" / descriptor)
+                if (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino) and (
+                    "\nlock:" in (process / "fdinfo" / descriptor).read_text()
+                ):
+                    yield int(process.name)

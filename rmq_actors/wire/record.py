@@ -67,6 +67,13 @@ class PropertiesSizeExceeded(MessageIllegal):
     """Properties of more than 32,767 bytes (status PROPERTIES_SIZE_EXCEEDED)."""
 
 
+def check_body(instance: object, attribute: attrs.Attribute[bytes], value: object) -> None:
+    """A validator. Raises `TypeError`: text has no bytes until somebody chooses its encoding."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        hint = ": encode it, with .encode() for UTF-8" if isinstance(value, str) else ""
+        raise TypeError(f"{type(instance).__name__}.{attribute.name} must be bytes, not {type(value).__name__}{hint}")
+
+
 @attrs.frozen
 class Message:
     """A message to be appended (MessageExtBrokerInner). Hosts are "ip:port"; time stamps are ms since the epoch.
@@ -75,7 +82,7 @@ class Message:
     """
 
     topic: str
-    body: bytes
+    body: bytes = attrs.field(validator=check_body)
     queue_id: int = 0
     properties: Mapping[str, str] = attrs.field(factory=dict)
     flag: int = 0

@@ -21,7 +21,7 @@ def test_a_lock_ends_with_its_process(death: str) -> None:
         node = world.node("a")
         node.boot(hold)
         await trio.sleep(1)
-        with pytest.raises(BlockingIOError, match="'lock'") as info:
+        with pytest.raises(BlockingIOError, match="in use by process 1 of a: 'lock'") as info:
             node.disk.lock("lock")
         assert info.value.errno == errno.EAGAIN
         getattr(node, death)()

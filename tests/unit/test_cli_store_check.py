@@ -131,7 +131,7 @@ class TestBadInput:
             lock.close()
         for refused in (result, empty):
             assert (refused.exit_code, refused.stdout) == (2, "")
-            assert "a broker has the store open: lock is locked" in refused.stderr
+            assert f"a broker has the store open: {store} is in use by" in refused.stderr
 
     def test_an_unknown_option(self, command: tuple[str, ...], store: Path) -> None:
         result = run(*command, store, "--jsn")

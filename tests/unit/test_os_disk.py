@@ -315,19 +315,22 @@ def test_a_closed_file_has_no_written_end(tmp_path: Path) -> None:
         file.written_end()
 
 
-# What Java's FileLock does: a POSIX record lock.
+# What Java's FileLock does: a POSIX record lock. Ours is one of the open file.
 _HOLD = """
-import fcntl, sys
+import fcntl, os, struct, sys
 file = open(sys.argv[1], "r+b")
-fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+if sys.argv[2] == "POSIX":
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+else:
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
 print("held", flush=True)
 sys.stdin.read()
 """
 
 
-def _hold(path: Path) -> subprocess.Popen[str]:
+def _hold(path: Path, kind: str = "POSIX") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(path)],
+        [sys.executable, "-c", _HOLD, str(path), kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -351,11 +354,46 @@ def test_a_lock_excludes_other_processes_and_theirs_exclude_us(
     with _hold(tmp_path / "lock") as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(BlockingIOError, match="locked by another store: 'lock'") as info:
+        with pytest.raises(BlockingIOError, match=rf"{tmp_path} is in use by process {other.pid} ") as info:
             disk.lock("lock")
         assert info.value.errno == errno.EAGAIN
         other.communicate()
     disk.lock("lock").close()
+
+
+@pytest.mark.parametrize("kind", ["POSIX", "OFD"])
+def test_a_locked_store_names_its_directory_and_the_process(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "lock").touch()
+    with _hold(tmp_path / "lock", kind) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(BlockingIOError) as info:
+            OsDisk(tmp_path).lock("lock")
+        assert re.fullmatch(
+            rf"\[Errno 11\] {tmp_path} is in use by process {other.pid} \(python[\d.]*\): 'lock'", str(info.value)
+        )
+        other.communicate()
+
+
+def test_a_store_that_this_process_has_open_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lock = OsDisk(Path("store")).lock("lock")
+    with pytest.raises(BlockingIOError, match=f"{tmp_path}/store is in use by this process, {os.getpid()}: 'lock'"):
+        OsDisk(Path("store")).lock("lock")
+    lock.close()
+
+
+def test_a_holder_that_cannot_be_found_is_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another user, or of another container."""
+    lock = OsDisk(tmp_path).lock("lock")
+
+    def not_ours(path: object) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(os, "listdir", not_ours)
+    with pytest.raises(BlockingIOError, match=f"{tmp_path} is in use by another process: 'lock'"):
+        OsDisk(tmp_path).lock("lock")
+    lock.close()
 
 
 def test_a_lock_whose_bytes_cannot_be_written_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ async def test_a_kill_leaves_abort_and_loses_nothing(tmp_path: Path) -> None:
 async def test_a_second_start_beside_a_running_one_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path) as files:
         put(files, 0)
-        with pytest.raises(BlockingIOError, match="lock"):
+        with pytest.raises(BlockingIOError, match=f"{tmp_path} is in use by this process, "):
             await StoreFiles.open(CONFIG, Environment(OsDisk(tmp_path), StillClock(), NoEntropy()), new_tracer())
         put(files, 1)
     assert len(await offsets(tmp_path)) == 2

@@ -1,0 +1,51 @@
+"""What people pass: directories as text, and bodies as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from rmq_actors.embedding.cluster import open_cluster
+from rmq_actors.embedding.local_store import open_message_store
+from rmq_actors.embedding.name_server import open_local_name_server
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.wire.batch import MessageBatch
+from rmq_actors.wire.record import Message
+
+SMALL = MessageStoreConfig(
+    broker_role=BrokerRole.ASYNC_MASTER,
+    mapped_file_size_commit_log_bytes=4096,
+    mapped_file_size_consume_queue_bytes=200,
+    max_hash_slot_num=8,
+    max_index_num=16,
+)
+
+
+@pytest.mark.trio
+async def test_directories_may_be_text(tmp_path: Path) -> None:
+    async with open_message_store(str(tmp_path / "store"), SMALL) as store:
+        assert (await store.put_message(Message("T", b"x"))).status is PutStatus.PUT_OK
+    async with open_cluster(str(tmp_path / "cluster"), slaves=0, store=SMALL) as cluster:
+        assert (await cluster.master.put_message(Message("T", b"x"))).status is PutStatus.PUT_OK
+    async with open_local_name_server(str(tmp_path / "namesrv")) as name_server:
+        assert name_server.address
+    assert (tmp_path / "store" / "commitlog").is_dir()
+    assert (tmp_path / "cluster" / "master" / "commitlog").is_dir()
+
+
+@pytest.mark.parametrize("body", ["text", 5, None, ["x"]], ids=repr)
+def test_a_body_that_is_no_bytes_is_refused_where_it_is_written(body: object) -> None:
+    """The error named a length or a checksum, at the put."""
+    kind = type(body).__name__
+    for made in (Message, MessageBatch):
+        with pytest.raises(TypeError, match=rf"^{made.__name__}\.body must be bytes, not {kind}") as raised:
+            made("T", cast("bytes", body))
+        assert ("encode it" in str(raised.value)) == isinstance(body, str)
+
+
+@pytest.mark.parametrize("body", [b"x", bytearray(b"x"), memoryview(b"x")], ids=lambda body: type(body).__name__)
+def test_whatever_holds_bytes_is_a_body(body: bytes) -> None:
+    assert bytes(Message("T", body).body) == b"x"
