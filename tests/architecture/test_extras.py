@@ -79,7 +79,8 @@ def needed(module: str) -> set[str]:
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_is_imported_with_what_its_extra_brings(module: str) -> None:
     missing = needed(module) - third_party(needs_of(module))
-    assert not missing, f"{module} imports {missing}; of extras it has {needs_of(module)}"
+    told = f"{module} imports {missing}, which neither the core nor its extras {needs_of(module)} bring"
+    assert not missing, f"{told}: see pyproject.toml and tests/packaging/extras.py"
 
 
 def test_what_is_imported_late_is_promised_too() -> None:

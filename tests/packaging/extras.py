@@ -23,6 +23,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.cli.demo_steps": ("cli", "spark"),
     "rmq_actors.remoting.address_server": ("server",),
     "rmq_actors.remoting.plain_acl_file": ("server",),
+    "rmq_actors.tracing.earlier_traces": ("trace",),
     "rmq_actors.tracing.manifest": ("trace",),
     "rmq_actors.tracing.spool": ("trace",),
     "sim_net.strategies": ("testing",),
@@ -34,6 +35,7 @@ LATE_NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.broker.broker_remoting": ("server",),
     "rmq_actors.cli.chaos": ("trace",),
     "rmq_actors.cli.demo": ("spark",),
+    "rmq_actors.cli.out_directory": ("trace",),
     "rmq_actors.cli.trace": ("spark", "trace"),
     "rmq_actors.testing.campaign": ("trace",),
 }
