@@ -65,6 +65,8 @@ class ConsumeQueue:
     #: Entries that came again, and those whose index was taken or no index at all.
     repeats: int = attrs.field(default=0, init=False)
     refused: int = attrs.field(default=0, init=False)
+    #: Entries that left indexes before them empty; the log names the first one.
+    gaps: int = attrs.field(default=0, init=False)
     _min_index: int = attrs.field(default=0, init=False)
     #: The offset of the record at `_min_index`, -1 if it was not looked up.
     _min_record_offset: int = attrs.field(default=_NO_RECORD, init=False)
@@ -230,10 +232,13 @@ class ConsumeQueue:
         if is_empty and 0 <= index <= _INDEX_MAX:
             return True
         if 0 < index - expected <= GAP_UNITS_MAX:
-            _log.warning(
-                "%s-%d: the record at %d is number %d of its queue, which ends at %d: blank entries fill the gap",
-                *(self.topic, self.queue_id, offset, index, expected),
-            )
+            self.gaps += 1
+            if self.gaps == 1:
+                _log.warning(
+                    "%s-%d: the record at %d is number %d of its queue, which ends at %d: blank entries fill the gap, "
+                    "and others like it",
+                    *(self.topic, self.queue_id, offset, index, expected),
+                )
             return True
         self.refused += 1
         _log.warning(

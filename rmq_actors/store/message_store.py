@@ -27,6 +27,7 @@ from rmq_actors.store.put_completion_service import PutCompletionService
 from rmq_actors.store.query_message import QueryMessageResult, RecordLookup, query_message
 from rmq_actors.store.queue_offsets import QueueOffsets
 from rmq_actors.store.receiving import Receiving
+from rmq_actors.store.recovery import DamagedLog
 from rmq_actors.store.reput_message_service import DISPATCHED, ReputMessageService
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_files import StoreFiles
@@ -172,10 +173,16 @@ class MessageStore:
         return "a sync of what is derived from the log failed" if self.files.checkpointing.failed else ""
 
     async def shut_down(self) -> None:
-        """Make everything durable, once the services have stopped in order. Raises `OSError`; `abort` then stays."""
+        """Make everything durable, once the services have stopped in order. Raises `OSError`; `abort` then stays.
+
+        So it does where a record cannot be read: what is behind it is in no queue.
+        """
         if self.failure:
             raise OSError(f"not stopped in order, the next start recovers: {self.failure}")
-        await self.files.shut_down()
+        try:
+            await self.files.shut_down()
+        except DamagedLog as error:
+            raise OSError(f"not stopped in order, the next start recovers: {error}") from error
 
     def close(self) -> None:
         """Close the files, once the services have stopped."""

@@ -115,6 +115,8 @@ def test_a_gap_is_filled_so_that_entry_k_stands_at_index_k(
     assert held(queue) == [*stored(0, 3), *[None] * gap, *stored(3 + gap, 5 + gap)]
     assert [queue.entry(index) for index in (2, 3, 3 + gap)] == [stored(2, 3)[0], None, stored(3 + gap, 4 + gap)[0]]
     assert f"the record at {100 * (3 + gap)} is number {3 + gap} of its queue, which ends at 3" in caplog.text
+    queue.put_message_position_info(entries(6 + gap, 7 + gap))
+    assert (queue.gaps, len(caplog.messages)) == (2, 1), "each further one would be a line"
     queue.close()
 
 

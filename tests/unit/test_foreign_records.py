@@ -190,6 +190,35 @@ async def test_a_store_of_rocketmq_with_such_records_is_opened_whole(
 
 
 @pytest.mark.trio
+async def test_a_stop_names_the_record_that_rocketmq_cannot_read_either(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is no stop in order; what was received before stays, and what came behind is kept by the next start."""
+    before, bad, behind = encode_foreign(b"T", b"A\1b"), encode_foreign(b"t" * 128, b""), encode_foreign(b"T", b"A\1c")
+    offset = 0
+    for record in (before, bad, behind):
+        record.place(queue_offset=int(record is behind), physical_offset=offset, store_timestamp_ms=1)
+        offset += len(record.data)
+
+    async def run() -> None:
+        async with running_store(tmp_path, **SETTINGS) as bench:
+            bench.store.append_to_commit_log(0, bytes_of([before, bad, behind]))
+            await trio.sleep(2)
+            assert f"no valid record at offset {len(before.data)}: topicLen 128" in (
+                bench.store.running_flags.why_not_writeable
+            )
+            with pytest.raises(OSError, match=f"not stopped in order.*offset {len(before.data)}: topicLen 128"):
+                await bench.store.shut_down()
+
+    await run()
+    assert (tmp_path / ABORT_FILE).exists()
+    async with slave(tmp_path) as bench:
+        assert bench.store.commit_log.max_offset == len(before.data)
+        assert bodies(bench.store, "T") == [b""]
+    assert (tmp_path / "cut" / f"{len(before.data):020}").read_bytes() == bytes_of([bad, behind])
+
+
+@pytest.mark.trio
 async def test_a_check_has_a_note_for_each_kind(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     encoded = records()
     async with slave(tmp_path) as bench:
