@@ -251,11 +251,21 @@ class ConsumeQueues:
             return None
 
     def _multi_dispatch_lmq_queue(self, request: DispatchRequest, batches: _Batches) -> None:
-        """Entries in further queues, which the record names along with its index in each (multiDispatchLmqQueue)."""
+        """Entries in further queues (multiDispatchLmqQueue)."""
+        for name, queue_id, number in self.further_entries(request):
+            queue = self._create(name, queue_id)
+            if queue is not None:
+                entry = QueueEntry(number, request.commit_log_offset, request.msg_size, request.tags_code)
+                batches.setdefault(queue, []).append(entry)
+
+    def further_entries(self, request: DispatchRequest) -> Sequence[tuple[str, int, int]]:
+        """The further queues that a record names (topic, queue id), and its index in each."""
+        if not self.config.enable_multi_dispatch or PROPERTY_INNER_MULTI_DISPATCH not in request.properties:
+            return ()
         names = _split(request.properties[PROPERTY_INNER_MULTI_DISPATCH])
         indexes = _split(request.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
         if not names or not indexes:
-            return
+            return ()
         numbers = [number for number in map(parse_queue_offset, indexes) if number is not None]
         if not len(names) == len(indexes) == len(numbers):
             self.refused += 1
@@ -263,13 +273,11 @@ class ConsumeQueues:
                 "the record at %d names %d further queues and the offsets %s: it gets no entry there",
                 *(request.commit_log_offset, len(names), indexes),
             )
-            return
-        for name, number in zip(names, numbers, strict=True):
-            queue_id = 0 if self.config.enable_lmq and is_lmq(name) else request.queue_id
-            queue = self._create(name, queue_id)
-            if queue is not None:
-                entry = QueueEntry(number, request.commit_log_offset, request.msg_size, request.tags_code)
-                batches.setdefault(queue, []).append(entry)
+            return ()
+        return [
+            (name, 0 if self.config.enable_lmq and is_lmq(name) else request.queue_id, number)
+            for name, number in zip(names, numbers, strict=True)
+        ]
 
     async def flush(self, least_pages: int = 0) -> None:
         """Return when everything dispatched before the call is durable. Raises `OSError`.

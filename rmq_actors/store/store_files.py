@@ -19,6 +19,7 @@ from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher, PassedOver
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.consume_queues import ConsumeQueues
+from rmq_actors.store.dispatch_while_room import DispatchWhileRoom
 from rmq_actors.store.flush_consume_queue_service import Checkpointing, Counts
 from rmq_actors.store.index_service import IndexService
 from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
@@ -176,8 +177,9 @@ class _Opening:
         read_bytes = max(0, _written_end(queue) - plan.read_from)
         _log.info("recovery reads %d bytes of log from offset %d on: %s", read_bytes, plan.read_from, plan.reason)
         derived = self._derived(queue, plan, is_orderly=not has_aborted)
-        walk = await self._bring_to_the_end(queue, plan, store_checkpoint, derived)
-        end, table = walk.found_end, derived.consume_queues.topic_queue_table()
+        room = DispatchWhileRoom(derived.dispatchers, derived.consume_queues)
+        walk = await self._bring_to_the_end(queue, plan, store_checkpoint, derived, room)
+        end, table = walk.found_end, room.topic_queue_table()
         first, flushed_where = queue.min_offset, plan.read_from if plan.is_trusted else queue.min_offset
         is_new = config.broker_role is BrokerRole.SLAVE and bool(queue.files) and end.end_offset == first
         # Nothing is left of a new one's: it begins where its master's log does, which may have cleaned that file.
@@ -197,9 +199,9 @@ class _Opening:
         while sum(dispatcher.delete_expired(first) for dispatcher in derived.dispatchers):
             pass
         derived.consume_queues.correct_min_offset(first)
-        reput = Reput(
-            commit_log, derived.dispatchers, config.delay_levels_ms, end.end_offset, walk.last, self.passed_over
-        )
+        reput_from, last = (end.end_offset, walk.last) if room.stopped_at is None else (room.stopped_at, room.last)
+        reput = Reput(commit_log, derived.dispatchers, config.delay_levels_ms, reput_from, last, self.passed_over)
+        reput.is_within_batch = room.stopped_at is not None
         checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
         if not plan.is_trusted or checkpoint.is_overtaken or is_new:
             # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
@@ -247,7 +249,12 @@ class _Opening:
         return derived
 
     async def _bring_to_the_end(
-        self, queue: MappedFileQueue, plan: RecoveryPlan, store_checkpoint: StoreCheckpoint, derived: _Derived
+        self,
+        queue: MappedFileQueue,
+        plan: RecoveryPlan,
+        store_checkpoint: StoreCheckpoint,
+        derived: _Derived,
+        room: DispatchWhileRoom,
     ) -> LogWalk:
         """Find the log's end, and dispatch what is missing of anything derived; the walk that has done it."""
         dispatchers, durable_to, in_log = derived.dispatchers, plan.durable_to, QueuesInLog()
@@ -271,7 +278,7 @@ class _Opening:
                     await store_checkpoint.begin_rebuilding(point)
             last = await lost.dispatch_again(begin)
         walk = self.walk(queue, plan, begin if is_rebuilding else durable_to, durable_to)
-        end = await redo(walk, dispatchers)
+        end = await redo(walk, (room,))
         walk.last = walk.last or last
         why = f" ({end.reason})" if end.reason else ""
         _log.info("the log ends at %d%s; dispatched from %d: %s", end.end_offset, why, begin, plan.reason)

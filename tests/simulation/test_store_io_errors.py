@@ -18,6 +18,7 @@ import trio
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.wire.record import RECORD_OVERHEAD_BYTES, Message
 from sim_net import SimDisk
 from sim_net.disk_rule import Operation
@@ -234,6 +235,69 @@ def test_a_store_opens_on_a_full_disk_or_says_why_not(free_pages: int) -> None:
         assert not ledger.broken, ledger.broken[0]
         assert all("No space left" in refused for refused in ledger.refused), ledger.refused
         assert len(ledger.acknowledged) >= 6
+
+
+LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+
+
+def next_offsets(store: MessageStore) -> list[int]:
+    """What the log gives next to the queues that wait."""
+    queues = (("New", 0), ("New", 1), ("%LMQ%a", 0), ("%LMQ%b", 0))
+    return [store.commit_log.next_queue_offset(*queue) for queue in queues]
+
+
+def fill(disk: SimDisk) -> None:
+    disk.fill_up(0)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("again", [1, 3])
+def test_a_start_on_a_disk_that_is_still_full_goes_on_as_the_store_did_before(count: int, again: int) -> None:
+    """Kill and full disk: a queue needed a file, so the store did not start, so nobody could clean it."""
+    given = [-(-count // 2), count // 2, count, count]
+    config = attrs.evolve(ASYNC_FLUSH, enable_multi_dispatch=True, enable_lmq=True)
+
+    async def until_it_is_full(life: Life, store: MessageStore) -> None:
+        for number in range(6):
+            await life.put(store, Message("Old", life.body(number, 100)))
+        await trio.sleep(6)
+        fill(life.node.disk)  # there is room in the page that the log has begun
+        for number in range(count):
+            life.ledger.note_put(await store.put_message(Message("New", b"x", number % 2, LIGHT)))
+            store.running_flags.clear(RunningFlag.WRITE_LOGICS_QUEUE_ERROR)
+        await trio.sleep(3)
+        assert next_offsets(store) == given
+        assert store.offsets.get_max_offset_in_queue("New", 0) == 0
+        assert "cannot be dispatched" in store.running_flags.why_not_writeable
+
+    async def while_it_is_full(life: Life, store: MessageStore) -> None:
+        assert next_offsets(store) == given
+        await trio.sleep(3)
+        assert len(store.get_message("Old", 0, 0, 32).messages) == 6
+        refused = await store.put_message(Message("New", life.body(99, 10)))
+        assert refused.append is None
+        assert "cannot be dispatched" in refused.reason
+
+    async def with_room_again(life: Life, store: MessageStore) -> None:
+        await trio.sleep(1)
+        assert [len(store.get_message("New", queue_id, 0, 32).messages) for queue_id in range(2)] == given[:2]
+        assert next_offsets(store) == given
+        result = await life.put(store, Message("New", life.body(100, 10), 0, LIGHT))
+        assert result.append is not None
+        assert result.append.queue_offset == given[0]
+
+    lives = [
+        Life(until_it_is_full, config=config, ends_by="kill"),
+        *(
+            Life(while_it_is_full, config=config, ends_by="kill", arrange=fill, is_undamaged=False)
+            for _ in range(again)
+        ),
+        Life(with_room_again, config=config),
+        Life(a_few_puts, config=config),
+    ]
+    ledger = live(1, *lives)
+    assert not ledger.broken, ledger.broken[0]
+    assert not ledger.refused, "the store did not start"
 
 
 # --- everything at once -----------------------------------------------------------------------------------------------
