@@ -47,8 +47,10 @@ _threads: Final[dict[str, Any]] = vars(_thread_cache)
 LONGEST_SLEEP_S: Final = 86_400
 _RUNS_A_COLLECTION: Final = 16
 _RUNS_A_COLLECTION_OF_MANY: Final = 4
+_COLLECTIONS_A_FULL_ONE: Final = 16
 _runs = 0
 _many = False
+_collects = False
 
 #: Stands in for Trio's thread cache; called with a description of what was asked for.
 RefuseThread = Callable[[str], NoReturn]
@@ -91,15 +93,15 @@ class _Scheduler:
 def deterministic_trio(
     seed: int, refuse_thread: RefuseThread, take_batch: Callable[[list[Task]], object]
 ) -> Iterator[None]:
-    """Make a `trio.run` inside depend on `seed` alone: scheduler, `random`, no threads, no cyclic collector.
+    """Make a `trio.run` inside depend on `seed` alone: scheduler, `random`, no threads, no automatic collector.
 
     `take_batch` is called with the tasks that are about to take a step each, in order from the last to the first.
 
-    Everything is put back afterwards. Cyclic garbage is collected between runs only, where finalizers can change none:
-    before one run in a few. A run leaves as many young objects as a large program: the collector would walk them all as
-    soon as it is let loose, so they are handed on as old ones.
+    Everything is put back afterwards. Cyclic garbage of a run is collected by `collect_cycles` during it, which leaves
+    out what was there before, and between runs: before one in a few. A run leaves as many young objects as a large
+    program: the collector would walk them all as soon as it is let loose, so they are handed on as old ones.
     """
-    global _runs  # noqa: PLW0603 - of the process, not of a world
+    global _runs, _collects  # noqa: PLW0603 - of the process, not of a world
     _runs += 1
     allow = _scheduler["_ALLOW_DETERMINISTIC_SCHEDULING"]
     generator = _scheduler["_r"]
@@ -108,8 +110,12 @@ def deterministic_trio(
     collecting = gc.isenabled()
     if (collecting and not _runs % _RUNS_A_COLLECTION) or (_many and not _runs % _RUNS_A_COLLECTION_OF_MANY):
         gc.collect()
+    _collects = collecting or _many
+    freezing = collecting and not gc.get_freeze_count()
     if collecting:
         gc.disable()
+    if freezing:
+        gc.freeze()
     try:
         _scheduler["_ALLOW_DETERMINISTIC_SCHEDULING"] = True
         _scheduler["_r"] = _Scheduler(f"{seed}/scheduler", take_batch)
@@ -121,11 +127,21 @@ def deterministic_trio(
         random.setstate(random_state)
         _scheduler["_r"] = generator
         _scheduler["_ALLOW_DETERMINISTIC_SCHEDULING"] = allow
+        _collects = False
+        if freezing:
+            gc.freeze()
+            gc.unfreeze()
         if collecting:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
             gc.enable()
+
+
+def collect_cycles(count: int) -> None:
+    """Within a run: collect its cyclic garbage, for the `count`-th time: the young, now and then all of it.
+
+    Nothing, if whoever runs the world has turned the collector off.
+    """
+    if _collects:
+        gc.collect(1 if count % _COLLECTIONS_A_FULL_ONE else 2)
 
 
 @contextmanager
