@@ -1,6 +1,7 @@
 """A deterministic world for Trio programs: simulated network, disk and clock, and faults as values.
 
-An unmodified Trio program runs on nodes of a `World`, from one integer. See docs/sim-net.md.
+A Trio program runs on nodes of a `World`, from one integer; unmodified, if it asks Trio alone for time, sockets and
+randomness. See docs/sim-net.md.
 """
 
 from sim_net.cancel_sweep import CancelInjection, cancel_at_every_checkpoint

@@ -11,7 +11,7 @@ import weakref
 import pytest
 import trio
 
-from sim_net import Node, World, kernel, many_runs
+from sim_net import Node, World, determinism, kernel, many_runs
 
 STEPS = 20_000
 #: What may be left between two collections, one cycle a step.
@@ -88,7 +88,8 @@ def test_a_collector_that_somebody_has_turned_off_stays_off() -> None:
     assert most > CYCLES_MAX
 
 
-def test_a_run_collects_what_it_made_itself_alone() -> None:
+def test_a_run_collects_what_it_made_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(determinism, "_RUNS_A_COLLECTION", 10_000_000)  # nothing is collected just before the run
     finalized: list[str] = []
     running = False
 
@@ -102,15 +103,19 @@ def test_a_run_collects_what_it_made_itself_alone() -> None:
     async def main(world: World) -> None:
         nonlocal running
         running = True
+        assert finalized == []
         for _ in range(STEPS):
             await trio.sleep(0.001)
         running = False
 
-    frozen = gc.get_freeze_count()
-    gc.disable()
-    Older()
-    gc.enable()
-    World(seed=1).run(main)
+    frozen, thresholds = gc.get_freeze_count(), gc.get_threshold()
+    gc.set_threshold(10_000_000)
+    try:
+        gc.collect()
+        Older()
+        World(seed=1).run(main)
+    finally:
+        gc.set_threshold(*thresholds)
     gc.collect()
     assert finalized == ["outside"]
     assert gc.get_freeze_count() == frozen
