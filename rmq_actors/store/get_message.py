@@ -47,6 +47,19 @@ class GetMessageStatus(enum.Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
+class ReadEnd(enum.Enum):
+    """Why a read went no further; a limit by its name: `max_msg_nums` is the caller's, the others are settings."""
+
+    QUEUE_END = "the queue has no more to be seen"
+    MAX_MSG_NUMS = "max_msg_nums"
+    BYTES_IN_MEMORY = "maxTransferBytesOnMessageInMemory"
+    COUNT_IN_MEMORY = "maxTransferCountOnMessageInMemory"
+    BYTES_IN_DISK = "maxTransferBytesOnMessageInDisk"
+    COUNT_IN_DISK = "maxTransferCountOnMessageInDisk"
+    #: So many as `max_msg_nums`, 800 at least, and of one file of the queue.
+    ENTRIES_LOOKED_AT = "the entries of a queue that one read looks at"
+
+
 class ReadableLog(Protocol):
     """What reads ask of the commit log. Offsets are bytes."""
 
@@ -102,7 +115,8 @@ class GetMessageResult:
     """What was read. `messages` are whole records, views of the log's files that stay readable.
 
     `next_begin_offset`: where the next read goes on. `fall_behind_bytes`: from the last record that was looked at to
-    the log's end (diskFallRecorded); 0 if none was.
+    the log's end (diskFallRecorded); 0 if none was. `ended_by`: why there are not more; None if nothing was looked at,
+    as `status` says.
     """
 
     status: GetMessageStatus
@@ -113,6 +127,7 @@ class GetMessageResult:
     buffer_total_size: int = 0
     suggest_pulling_from_slave: bool = False
     fall_behind_bytes: int = 0
+    ended_by: ReadEnd | None = None
 
     @property
     def message_count(self) -> int:
@@ -161,7 +176,13 @@ class MessageReads:
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: MessageFilter | None = None
     ) -> GetMessageResult:
-        """Read up to `max_msg_nums` messages from `offset` on, one at least if one is there, whatever the limits."""
+        """Read up to `max_msg_nums` messages from `offset` on, one at least if one is there, whatever the limits.
+
+        There are often fewer, as in RocketMQ: at most 32, and 256 KiB (maxTransferCountOnMessageInMemory,
+        maxTransferBytesOnMessageInMemory), or 8 and 64 KiB if they are so far behind the log's end that they may be on
+        the disk alone (...InDisk; accessMessageInMemoryMaxRatio). `ended_by` of the result says which limit it was, and
+        `next_begin_offset` where to go on.
+        """
         began = self._now()
         result = self._get_message(topic, queue_id, offset, max_msg_nums, message_filter)
         self._stats.got(len(result.messages), 1000 * (self._now() - began))
@@ -201,6 +222,7 @@ class MessageReads:
             scan.total_bytes,
             fall_behind > self._in_memory_bytes,
             fall_behind,
+            scan.ended_by if scan.ended_by is not None else _end_of_entries(offset + scanned, end),
         )
 
     def _nothing(self, status: GetMessageStatus, asked: int, better: int, first: int, end: int) -> GetMessageResult:
@@ -224,6 +246,8 @@ class _Scan:
         self.messages: list[memoryview] = []
         self.total_bytes = 0
         self.last_offset = 0
+        #: None: all entries that were given.
+        self.ended_by: ReadEnd | None = None
         self._view, self._file_begin = memoryview(b""), 0
 
     def run(
@@ -237,9 +261,11 @@ class _Scan:
             is_blank = size == BLANK_SIZE
             if not is_blank:
                 if readable_to < offset + size <= log_end:
+                    self.ended_by = ReadEnd.QUEUE_END
                     break
                 self.last_offset = offset
-                if messages and self._is_full(offset, size, max_msg_nums):
+                if messages and (limit := self._limit(offset, size, max_msg_nums)) is not None:
+                    self.ended_by = limit
                     break
             scanned += 1
             if message_filter is not None and not _is_wanted(message_filter, queue, tags_code):
@@ -270,17 +296,22 @@ class _Scan:
         else:
             self._pass_over(GetMessageStatus.NO_MATCHED_MESSAGE)
 
-    def _is_full(self, offset: int, size: int, max_msg_nums: int) -> bool:
+    def _limit(self, offset: int, size: int, max_msg_nums: int) -> ReadEnd | None:
+        """The limit that leaves no room for the next record (isTheBatchFull); None while there is room."""
         config, count = self._config, len(self.messages)
         if count >= max_msg_nums:
-            return True
+            return ReadEnd.MAX_MSG_NUMS
         if offset < self._in_memory_from:
-            bytes_max = config.max_transfer_bytes_on_message_in_disk
-            count_max = config.max_transfer_count_on_message_in_disk
-        else:
-            bytes_max = config.max_transfer_bytes_on_message_in_memory
-            count_max = config.max_transfer_count_on_message_in_memory
-        return self.total_bytes + size > bytes_max or count >= count_max
+            if self.total_bytes + size > config.max_transfer_bytes_on_message_in_disk:
+                return ReadEnd.BYTES_IN_DISK
+            return ReadEnd.COUNT_IN_DISK if count >= config.max_transfer_count_on_message_in_disk else None
+        if self.total_bytes + size > config.max_transfer_bytes_on_message_in_memory:
+            return ReadEnd.BYTES_IN_MEMORY
+        return ReadEnd.COUNT_IN_MEMORY if count >= config.max_transfer_count_on_message_in_memory else None
+
+
+def _end_of_entries(next_index: int, end: int) -> ReadEnd:
+    return ReadEnd.QUEUE_END if next_index >= end else ReadEnd.ENTRIES_LOOKED_AT
 
 
 def _is_wanted(message_filter: MessageFilter, queue: ConsumeQueue, tags_code: int) -> bool:

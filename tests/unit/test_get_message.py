@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.store.config import BrokerRole
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.consume_queue import BLANK_ENTRY, QueueEntry
 from rmq_actors.store.consume_queue_ext import CqExtUnit
-from rmq_actors.store.get_message import DefaultMessageFilter, GetMessageResult, GetMessageStatus
+from rmq_actors.store.get_message import DefaultMessageFilter, GetMessageResult, GetMessageStatus, ReadEnd
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import decode_record
 from tests.property.read_store import ReadStore, open_read_store
@@ -189,6 +190,57 @@ def test_what_a_transfer_may_take(settings: dict[str, Any], max_msg_nums: int, c
             store.put("T")
         result = store.reads.get_message("T", 0, 0, max_msg_nums)
         assert (result.message_count, result.next_begin_offset) == (count, count)
+
+
+@pytest.mark.parametrize(
+    ("settings", "max_msg_nums", "ended_by"),
+    [
+        ({}, 6, ReadEnd.QUEUE_END),
+        ({}, 1000, ReadEnd.QUEUE_END),
+        ({}, 5, ReadEnd.MAX_MSG_NUMS),
+        ({"max_transfer_count_on_message_in_memory": 3}, 1000, ReadEnd.COUNT_IN_MEMORY),
+        ({"max_transfer_bytes_on_message_in_memory": 3 * RECORD_BYTES}, 1000, ReadEnd.BYTES_IN_MEMORY),
+        ({"memory_bytes": 0, "max_transfer_count_on_message_in_disk": 3}, 1000, ReadEnd.COUNT_IN_DISK),
+        ({"memory_bytes": 0, "max_transfer_bytes_on_message_in_disk": 3 * RECORD_BYTES}, 1000, ReadEnd.BYTES_IN_DISK),
+        ({"mapped_file_size_consume_queue_bytes": 60}, 1000, ReadEnd.ENTRIES_LOOKED_AT),
+    ],
+)
+def test_a_result_says_which_limit_ended_the_read(
+    settings: dict[str, Any], max_msg_nums: int, ended_by: ReadEnd
+) -> None:
+    """Whoever asked for 1,000 got 32, and nothing told them why."""
+    with a_store(**settings) as store:
+        for _ in range(6):
+            store.put("T")
+        result = store.reads.get_message("T", 0, 0, max_msg_nums)
+        assert result.ended_by is ended_by
+        assert (result.next_begin_offset == 6) == (ended_by is ReadEnd.QUEUE_END)
+        # Whoever goes on at `next_begin_offset` sees all.
+        seen = result.message_count
+        while result.next_begin_offset < 6:
+            result = store.reads.get_message("T", 0, result.next_begin_offset, max_msg_nums)
+            seen += result.message_count
+        assert (seen, result.ended_by) == (6, ReadEnd.QUEUE_END)
+        nothing = store.reads.get_message("T", 0, 6, max_msg_nums)
+        assert (nothing.status, nothing.ended_by) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, None)
+
+
+def test_the_limits_that_the_docs_name_are_the_defaults() -> None:
+    config = MessageStoreConfig()
+    assert config.max_transfer_count_on_message_in_memory == 32
+    assert config.max_transfer_bytes_on_message_in_memory == 256 * 1024
+    assert config.max_transfer_count_on_message_in_disk == 8
+    assert config.max_transfer_bytes_on_message_in_disk == 64 * 1024
+    page = (Path(__file__).parents[2] / "docs" / "embedding.md").read_text()
+    for limit in ReadEnd:
+        if limit.value.isidentifier():
+            assert f"| `{limit.value}` |" in page, limit
+
+
+def test_the_docs_say_of_each_status_whether_the_message_is_stored() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "embedding.md").read_text()
+    for status in PutStatus:
+        assert f"| {status.value} |" in page, status
 
 
 def test_a_slave_is_suggested_for_what_is_far_behind() -> None:
