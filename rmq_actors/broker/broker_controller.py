@@ -18,6 +18,7 @@ from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.configuration import BrokerFiles, Configuration, updated_config
 from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.exchange_partner import ExchangePartner
+from rmq_actors.broker.last_round import LastRound
 from rmq_actors.broker.log_truncation_service import LogTruncationService
 from rmq_actors.broker.master_records import MasterRecords
 from rmq_actors.broker.processors.admin import AdminBrokerProcessor
@@ -244,9 +245,10 @@ class BrokerController:
         if remoting is not None:
             remoting.use_store(host.store, is_slave=host.config.is_slave)
             await remoting.start(self.system, self.ha_server_addr, host.ha_masters)
+        last_round = LastRound(host, remoting, tracer)
         self._role_changes = await self.system.spawn(
             "RoleChanges",
-            lambda: RoleChanges(host, self._leave_role, self._take_role, tracer),
+            lambda: RoleChanges(host, last_round.take, self._leave_role, self._take_role, tracer),
             restart=ESCALATE,
             stop_budget_s=_CHANGE_BUDGET_S,
         )
@@ -300,7 +302,8 @@ class BrokerController:
             lookup = None
             if config.master_addr is not None or config.uses_name_servers:
                 lookup = MasterRecords(remoting.client, lambda: remoting.master_addr)
-            await self._host.start_slave(self.system, lookup, remoting.start_slave_synchronize)
+            start_others = functools.partial(remoting.start_slave_synchronize, self._host.terms)
+            await self._host.start_slave(self.system, lookup, start_others)
 
     @property
     def ha_server_addr(self) -> str:

@@ -31,6 +31,7 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.term_file import TermFile
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
 from rmq_actors.wire.bodies.topic_configs import DataVersion
@@ -165,7 +166,7 @@ class BrokerRemoting:
                 self._identity(ha_server_addr), ha_masters, self._masters, is_slave=config.is_slave
             )
 
-    async def start_slave_synchronize(self, system: Supervisor, followed: FollowedMaster) -> None:
+    async def start_slave_synchronize(self, terms: TermFile, system: Supervisor, followed: FollowedMaster) -> None:
         """Take over the metadata of the master that is followed from now on, as a slave."""
         told = self._told_masters if self._config.master_addr is None else None
         await system.start(
@@ -175,6 +176,7 @@ class BrokerRemoting:
                 self.master_addr,
                 told,
                 lambda: followed.is_followed,
+                terms,
                 self._entropy,
                 self._tracer,
             )

@@ -9,15 +9,11 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from rmq_actors.ha.master_record_lookup import LookupFailed, NoAnswer
+from rmq_actors.broker.peer_states import TIMEOUT_MS, PeerStates, ask_broker
+from rmq_actors.ha.master_record_lookup import LookupFailed
+from rmq_actors.protocols.evidence import Peer
 from rmq_actors.remoting.client import RemotingClient
-from rmq_actors.remoting.connection import (
-    RemotingBadFrameError,
-    RemotingConnectError,
-    RemotingError,
-    RemotingTimeoutError,
-)
-from rmq_actors.wire.address import IllegalAddress
+from rmq_actors.remoting.connection import RemotingBadFrameError
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.routes import KVTable
 from rmq_actors.wire.headers import encode_header
@@ -26,7 +22,6 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
-TIMEOUT_MS = 3_000
 _MIN_OFFSET, _MAX_OFFSET = "commitLogMinOffset", "commitLogMaxOffset"
 _RANGE = {_MIN_OFFSET, _MAX_OFFSET}
 #: What Java's runtime info has not. Its sender knows better what to send to whom, and what of it is synced.
@@ -46,6 +41,10 @@ class MasterRecords:
     _client: RemotingClient
     #: Where the master answers, "host:port"; None while no name server has told.
     _master_addr: Callable[[], str | None]
+
+    async def peer(self) -> Peer | None:
+        """See `PeerLookup.peer`."""
+        return await PeerStates(self._client).ask(self._master())
 
     async def log_range(self) -> tuple[int, int] | None:
         """See `MasterLogLookup.log_range`."""
@@ -109,14 +108,10 @@ class MasterRecords:
         return None
 
     async def _ask(self, request: RemotingCommand) -> RemotingCommand:
+        return await ask_broker(self._client, self._master(), request, TIMEOUT_MS)
+
+    def _master(self) -> str:
         master = self._master_addr()
         if master is None:
             raise LookupFailed("no name server has told where the master answers")
-        try:
-            return await self._client.invoke(master, request, TIMEOUT_MS)
-        except (RemotingError, IllegalAddress) as error:
-            is_silent = isinstance(error, RemotingTimeoutError) or (
-                isinstance(error, RemotingConnectError) and error.timed_out
-            )
-            failure = NoAnswer if is_silent else LookupFailed
-            raise failure(str(error) if isinstance(error, RemotingError) else f"{master}: {error}") from error
+        return master

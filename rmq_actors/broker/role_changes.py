@@ -68,6 +68,8 @@ class RoleChanges(Actor[ChangeRole]):
     """
 
     _host: StoreHost
+    #: Before a promotion, once nothing else follows the master: takes what it has and this broker has not yet.
+    _take_last_tables: Callable[[], Awaitable[None]]
     _leave: Callable[[], None]
     _go_on: Callable[[], Awaitable[None]]
     _tracer: Tracer
@@ -106,6 +108,9 @@ class RoleChanges(Actor[ChangeRole]):
         _log.info("broker %s %s", config.broker_name, what)
         step, refused = "stop", None
         try:
+            if self._host.config.is_slave and not config.is_slave:
+                await self._host.stop_slave()
+                await self._take_last_tables()
             self._leave()
             await self._host.stop()
             if message.while_closed is not None:

@@ -12,10 +12,13 @@ from rmq_actors.actors.channels import LatestChannel
 from rmq_actors.actors.service import WakeUp
 from rmq_actors.broker.broker_outer_api import MQBrokerError
 from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.ports.entropy import Entropy
+from rmq_actors.protocols.evidence import Doubt, Peer, doubt_in_tables
 from rmq_actors.protocols.slave_synchronize import Metadata, SlaveSynchronization
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.connection import RemotingError
+from rmq_actors.store.term_file import TermFile
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
@@ -36,7 +39,7 @@ MASTERS = LatestChannel[str].declare(
     receiver="SlaveSynchronize",
 )
 
-_CODES = {
+CODES = {
     Metadata.TOPICS: RequestCode.GET_ALL_TOPIC_CONFIG,
     Metadata.CONSUMER_OFFSETS: RequestCode.GET_ALL_CONSUMER_OFFSET,
     Metadata.DELAY_OFFSETS: RequestCode.GET_ALL_DELAY_OFFSET,
@@ -48,11 +51,19 @@ class MasterNotFollowed(ConnectionError):
     """The master's log was followed when it was asked, and is not any more: it may be another one now."""
 
 
+class TablesNotTaken(ConnectionError):
+    """The peer's tables may be older than this broker's."""
+
+    def __init__(self, doubt: Doubt) -> None:
+        super().__init__(f"{doubt.reason}: {doubt.detail}")
+
+
 @attrs.define(eq=False)
 class SlaveSynchronize:
     """A Service of slaves. What fails is logged, traced and tried again; the tables then stay as they were.
 
-    Only a master whose log is followed is asked: one that has another log may have lost its tables with its own.
+    Only a master whose log is followed is asked: one that has another log may have lost its tables with its own. What
+    it is, is asked before and after each answer.
     """
 
     name = "SlaveSynchronize"
@@ -63,12 +74,15 @@ class SlaveSynchronize:
     #: Who else it is, later. None: it stays as it is.
     _told: trio.MemoryReceiveChannel[str] | None
     _is_followed: Callable[[], bool]
+    _terms: TermFile
     _entropy: Entropy
     _tracer: Tracer
     _machine: SlaveSynchronization = attrs.field(init=False)
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
     _asking: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
+    #: What the master said last in this round.
+    _said: tuple[str, Peer | None] | None = attrs.field(default=None, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Synchronise until asked to stop."""
@@ -78,6 +92,7 @@ class SlaveSynchronize:
                 nursery.start_soon(self._watch_masters, self._told)
             task_status.started()
             while not self._is_stopping:
+                self._said = None
                 for part in machine.due(trio.current_time()):
                     await self._synchronize(part)
                 await self._wake.wait_for_running(machine.wake_at)
@@ -109,6 +124,7 @@ class SlaveSynchronize:
                 return
             if not self._is_followed():
                 raise MasterNotFollowed("its log is not followed any more")
+            await self._keep_term()
             status = "changed" if await take_over(self._metadata, part, answer) else "unchanged"
         except (RemotingError, MQBrokerError, ValueError, OSError) as error:
             status, detail = type(error).__name__, str(error)
@@ -126,16 +142,36 @@ class SlaveSynchronize:
         )
 
     async def _ask(self, master: str, part: Metadata) -> bytes | None:
-        """The answer; None if a stop or another master came in between."""
+        """A table that may be taken over; None if a stop or another master came in between."""
         answer = None
         with trio.CancelScope() as self._asking:
-            answer = await ask_table(self._client, master, part, TIMEOUT_MS)
+            answer = await self._ask_master(master, part)
         return None if self._asking.cancel_called else answer
+
+    async def _ask_master(self, master: str, part: Metadata) -> bytes:
+        peers = PeerStates(self._client)
+        before = self._said[1] if self._said is not None and self._said[0] == master else await peers.ask(master)
+        self._check(before, before)
+        answer = await ask_table(self._client, master, part, TIMEOUT_MS)
+        after = await peers.ask(master)
+        self._said = master, after
+        self._check(before, after)
+        return answer
+
+    def _check(self, before: Peer | None, after: Peer | None) -> None:
+        if doubt := doubt_in_tables(self._terms.term, before, after):
+            raise TablesNotTaken(doubt)
+
+    async def _keep_term(self) -> None:
+        """Of a master that was promoted again while it was followed, or of a slave that has another master."""
+        peer = self._said[1] if self._said is not None else None
+        if peer is not None and peer.term is not None:
+            await self._terms.see(peer.term)
 
 
 async def ask_table(client: RemotingClient, master: str, part: Metadata, timeout_ms: int) -> bytes:
     """A master's table, as it is sent. Raises `RemotingError`, `MQBrokerError`."""
-    request = RemotingCommand(_CODES[part])
+    request = RemotingCommand(CODES[part])
     response = await client.invoke(master, request, timeout_ms)
     if response.code != ResponseCode.SUCCESS:
         raise MQBrokerError(master, request, response)

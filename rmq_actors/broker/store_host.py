@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Awaitable, Callable
 
 import attrs
@@ -16,6 +17,7 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_client import HA_MASTERS, FollowedMaster, HAClient, Halt, MakeSlave, make_ha_slave
 from rmq_actors.ha.ha_service import HAService
+from rmq_actors.ha.master_evidence import MasterQuestions
 from rmq_actors.ha.master_record_lookup import MasterLogLookup
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
@@ -25,6 +27,8 @@ from rmq_actors.store.term_file import TermFile
 from rmq_actors.store.truncation import truncate_store
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
+
+_log = logging.getLogger(__name__)
 
 #: Nothing else of a slave depends on its client, and a fresh one asks the log where to go on.
 _HA_CLIENT = Restart()
@@ -91,7 +95,9 @@ class StoreHost:
         store = await MessageStore.open(config.store, environment, tracer)
         try:
             terms = TermFile.load(environment.disk, tracer)
-            if not config.is_slave and not terms.term.leads:
+            if config.is_slave:
+                await _give_up(terms)
+            elif not terms.term.is_masters:
                 await terms.promote()
         except BaseException:
             store.close()
@@ -150,7 +156,7 @@ class StoreHost:
             self._environment.entropy,
             self._tracer,
             self._machines.make_slave,
-            lookup,
+            None if lookup is None else MasterQuestions(lookup, self.terms),
         )
         await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
         if start_others is not None:
@@ -161,14 +167,15 @@ class StoreHost:
 
         Raises `ServiceStuck`; `OSError` if the disk does not take everything.
         """
-        for services in (self._slave_services, self._life_services):
-            if services is not None:
-                await services.stop()
-                stuck = [child.path for child in services.children if child.state == "stuck"]
-                if stuck:
-                    raise ServiceStuck(f"{', '.join(stuck)} does not stop")
-        self._slave_services = self._life_services = None
+        await self.stop_slave()
+        services, self._life_services = self._life_services, None
+        await _stop(services)
         await self.shut_down()
+
+    async def stop_slave(self) -> None:
+        """Stop what a slave does alone. Raises `ServiceStuck`."""
+        services, self._slave_services = self._slave_services, None
+        await _stop(services)
 
     async def truncate(self, end_offset: int) -> None:
         """Cut the log of the store that `stop` has closed. Raises what `truncate_store` raises."""
@@ -182,7 +189,9 @@ class StoreHost:
         self.store = await MessageStore.open(config.store, self._environment, self._tracer)
         self._is_open = True
         self._apply_fence()
-        if not config.is_slave and (self.config.is_slave or term is not None):
+        if config.is_slave:
+            await _give_up(self.terms)
+        elif self.config.is_slave or term is not None:
             await self.terms.promote(term)
         self.config = config
         self.ha_masters, self._told = HA_MASTERS.open()
@@ -197,3 +206,19 @@ class StoreHost:
         """Close the files, however it ends. A second call does nothing."""
         self._is_open = False
         self.store.close()
+
+
+async def _stop(services: Supervisor | None) -> None:
+    if services is not None:
+        await services.stop()
+        stuck = [child.path for child in services.children if child.state == "stuck"]
+        if stuck:
+            raise ServiceStuck(f"{', '.join(stuck)} does not stop")
+
+
+async def _give_up(terms: TermFile) -> None:
+    try:
+        await terms.give_up()
+    except OSError as error:
+        # No reason to have no slave: at worst a start as a master goes on in the term that this broker has led.
+        _log.warning("it is not kept that this broker is no master in term %d any more: %s", terms.term.number, error)

@@ -15,7 +15,8 @@ from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.first_record import first_record
 from rmq_actors.ha.ha_connection import close_reason
-from rmq_actors.ha.log_comparison import LogComparison
+from rmq_actors.ha.log_comparison import LogComparison, near_end
+from rmq_actors.ha.master_evidence import MasterEvidence, MasterQuestions, NotFollowed
 from rmq_actors.ha.master_record_lookup import LookupFailed, MasterLogLookup, NoAnswer
 from rmq_actors.ha.read_socket_service import PeerClosed
 from rmq_actors.ha.socket_options import set_buffer_sizes
@@ -219,7 +220,7 @@ class HAClient:
     _entropy: Entropy
     _tracer: Tracer
     _make_slave: MakeSlave = make_ha_slave
-    _lookup: MasterLogLookup | None = None
+    _questions: MasterQuestions | None = None
     #: That of the master which is tried now.
     _unanswered: Unanswered | None = attrs.field(default=None, init=False)
     #: Of the present connection, once it follows.
@@ -321,24 +322,25 @@ class HAClient:
         with stream.socket:
             set_buffer_sizes(stream.socket, self.config)
             # A master that dies after its answer takes this connection along.
-            if self._lookup is not None:
+            if self._questions is not None:
                 if self._store.commit_log.max_offset:
-                    await self._compare(self._lookup, address)
-                elif not self.config.sync_from_last_file:
-                    await self._begin_log(self._lookup, address)
+                    await self._compare(self._questions, address)
+                else:
+                    await self._begin_log(self._questions, address)
             try:
                 await self._follow_master(stream.socket, backoff)
             finally:
                 self.master.is_followed = False
 
-    async def _compare(self, lookup: MasterLogLookup, address: str) -> None:
+    async def _compare(self, questions: MasterQuestions, address: str) -> None:
         """Return if the master has what this log ends with, or cannot be asked.
 
-        Raises `Diverged`, `LogBeginsLater`, `AheadOfMaster`, `LookupFailed`.
+        Raises `Diverged`, `LogBeginsLater`, `AheadOfMaster`, `NotFollowed`, `LookupFailed`, `TermNotKept`.
         """
-        comparison = LogComparison(lookup, LogRecords(self._store.commit_log))
+        comparison = LogComparison(questions.lookup, LogRecords(self._store.commit_log))
         try:
-            found = await comparison.divergence(self._near_end())
+            evidence = await self._evidence(questions)
+            found = await comparison.divergence(near_end(self._store))
         except LookupFailed as error:
             self._note_comparison(comparison, error.reason)
             if self._waits_for_answers(error):
@@ -349,11 +351,27 @@ class HAClient:
         if isinstance(found, Ahead):
             self._note_comparison(comparison, AheadOfMaster.reason)
             raise AheadOfMaster(f"{found}; this slave's log ends at {self._store.commit_log.max_offset}")
-        self._note_comparison(comparison, "same" if found is None else Diverged.reason)
-        if found is not None:
+        if found is None:
+            self._note_comparison(comparison, "same")
+            await evidence.keep_term()
+            return
+        try:
+            evidence.check_master(found)
             common_end = await self._common_end(comparison)
-            await self._check_begin(lookup, common_end)
-            raise Diverged(found, self._store.commit_log.max_offset, common_end)
+            await evidence.confirm(found)
+        except (NotFollowed, LookupFailed) as error:
+            self._note_comparison(comparison, error.reason)
+            raise
+        self._note_comparison(comparison, Diverged.reason)
+        await self._check_begin(questions.lookup, common_end)
+        raise Diverged(found, self._store.commit_log.max_offset, common_end)
+
+    async def _evidence(self, questions: MasterQuestions) -> MasterEvidence:
+        try:
+            return await questions.evidence()
+        except NotFollowed:
+            self._unanswered = None  # it did answer
+            raise
 
     @staticmethod
     async def _common_end(comparison: LogComparison) -> int | None:
@@ -379,19 +397,22 @@ class HAClient:
         if begin is not None and begin > end:
             raise LogBeginsLater(f"the master's log begins at {begin}, this slave's ends at {end}: too long away")
 
-    async def _begin_log(self, lookup: MasterLogLookup, address: str) -> None:
+    async def _begin_log(self, questions: MasterQuestions, address: str) -> None:
         """Take the master's first record, if it tells where that is: a Java master sends an empty log its last file.
 
-        Whoever reports another offset than 0 gets all that follows it. Raises `LookupFailed`, `AppendRefused`.
+        Whoever reports another offset than 0 gets all that follows it. Raises `NotFollowed`, `LookupFailed`,
+        `AppendRefused`, `TermNotKept`.
         """
         try:
-            record = await first_record(lookup)
+            evidence = await self._evidence(questions)
+            record = None if self.config.sync_from_last_file else await first_record(questions.lookup)
         except LookupFailed as error:
             if self._waits_for_answers(error):
                 raise
             _log.warning("master %s is followed, and may send its last file alone: %s", address, error)
             return
         self._unanswered = None
+        await evidence.keep_term()
         if record is not None:
             self._store.append_to_commit_log(*record)
             await self._until_flushed()
@@ -411,12 +432,6 @@ class HAClient:
             offset=self._store.commit_log.max_offset,
             attributes={"questions": str(comparison.questions)},
         )
-
-    def _near_end(self) -> int | None:
-        """Where one of the last records begins, if that is known."""
-        files = self._store.files
-        last = files.reput.last
-        return files.checkpointing.record_offset if last is None else last.commit_log_offset
 
     async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
         slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)

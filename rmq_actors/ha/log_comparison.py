@@ -9,6 +9,7 @@ import attrs
 from rmq_actors.ha.master_record_lookup import MasterRecordLookup
 from rmq_actors.protocols.divergence import Ahead, Divergence, Questions, check_tail, compare, find_file, find_record
 from rmq_actors.store.log_records import LogRecords
+from rmq_actors.store.message_store import MessageStore
 
 T = TypeVar("T")
 
@@ -56,3 +57,9 @@ class LogComparison:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def near_end(store: MessageStore) -> int | None:
+    """Where one of the last records of its log begins, if that is known."""
+    last = store.files.reput.last
+    return store.files.checkpointing.record_offset if last is None else last.commit_log_offset

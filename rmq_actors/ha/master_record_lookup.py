@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from rmq_actors.protocols.evidence import Peer
+
 
 class LookupFailed(ConnectionError):
     """The master cannot be asked now: it refuses, or where it answers is not known."""
@@ -28,8 +30,16 @@ class MasterRecordLookup(Protocol):
         ...
 
 
-class MasterLogLookup(MasterRecordLookup, Protocol):
-    """The log of the master that is followed."""
+class PeerLookup(Protocol):
+    """The broker that is followed."""
+
+    async def peer(self) -> Peer | None:
+        """What it is at this moment; None if it says nothing of that. Raises `LookupFailed`."""
+        ...
+
+
+class MasterLogLookup(MasterRecordLookup, PeerLookup, Protocol):
+    """The log of the master that is followed, and what that broker is."""
 
     async def log_range(self) -> tuple[int, int] | None:
         """Where the master's log begins and ends; None if it does not tell, or sends all of it by itself.

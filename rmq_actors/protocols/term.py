@@ -1,7 +1,8 @@
 """The term of replication: a number that grows with each promotion, so that brokers know whose word is the newer one.
 
-A broker keeps the greatest term that it has seen, and whether it was itself promoted to it: then it *leads* that term,
-also when it has given up its role since, until it sees a greater one. A store that was never told of any has term 0.
+A broker keeps the greatest term that it has seen, and whether it was itself promoted to it: then it *leads* that term
+until it sees a greater one. It may have resigned since, and be a slave: its tables are those of the term all the same,
+but to be the master again it needs another promotion. A store that was never told of any term has term 0.
 """
 
 from __future__ import annotations
@@ -22,15 +23,25 @@ class Term:
 
     number: int = 0
     leads: bool = False
+    resigned: bool = False
 
     def __attrs_post_init__(self) -> None:
         if not 0 <= self.number <= TERM_MAX:
             raise ValueError(f"term {self.number} is not in 0 to {TERM_MAX}")
         if self.leads and not self.number:
             raise ValueError("nobody leads term 0: the first promotion goes to term 1")
+        if self.resigned and not self.leads:
+            raise ValueError(f"nobody resigns who does not lead term {self.number}")
 
     def __str__(self) -> str:
-        return f"{self.number}, which this broker leads" if self.leads else f"{self.number}"
+        if not self.leads:
+            return f"{self.number}"
+        return f"{self.number}, which this broker {'led' if self.resigned else 'leads'}"
+
+    @property
+    def is_masters(self) -> bool:
+        """Whether a broker may be the master in it without another promotion: after a restart, say."""
+        return self.leads and not self.resigned
 
     def check(self, asked: int) -> None:
         """Raise `TermRefused` unless a promotion may go to the term that somebody asks for."""
@@ -45,6 +56,10 @@ class Term:
         if number > TERM_MAX:
             raise TermRefused(f"there is no term after {self.number}")
         return Term(number, leads=True)
+
+    def given_up(self) -> Term:
+        """Of a broker that is a slave now."""
+        return Term(self.number, leads=True, resigned=True) if self.leads else self
 
     def seen(self, number: int) -> Term:
         """After another broker has told its term."""

@@ -31,12 +31,14 @@ _REMEDY = (
 
 def _decode(value: JsonValue) -> Term:
     """Raises `ValueError`."""
-    if not isinstance(value, dict) or value.keys() != {"leads", "term"}:
-        raise ValueError('there is not {"leads": ..., "term": ...} in it')
-    number, leads = value["term"], value["leads"]
-    if isinstance(number, bool) or not isinstance(number, int) or not isinstance(leads, bool):
-        raise ValueError(f"term {number!r} is no integer, or leads {leads!r} is neither true nor false")  # noqa: TRY004 - bad input
-    return Term(number, leads)
+    if not isinstance(value, dict) or value.keys() != {"leads", "resigned", "term"}:
+        raise ValueError('there is not {"leads": ..., "resigned": ..., "term": ...} in it')
+    number, leads, resigned = value["term"], value["leads"], value["resigned"]
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError(f"term {number!r} is no integer")  # noqa: TRY004 - bad input
+    if not isinstance(leads, bool) or not isinstance(resigned, bool):
+        raise ValueError(f"leads {leads!r} or resigned {resigned!r} is neither true nor false")  # noqa: TRY004 - bad input
+    return Term(number, leads, resigned)
 
 
 @attrs.define(eq=False)
@@ -65,6 +67,10 @@ class TermFile:
         """Lead a greater term than every one seen, at least `asked`, from now on. Raises `OSError`, `TermRefused`."""
         await self._change(lambda term: term.promoted(asked), "promoted")
 
+    async def give_up(self) -> None:
+        """Be a slave in the present term. Raises `OSError`."""
+        await self._change(Term.given_up, "resigned")
+
     async def see(self, number: int) -> None:
         """Take over the term of a broker that is followed, if it is greater. Raises `OSError`."""
         await self._change(lambda term: term.seen(number), "adopted")
@@ -74,7 +80,7 @@ class TermFile:
             term = change(self.term)
             if term == self.term:
                 return
-            await self._file.persist({"leads": term.leads, "term": term.number})
+            await self._file.persist({"leads": term.leads, "resigned": term.resigned, "term": term.number})
             _log.info("the term of replication is %s (it was %s)", term, self.term)
             self.term = term
             self._tracer.emit(

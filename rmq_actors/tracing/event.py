@@ -230,7 +230,7 @@ _KINDS: tuple[Kind, ...] = (
     Kind(
         "store.term",
         "store.term_file",
-        "the term of replication is another one, durably; status promoted, adopted",
+        "the term of replication is another one, durably; status promoted, resigned, adopted",
         ("status",),
         ("term", "leads"),
     ),
@@ -297,7 +297,7 @@ _KINDS: tuple[Kind, ...] = (
         "ha.client.compare",
         "ha.ha_client",
         "the slave asked the master about its log's end, at offset; "
-        "status same, slave_ahead, diverged, lookup_failed or no_answer",
+        "status same, slave_ahead, diverged, no_master, role_changed, old_term, lookup_failed or no_answer",
         ("offset", "status"),
         ("questions",),
     ),
@@ -355,7 +355,7 @@ _KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "broker.slave_synchronize",
-        "broker.slave_synchronize",
+        "broker.slave_synchronize, broker.last_round",
         "a slave has asked its master for a table; status changed, unchanged, or what that failed by",
         ("status",),
         ("part", "network.peer.address", "detail"),

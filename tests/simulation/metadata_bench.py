@@ -24,7 +24,7 @@ from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmq_actors.wire.bodies.topic_configs import TopicConfig, TopicConfigSerializeWrapper
 from rmq_actors.wire.remoting_command import RemotingCommand
-from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, SimDisk, World
 from tests.simulation.registration_bench import LISTEN_PORT, Broker, broker_config, new_recorder
@@ -152,11 +152,15 @@ def run(main: Callable[[Bench], Awaitable[None]], *, seed: int = 1, slaves: int 
 
 @attrs.define(eq=False)
 class ScriptedMaster:
-    """Answers each request code with a body, or with what a function makes of the request; others with code 3."""
+    """Answers each request code with a body, or with what a function makes of the request; others with code 3.
+
+    It is RocketMQ's: what it is, its configuration says.
+    """
 
     node: Node
     bodies: dict[int, bytes | Callable[[RemotingRequest], RemotingCommand | None]]
-    #: When which code was asked for.
+    role: str = "ASYNC_MASTER"
+    #: When which code was asked for, but for what it is.
     asked: list[tuple[float, int]] = attrs.field(factory=list)
 
     def boot(self) -> None:
@@ -173,6 +177,10 @@ class ScriptedMaster:
 
     def _answer(self, request: RemotingRequest) -> RemotingCommand | None:
         code = request.command.code
+        if code == OwnRequestCode.GET_REPLICATION_STATE:
+            return request.command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no")
+        if code == RequestCode.GET_BROKER_CONFIG:
+            return request.command.response(ResponseCode.SUCCESS, body=f"brokerRole={self.role}\n".encode())
         self.asked.append((trio.current_time(), code))
         body = self.bodies.get(code)
         if callable(body):

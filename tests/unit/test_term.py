@@ -26,6 +26,19 @@ def test_a_promotion_goes_to_a_greater_term_than_every_one_seen() -> None:
         Term(TERM_MAX).promoted()
 
 
+def test_who_has_resigned_needs_a_promotion_to_be_the_master_again() -> None:
+    led = Term(3, leads=True)
+    assert led.is_masters
+    assert led.given_up() == Term(3, leads=True, resigned=True) == led.given_up().given_up()
+    assert not led.given_up().is_masters
+    assert led.given_up().promoted() == Term(4, leads=True)
+    assert led.given_up().seen(4) == Term(4)
+    assert Term(3).given_up() == Term(3)
+    assert [str(term) for term in (led, led.given_up(), Term(3))] == [
+        "3, which this broker leads", "3, which this broker led", "3"
+    ]  # fmt: skip
+
+
 def test_a_greater_term_of_another_broker_is_taken_over_and_no_other() -> None:
     assert Term(3, leads=True).seen(4) == Term(4)
     assert Term(3, leads=True).seen(3) == Term(3, leads=True)
@@ -41,10 +54,13 @@ def test_a_term_that_is_not_greater_is_refused(asked: int, why: str) -> None:
         Term(3).check(asked)
 
 
-@pytest.mark.parametrize(("number", "leads"), [(-1, False), (TERM_MAX + 1, False), (0, True)])
-def test_what_no_term_is(number: int, leads: bool) -> None:
+@pytest.mark.parametrize(
+    ("number", "leads", "resigned"),
+    [(-1, False, False), (TERM_MAX + 1, False, False), (0, True, False), (3, False, True)],
+)
+def test_what_no_term_is(number: int, leads: bool, resigned: bool) -> None:
     with pytest.raises(ValueError, match="term"):
-        Term(number, leads)
+        Term(number, leads, resigned)
 
 
 def load(root: Path) -> TermFile:
@@ -65,6 +81,8 @@ async def test_the_term_is_kept(tmp_path: Path) -> None:
     assert load(tmp_path).term == terms.term == Term(1, leads=True)
     await terms.see(1)
     assert load(tmp_path).term == Term(1, leads=True)
+    await terms.give_up()
+    assert load(tmp_path).term == terms.term == Term(1, leads=True, resigned=True)
     await terms.see(5)
     assert load(tmp_path).term == terms.term == Term(5)
     await terms.promote(9)
@@ -92,13 +110,15 @@ async def test_a_term_that_cannot_be_kept_is_not_taken(tmp_path: Path) -> None:
         ("\0" * 20, "cannot be read"),
         ('{"leads":true,"term":', "cannot be read"),
         ('{"term":3}', "there is not"),
-        ('{"leads":1,"term":3}', "neither true nor false"),
-        ('{"leads":false,"term":"3"}', "is no integer"),
-        ('{"leads":false,"term":true}', "is no integer"),
-        ('{"leads":false,"term":-3}', "term -3 is not in"),
-        ('{"leads":true,"term":0}', "nobody leads term 0"),
-        (f'{{"leads":false,"term":{TERM_MAX + 1}}}', "cannot be read"),
-        ('{"leads":false,"term":3}'.ljust(5000), "at most 4096"),
+        ('{"leads":1,"resigned":false,"term":3}', "neither true nor false"),
+        ('{"leads":true,"resigned":0,"term":3}', "neither true nor false"),
+        ('{"leads":false,"resigned":false,"term":"3"}', "is no integer"),
+        ('{"leads":false,"resigned":false,"term":true}', "is no integer"),
+        ('{"leads":false,"resigned":false,"term":-3}', "term -3 is not in"),
+        ('{"leads":true,"resigned":false,"term":0}', "nobody leads term 0"),
+        ('{"leads":false,"resigned":true,"term":3}', "nobody resigns"),
+        (f'{{"leads":false,"resigned":false,"term":{TERM_MAX + 1}}}', "cannot be read"),
+        ('{"leads":false,"resigned":false,"term":3}'.ljust(5000), "at most 4096"),
     ],
 )
 @pytest.mark.parametrize("has_backup", [False, True])
@@ -107,7 +127,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_never_term_0_or_an_older_one
 ) -> None:
     write(tmp_path, text)
     if has_backup:
-        write(tmp_path, '{"leads":false,"term":2}', f"{FILE}.bak")
+        write(tmp_path, '{"leads":false,"resigned":false,"term":2}', f"{FILE}.bak")
     with pytest.raises(ConfigFileDamaged, match=f"config/{FILE} .*{why}"):
         load(tmp_path)
     assert (tmp_path / "config" / FILE).read_text() == text
@@ -115,6 +135,6 @@ def test_a_file_that_cannot_be_read_is_an_error_and_never_term_0_or_an_older_one
 
 def test_the_backup_counts_where_a_power_cut_took_the_name_of_the_new_file(tmp_path: Path) -> None:
     """Between two renames: who changed the term was not told that it is kept."""
-    write(tmp_path, '{"leads":false,"term":2}', f"{FILE}.bak")
-    write(tmp_path, '{"leads":true,"term":3}', f"{FILE}.tmp")
+    write(tmp_path, '{"leads":false,"resigned":false,"term":2}', f"{FILE}.bak")
+    write(tmp_path, '{"leads":true,"resigned":false,"term":3}', f"{FILE}.tmp")
     assert load(tmp_path).term == Term(2)
