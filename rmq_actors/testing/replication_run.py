@@ -336,6 +336,7 @@ class ReplicationRun:
                 if self.workload.fail_overs:
                     nursery.start_soon(self._become_what_is_configured, broker, name)
                     nursery.start_soon(self._end_halts, broker)
+                    nursery.start_soon(self._end_old_terms, broker, name)
                 await self._stopping.wait()
                 nursery.cancel_scope.cancel()
 
@@ -386,6 +387,15 @@ class ReplicationRun:
             elif self.workload.divergence == "command":
                 with contextlib.suppress(TruncationRefused, OSError):  # a full disk, say: it is tried again
                     await broker.truncate_log()
+
+    async def _end_old_terms(self, broker: BrokerController, name: str) -> None:
+        """By command, a master goes to a greater term than the slaves that refuse it for its own."""
+        while True:
+            await trio.sleep(_START_AGAIN_S)
+            refusing = [other.term.number for other in self.brokers.values() if _refuses_old_term(other)]
+            greatest = max(refusing, default=0)
+            if self.follows.get(name) == name and not broker.config.is_slave and greatest > broker.term.number:
+                await broker.change_role(broker.config.store.broker_role, term=greatest + 1)
 
     async def _write(self, broker: BrokerController, node: Node, number: int) -> None:
         workload = self.workload
@@ -557,6 +567,11 @@ def _remove_all(disk: SimDisk, directory: str) -> None:
         except IsADirectoryError:
             _remove_all(disk, path)
             disk.remove_directory(path)
+
+
+def _refuses_old_term(slave: BrokerController) -> bool:
+    followed = slave.followed_master
+    return followed is not None and "old_term" in followed.ends
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

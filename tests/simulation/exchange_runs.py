@@ -58,29 +58,29 @@ _STATUS_TIMEOUT_MS = 5_000
 _CHANGE_TIMEOUT_MS = 60_000
 _GIVES_UP_S = 120.0
 _LOAD_BEFORE_S = 2.0
-_LOAD_AFTER_S = 4.0
+_LOAD_AFTER_S = 2.0
 _CONVERGES_S = 60.0
 _LOOKS_EVERY_S = 0.1
 
 
 @attrs.frozen
 class Plan:
-    """What is drawn for one run. Times are of the world's clock, `after` is since the step before."""
+    """What is drawn for one run."""
 
-    master_role: BrokerRole
-    flush: FlushDiskType
-    truncates: bool
-    log_file_bytes: int
-    body_bytes_max: int
-    put_every_s: float
-    has_leaf: bool
+    master_role: BrokerRole = BrokerRole.ASYNC_MASTER
+    flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    truncates: bool = False
+    log_file_bytes: int = 4096
+    body_bytes_max: int = 400
+    put_every_s: float = 0.01
+    has_leaf: bool = False
     #: When the operator begins, and how long before that each topic was made, each group too.
-    begins_at_s: float
-    made_before_s: tuple[float, ...]
-    #: An operator who is patient looks again after so long; an impatient one goes on as soon as it may.
-    waits_s: float
-    looks_every_s: float
-    faults: tuple[Fault, ...]
+    begins_at_s: float = 15.0
+    made_before_s: tuple[float, ...] = ()
+    #: A patient operator goes on only so long after it may; in any case it looks so often.
+    waits_s: float = 0.0
+    looks_every_s: float = 0.05
+    faults: tuple[Fault, ...] = ()
 
     @classmethod
     def draw(cls, rng: random.Random) -> Plan:
@@ -91,7 +91,7 @@ class Plan:
             truncates=rng.random() < 0.5,
             log_file_bytes=rng.choice([4096, 65536]),
             body_bytes_max=rng.choice([50, 400, 2000]),
-            put_every_s=rng.choice([0.005, 0.01, 0.05]),
+            put_every_s=rng.choice([0.01, 0.02, 0.05]),
             has_leaf=rng.random() < 0.3,
             begins_at_s=begins_at_s,
             made_before_s=tuple(rng.uniform(0.01, 11.0) for _ in range(4)),
@@ -130,6 +130,7 @@ class Exchange:
     is_writing: bool = attrs.field(default=True, init=False)
     #: What the operator has seen go wrong.
     complaints: list[str] = attrs.field(factory=list, init=False)
+    _stopping: dict[str, trio.Event] = attrs.field(factory=dict, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _client: RemotingClient | None = attrs.field(default=None, init=False)
 
@@ -181,6 +182,14 @@ class Exchange:
             async with trio.open_nursery() as nursery:
                 for queue_id in range(2):
                     nursery.start_soon(self._write, broker, node, queue_id)
+                stopping = self._stopping[node.name] = trio.Event()
+                await stopping.wait()
+                nursery.cancel_scope.cancel()
+
+    async def stop(self, name: str) -> None:
+        """Stop a broker in order."""
+        self._stopping[name].set()
+        await self.world.nodes[name].wait_down()
 
     async def _write(self, broker: BrokerController, node: Node, queue_id: int) -> None:
         """A producer's thread, in the broker's process. It puts while the broker is a master."""
@@ -239,10 +248,12 @@ class Exchange:
         await self.on_node(OPERATOR, call)
         return answers[0] if answers else None
 
-    async def change_role(self, name: str, role: BrokerRole, **properties: str) -> bool:
+    async def change_role(self, name: str, role: BrokerRole, *, term: int | None = None, **properties: str) -> bool:
         """As `broker-admin change-role` does; whether that was done."""
         body = format_properties({"brokerRole": role.value, **properties}).encode()
-        answer = await self.ask(name, RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=body), _CHANGE_TIMEOUT_MS)
+        fields = None if term is None else {"term": str(term)}
+        request = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, fields, body=body)
+        answer = await self.ask(name, request, _CHANGE_TIMEOUT_MS)
         if answer is None or answer.code != ResponseCode.SUCCESS:
             self.complaints.append(f"{name} does not become {role.value}: {answer and answer.remark}")
             return False
@@ -278,7 +289,7 @@ class Exchange:
         if master is not None:
             # A slave that is ahead by a file's blank end waits for one more message.
             await self.on_node(master, lambda: self.brokers[master].put_message(Message(TOPIC, b"the last one", 3)))
-        await self._look(self._is_equal, _CONVERGES_S)
+        await self._look(lambda: self._is_equal() and not any(self._lacks(name) for name in self.names), _CONVERGES_S)
 
     async def _look(self, predicate: Callable[[], bool], timeout_s: float) -> None:
         give_up_at = trio.current_time() + timeout_s
@@ -304,6 +315,14 @@ class Exchange:
         followed = self.brokers[name].followed_master
         return followed is not None and followed.is_followed
 
+    def _lacks(self, name: str) -> set[str]:
+        """The topics and groups that a broker has not."""
+        remoting = self.brokers[name].remoting
+        assert remoting is not None
+        topics = remoting.metadata.topics.wrapper().topic_config_table
+        groups = remoting.metadata.subscription_groups.wrapper().subscription_group_table
+        return (set(self.topics) - topics.keys()) | (set(self.groups) - groups.keys())
+
     def wrong(self) -> dict[str, int]:
         """What is wrong in the end, each with how much of it."""
         master, counts = self.master, collections.Counter[str]()
@@ -313,15 +332,15 @@ class Exchange:
             has = {body for queue_id in range(2) for body in queue_bodies(self.brokers[master], TOPIC, queue_id)}
             counts["acknowledged messages lost"] += len(set(self.acked) - has)
         for name in self.names:
-            remoting, followed = self.brokers[name].remoting, self.brokers[name].followed_master
-            assert remoting is not None
+            followed, lacks = self.brokers[name].followed_master, self._lacks(name)
             counts["halted"] += followed is not None and followed.halted is not None
-            topics = remoting.metadata.topics.wrapper().topic_config_table
-            groups = remoting.metadata.subscription_groups.wrapper().subscription_group_table
-            counts["topics lost"] += len(set(self.topics) - topics.keys())
-            counts["groups lost"] += len(set(self.groups) - groups.keys())
+            counts["topics lost"] += len(lacks.intersection(self.topics))
+            counts["groups lost"] += len(lacks.intersection(self.groups))
         counts["logs unequal, or not followed"] += not self._is_equal()
         counts["truncations"] += sum(event.kind == "log.truncate" for event in self.recorder.events)
+        counts["stores opened for nothing"] += sum(
+            event.kind == "broker.role" and event.status == "reopened" for event in self.recorder.events
+        )
         counts["halts"] += sum(event.kind == "ha.client.halt" for event in self.recorder.events)
         return {what: count for what, count in counts.items() if count}
 
@@ -354,13 +373,18 @@ HOW: Mapping[str, Operator] = {"manual": manual}
 
 def run_seed(how: str, seed: int) -> dict[str, int]:
     """What went wrong in a run; nothing, if all is well."""
-    exchange = Exchange(Plan.draw(random.Random(f"{how}/{seed}")), seed)
+    return run_plan(Plan.draw(random.Random(f"{how}/{seed}")), HOW[how], seed)[1]
+
+
+def run_plan(plan: Plan, operate: Operator, seed: int = 1) -> tuple[Exchange, dict[str, int]]:
+    """A run that is over, and what went wrong in it."""
+    exchange = Exchange(plan, seed)
 
     async def main(_: World) -> dict[str, int]:
-        await exchange.run(HOW[how])
+        await exchange.run(operate)
         return exchange.wrong()
 
-    return exchange.world.run(main)
+    return exchange, exchange.world.run(main)
 
 
 def main() -> int:
