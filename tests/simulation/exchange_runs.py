@@ -289,7 +289,7 @@ class Exchange:
         if master is not None:
             # A slave that is ahead by a file's blank end waits for one more message.
             await self.on_node(master, lambda: self.brokers[master].put_message(Message(TOPIC, b"the last one", 3)))
-        await self._look(lambda: self._is_equal() and not any(self._lacks(name) for name in self.names), _CONVERGES_S)
+        await self._look(lambda: self._is_equal() and not any(self.lacks(name) for name in self.names), _CONVERGES_S)
 
     async def _look(self, predicate: Callable[[], bool], timeout_s: float) -> None:
         give_up_at = trio.current_time() + timeout_s
@@ -315,7 +315,7 @@ class Exchange:
         followed = self.brokers[name].followed_master
         return followed is not None and followed.is_followed
 
-    def _lacks(self, name: str) -> set[str]:
+    def lacks(self, name: str) -> set[str]:
         """The topics and groups that a broker has not."""
         remoting = self.brokers[name].remoting
         assert remoting is not None
@@ -332,7 +332,7 @@ class Exchange:
             has = {body for queue_id in range(2) for body in queue_bodies(self.brokers[master], TOPIC, queue_id)}
             counts["acknowledged messages lost"] += len(set(self.acked) - has)
         for name in self.names:
-            followed, lacks = self.brokers[name].followed_master, self._lacks(name)
+            followed, lacks = self.brokers[name].followed_master, self.lacks(name)
             counts["halted"] += followed is not None and followed.halted is not None
             counts["topics lost"] += len(lacks.intersection(self.topics))
             counts["groups lost"] += len(lacks.intersection(self.groups))

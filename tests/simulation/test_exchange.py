@@ -157,6 +157,24 @@ def test_topics_and_groups_survive_whenever_they_were_made(before_s: float, wait
     assert run.topics == ["Topic-0"]
 
 
+def test_an_old_master_does_not_take_the_tables_of_its_slave() -> None:
+    """Both are slaves for a while, with the same log: the one that was the master has the newer tables."""
+
+    async def operate(run: Exchange) -> None:
+        await step_down(run)
+        await trio.sleep(0.5)
+        # The slave has not asked for tables since.
+        statuses = [event.status for event in events(run, NEW, "broker.slave_synchronize")]
+        assert run.lacks(NEW) == {"Topic-0", "Group-0"}, statuses
+        await trio.sleep(8.0)
+        assert not run.lacks(OLD)
+        assert {event.status for event in events(run, OLD, "broker.slave_synchronize")} <= {"TablesNotTaken"}
+        await run.change_role(NEW, MASTER)
+
+    _, wrong = run_plan(Plan(made_before_s=(0.5,), begins_at_s=14.0, put_every_s=0.05), operate)
+    assert not wrong
+
+
 @pytest.mark.parametrize("how", ["down", "silent"])
 def test_a_master_that_is_gone_holds_up_no_promotion(how: str) -> None:
     took_s: list[float] = []

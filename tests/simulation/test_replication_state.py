@@ -150,6 +150,24 @@ def test_a_promotion_is_durable_when_the_broker_is_a_master(seed: int) -> None:
     assert terms == [Term(1, leads=True), Term(1, leads=True, resigned=True)]
 
 
+def test_a_slave_that_is_started_as_a_master_goes_to_a_greater_term() -> None:
+    """It led that term before it was a slave: somebody else may have been promoted since."""
+    broker = OneBroker(SYNC_MASTER)
+    terms: list[Term] = []
+
+    async def look(controller: BrokerController) -> None:
+        terms.append(controller.term)
+
+    async def main(_: World) -> None:
+        for role in (SYNC_MASTER, SYNC_MASTER, SLAVE, SYNC_MASTER):
+            await broker.run(role, look)
+
+    broker.world.run(main)
+    assert terms == [
+        Term(1, leads=True), Term(1, leads=True), Term(1, leads=True, resigned=True), Term(2, leads=True)
+    ]  # fmt: skip
+
+
 def test_a_broker_whose_term_cannot_be_read_does_not_start_and_says_why() -> None:
     broker = OneBroker(SYNC_MASTER)
     terms: list[Term] = []

@@ -439,3 +439,39 @@ def test_a_slave_that_nobody_tells_its_master_asks_nobody() -> None:
         assert not bench.slave.events("broker.slave_synchronize")
 
     run(main)
+
+
+@pytest.mark.usefixtures("followed")
+@pytest.mark.parametrize("role", ["SLAVE", "KING", ""])
+def test_the_tables_of_a_peer_that_is_no_master_are_not_taken_over(role: str) -> None:
+    async def use(bench: Bench, master: ScriptedMaster) -> None:
+        master.role = role
+        before = tables_of(bench.slave)
+        await trio.sleep(60)
+        assert tables_of(bench.slave) == before
+        assert not master.asked
+        assert set(bench.statuses("topics")) == {"LookupFailed" if role == "KING" else "TablesNotTaken"}
+        master.role = "SYNC_MASTER"
+        await trio.sleep(PERIOD_S)
+        assert bench.statuses("topics")[-1] == "changed"
+
+    with_scripted_master({**JAVA_BODIES}, use)
+
+
+@pytest.mark.usefixtures("followed")
+def test_the_tables_of_a_master_that_is_none_any_more_when_it_has_answered_are_not_taken_over() -> None:
+    masters: list[ScriptedMaster] = []
+
+    def answer_at_the_end(request: RemotingRequest) -> RemotingCommand:
+        masters[0].role = "SLAVE"
+        return request.command.response(ResponseCode.SUCCESS, body=JAVA_BODIES[RequestCode(request.command.code)])
+
+    async def use(bench: Bench, master: ScriptedMaster) -> None:
+        masters.append(master)
+        before = tables_of(bench.slave)
+        await trio.sleep(60)
+        assert tables_of(bench.slave) == before
+        assert len(master.asked) == 1
+        assert set(bench.statuses("topics")) == {"TablesNotTaken"}
+
+    with_scripted_master(dict.fromkeys(CODES, answer_at_the_end), use)
