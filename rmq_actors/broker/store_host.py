@@ -18,7 +18,7 @@ from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_client import HA_MASTERS, FollowedMaster, HAClient, Halt, MakeSlave, make_ha_slave
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ha.master_evidence import MasterQuestions
-from rmq_actors.ha.master_record_lookup import MasterLogLookup
+from rmq_actors.ha.master_record_lookup import MasterLookup
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.message_store import MessageStore
@@ -138,7 +138,7 @@ class StoreHost:
     async def start_slave(
         self,
         system: ActorSystem,
-        lookup: MasterLogLookup | None,
+        lookup: MasterLookup | None,
         start_others: Callable[[Supervisor, FollowedMaster], Awaitable[None]] | None,
     ) -> None:
         """As a slave, follow the master from now on, and start what else a slave does. Otherwise do nothing."""

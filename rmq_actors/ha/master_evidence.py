@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.ha.master_record_lookup import MasterLogLookup, PeerLookup
+from rmq_actors.ha.master_record_lookup import MasterLookup, PeerLookup
 from rmq_actors.protocols.evidence import Doubt, Peer, doubt_in_difference, doubt_in_following
 from rmq_actors.protocols.ha_slave import MasterRefused
 from rmq_actors.store.commit_log import AppendRefused
@@ -32,7 +32,7 @@ class TermNotKept(AppendRefused):
 class MasterQuestions:
     """What a slave needs to ask whom it follows: how, and with which term of its own."""
 
-    lookup: MasterLogLookup
+    lookup: MasterLookup
     _terms: TermFile
 
     async def evidence(self) -> MasterEvidence:

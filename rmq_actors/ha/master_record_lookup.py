@@ -30,16 +30,8 @@ class MasterRecordLookup(Protocol):
         ...
 
 
-class PeerLookup(Protocol):
-    """The broker that is followed."""
-
-    async def peer(self) -> Peer | None:
-        """What it is at this moment; None if it says nothing of that. Raises `LookupFailed`."""
-        ...
-
-
-class MasterLogLookup(MasterRecordLookup, PeerLookup, Protocol):
-    """The log of the master that is followed, and what that broker is."""
+class MasterLogLookup(MasterRecordLookup, Protocol):
+    """The log of the master that is followed."""
 
     async def log_range(self) -> tuple[int, int] | None:
         """Where the master's log begins and ends; None if it does not tell, or sends all of it by itself.
@@ -51,3 +43,15 @@ class MasterLogLookup(MasterRecordLookup, PeerLookup, Protocol):
     async def min_offset(self) -> int | None:
         """Where the master's log begins; None if it does not tell. Raises `LookupFailed`."""
         ...
+
+
+class PeerLookup(Protocol):
+    """The broker that is followed."""
+
+    async def peer(self) -> Peer | None:
+        """What it is at this moment; None if it says nothing of that. Raises `LookupFailed`."""
+        ...
+
+
+class MasterLookup(MasterLogLookup, PeerLookup, Protocol):
+    """All that a slave asks of whom it follows."""

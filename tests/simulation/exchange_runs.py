@@ -351,8 +351,9 @@ Operator = Callable[[Exchange], Awaitable[None]]
 async def manual(run: Exchange) -> None:
     """The page's procedure: the master becomes a slave; that one's slave the master once their logs end alike."""
     plan = run.plan
-    follows = {"haMasterAddress": run.address(NEW, HA_PORT), "masterAddr": run.address(NEW)}
-    if not await run.change_role(OLD, BrokerRole.SLAVE, **follows):
+    if not await run.change_role(
+        OLD, BrokerRole.SLAVE, haMasterAddress=run.address(NEW, HA_PORT), masterAddr=run.address(NEW)
+    ):
         return
     give_up_at = trio.current_time() + _GIVES_UP_S
     while True:

@@ -180,8 +180,8 @@ class ScriptedMaster:
         if code == OwnRequestCode.GET_REPLICATION_STATE:
             return request.command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no")
         if code == RequestCode.GET_BROKER_CONFIG:
-            body = f"brokerRole={self.role}\n" if self.role else "brokerId=0\n"
-            return request.command.response(ResponseCode.SUCCESS, body=body.encode())
+            told = f"brokerRole={self.role}\n" if self.role else "brokerId=0\n"
+            return request.command.response(ResponseCode.SUCCESS, body=told.encode())
         self.asked.append((trio.current_time(), code))
         body = self.bodies.get(code)
         if callable(body):
