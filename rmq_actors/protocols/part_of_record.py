@@ -13,10 +13,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from rmq_actors.protocols.ha_slave import Append, MasterRefused, joined
-from rmq_actors.wire.record import BLANK, BLANK_MAGIC, END_FILE_MIN_BLANK_LENGTH
-
-#: The longest record that is waited for. A body has 4 MiB unless maxMessageSize says more, a frame of a client 16 MiB.
-RECORD_MAX_BYTES = 64 * 1024 * 1024
+from rmq_actors.wire.record import BLANK, BLANK_MAGIC, END_FILE_MIN_BLANK_LENGTH, RECORD_MAX_BYTES
 
 
 class RecordTooLong(MasterRefused):

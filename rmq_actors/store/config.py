@@ -12,7 +12,7 @@ import attrs
 
 from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.wire.delay_levels import parse_delay_levels
-from rmq_actors.wire.record import MAX_MESSAGE_SIZE_BYTES, RECORD_OVERHEAD_BYTES
+from rmq_actors.wire.record import BODY_MAX_BYTES, MAX_MESSAGE_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 
 _POSITIVE = attrs.validators.ge(1)
 _NOT_NEGATIVE = attrs.validators.ge(0)
@@ -76,7 +76,10 @@ class MessageStoreConfig:
     flush_least_pages_when_warm_maped_file: int = attrs.field(default=4096, validator=_POSITIVE)
 
     # Puts.
-    max_message_size_bytes: int = attrs.field(default=MAX_MESSAGE_SIZE_BYTES, validator=_POSITIVE)
+    max_message_size_bytes: int = attrs.field(
+        default=MAX_MESSAGE_SIZE_BYTES,
+        validator=attrs.validators.and_(_POSITIVE, attrs.validators.le(BODY_MAX_BYTES)),
+    )
     os_page_cache_busy_time_out_ms: int = attrs.field(default=1000, validator=_POSITIVE)
     waiting_puts_max: int = attrs.field(default=100_000, validator=_POSITIVE)
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

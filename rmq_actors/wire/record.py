@@ -29,6 +29,10 @@ MAGIC_BYTES = MESSAGE_MAGIC.to_bytes(4, "big")
 BLANK = struct.Struct(">iI")
 
 MAX_MESSAGE_SIZE_BYTES = 4 * 1024 * 1024
+#: A slave keeps no more of a record in memory while it waits for the rest; a body is as much shorter as leaves room for
+#: everything else in its record.
+RECORD_MAX_BYTES = 64 * 1024 * 1024
+BODY_MAX_BYTES = RECORD_MAX_BYTES - 128 * 1024
 MAX_TOPIC_BYTES = 127
 #: Of more RocketMQ reads a negative length: see `RecordCheck.is_passed_over`.
 MAX_PROPERTIES_BYTES = 32767

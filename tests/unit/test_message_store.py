@@ -17,7 +17,7 @@ from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.consume_queues import ConsumeQueues
 from rmq_actors.store.message_puts import PutResult
-from rmq_actors.wire.record import decode_record
+from rmq_actors.wire.record import BODY_MAX_BYTES, decode_record
 from tests.property.running_store import Bench, message, running_store
 
 
@@ -418,6 +418,12 @@ def test_a_setting_out_of_range_is_named(field: str) -> None:
     settings: dict[str, Any] = {field: 0}
     with pytest.raises(ValueError, match=field):
         MessageStoreConfig(**settings)
+
+
+def test_a_message_that_no_slave_would_take_is_not_allowed() -> None:
+    assert MessageStoreConfig(max_message_size_bytes=BODY_MAX_BYTES).max_message_size_bytes == BODY_MAX_BYTES
+    with pytest.raises(ValueError, match=f"max_message_size_bytes' must be <= {BODY_MAX_BYTES}: {BODY_MAX_BYTES + 1}"):
+        MessageStoreConfig(max_message_size_bytes=BODY_MAX_BYTES + 1)
 
 
 def test_both_time_outs_stay_below_a_clients_three_seconds() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.ha_slave import Append, OffsetMismatch
-from rmq_actors.protocols.part_of_record import RECORD_MAX_BYTES, PartOfRecord, RecordTooLong
-from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MESSAGE_MAGIC
+from rmq_actors.protocols.part_of_record import PartOfRecord, RecordTooLong
+from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MESSAGE_MAGIC, RECORD_MAX_BYTES
 
 FILE_BYTES = 4096
 
