@@ -119,8 +119,8 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
         return made[extras]
 
     yield install
-    for installation in made.values():  # hundreds of megabytes, which pytest would keep for three runs
-        shutil.rmtree(installation.directory)
+    for extras in made.keys() & {*LARGE}:  # gigabytes, which pytest would keep for three runs
+        shutil.rmtree(made[extras].directory)
 
 
 def name_of(extras: tuple[str, ...]) -> str:
