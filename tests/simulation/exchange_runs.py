@@ -109,7 +109,7 @@ def _faults(rng: random.Random, begins_at_s: float) -> Iterator[Fault]:
     if rng.random() < 0.3:
         yield Delay(at_s, rng.uniform(1.0, 10.0), OLD, NEW, rng.uniform(0.02, 0.1))
     if rng.random() < 0.3:
-        yield Bandwidth(at_s, rng.uniform(1.0, 5.0), OLD, NEW, rng.choice([2_000.0, 20_000.0]))
+        yield Bandwidth(at_s, rng.uniform(1.0, 5.0), OLD, NEW, rng.choice([20_000.0, 50_000.0]))
     if rng.random() < 0.3:
         yield DiskSlow(at_s, rng.uniform(1.0, 10.0), rng.choice([OLD, NEW]), rng.choice([0.005, 0.05]))
 
