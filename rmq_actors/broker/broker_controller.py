@@ -25,7 +25,7 @@ from rmq_actors.broker.processors.admin import AdminBrokerProcessor
 from rmq_actors.broker.processors.exchange import ExchangeProcessor
 from rmq_actors.broker.processors.replication_state import ReplicationStateProcessor
 from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, config_in_role
-from rmq_actors.broker.role_exchange import RoleExchange
+from rmq_actors.broker.role_exchange import RoleExchange, fence_reason
 from rmq_actors.broker.store_host import Machines, StoreHost
 from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster, Halt, NotHalted
 from rmq_actors.ha.ha_service import HAService
@@ -240,6 +240,9 @@ class BrokerController:
 
     async def start(self, tracer: Tracer) -> None:
         """Start everything, once. Raises `OSError` if a port cannot be bound."""
+        note = self._exchange_file.note
+        if note is not None:
+            await self.fence(fence_reason(note.partner.address))
         host, remoting = self._host, self.remoting
         await host.start(self.system)
         if remoting is not None:
@@ -330,8 +333,6 @@ async def open_broker(
     host = await StoreHost.open(config, environment, tracer, machines or Machines())
     with contextlib.closing(host):
         remoting, exchange_file = None, ExchangeFile.load(environment.disk)
-        if exchange_file.note is not None and not config.is_slave:
-            host.fence(f"roles were being exchanged with {exchange_file.note.partner.address}")
         if config.remoting is not None:
             home = environment.disk if files is None else files.home
             remoting = BrokerRemoting.load(config, config.remoting, environment, tracer, tls, home)

@@ -84,7 +84,6 @@ class RoleExchange:
         if note is not None:
             partner = note.partner.address
             _log.warning("this broker was exchanging roles with %s when it stopped: it goes on with that", partner)
-            await self._broker.fence(_reason(partner))
             self._slave_addr = partner
             self._begin(MasterExchange.resumed(note, is_slave=self._broker.config.is_slave))
         task_status.started()
@@ -207,7 +206,7 @@ class RoleExchange:
                 await trio.sleep_until(until)
                 return exchange.Done()
             case exchange.Fence():
-                await self._broker.fence(_reason(self._slave_addr))
+                await self._broker.fence(fence_reason(self._slave_addr))
                 return exchange.Fenced(self._broker.store.commit_log.append_offset)
             case exchange.Unfence():
                 await self._broker.fence("")
@@ -337,7 +336,8 @@ class RoleExchange:
         )
 
 
-def _reason(address: str) -> str:
+def fence_reason(address: str) -> str:
+    """Why puts are refused."""
     return f"roles are being exchanged with {address}"
 
 

@@ -12,6 +12,7 @@ import attrs
 import pytest
 import trio
 
+from rmq_actors.broker.configuration import config_file
 from rmq_actors.broker.topics import TableFenced
 from rmq_actors.ha.ha_client import Halt
 from rmq_actors.protocols.put_completion import PutStatus
@@ -22,11 +23,12 @@ from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody, ExchangeAnsw
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.remoting_command import RemotingCommand
-from rmq_actors.wire.request_code import OwnRequestCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
-from sim_net import DiskSlow, Kill, Node, On, Partition, Schedule
+from sim_net import DiskError, DiskSlow, Kill, Node, On, Partition, Schedule
 from tests.simulation.name_server_world import CLIENT, pair
 from tests.simulation.role_world import RoleWorld, outcome_of, queue_bodies
+from tests.simulation.test_broker_admin import keep_in_file
 
 ASYNC_MASTER, SYNC_MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 
@@ -320,5 +322,49 @@ def test_a_start_with_a_note_refuses_puts_from_the_first_moment() -> None:
         assert re.search("it has not prepared for that, or not since it was started", info.detail)
         assert (await servers.put("a-0", b"again")).status is PutStatus.PUT_OK
         assert servers.controller("a-0").term.number == 3
+
+    servers.run_well(use)
+
+
+def test_puts_stay_refused_when_the_store_is_opened_anew() -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        stop = Kill(0.0, "a-1", 3600.0, on=On("broker.exchange", "a-0", 5))
+        servers.world.start_schedule(Schedule((stop,)))
+        assert (await servers.begin()).code == ResponseCode.SUCCESS
+        await trio.sleep(2)
+        before = servers.controller("a-0").store
+        change = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"maxMessageSize=1000000\n")
+        assert (await servers.ask_broker("a-0", change)).code == ResponseCode.SUCCESS
+        assert servers.controller("a-0").store is not before
+        assert (await servers.put("a-0", b"fenced")).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+    servers.run_well(use)
+
+
+def test_a_slave_says_no_only_when_its_file_says_so_too() -> None:
+    """It might be the master after its next start; so the old master waits, fenced, for the file to be written."""
+    servers = async_pair()
+
+    async def use() -> None:
+        keep_in_file(servers, "a-1")
+        at_the_promotion = On("broker.exchange_partner", "a-1", 3)
+        failing = DiskError(0.0, 20.0, "a-1", operation="sync_directory", path="conf", count=1000, on=at_the_promotion)
+        servers.world.start_schedule(Schedule((failing,)))
+        assert (await servers.begin()).code == ResponseCode.SUCCESS
+        for _ in range(10):
+            await trio.sleep(1)
+            assert (await servers.put("a-0", b"fenced")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert "it cannot write its settings" in (await servers.info()).detail
+        info = await servers.ended()
+        assert "has been asked before" in info.detail
+        said = config_file(servers.nodes["a-1"].disk, "conf/broker.conf").read()
+        assert said is not None
+        assert said.values["brokerRole"] == "SLAVE"
+        assert servers.roles() == [ASYNC_MASTER, SLAVE]
+        assert (await servers.put("a-0", b"again")).status is PutStatus.PUT_OK
+        await servers.wait_replicated("a-1")
+        assert (await servers.exchange()).exchanged
 
     servers.run_well(use)
