@@ -35,12 +35,14 @@ from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody, ExchangeInfo
 from rmq_actors.wire.bodies.routes import KVTable
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.remoting_command import RemotingCommand
-from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Bandwidth, Delay, DiskSlow, Fault, LinkConfig, Node, Pause, Schedule, World, WorldConfig
 from tests.simulation.role_world import TOPIC, queue_bodies
@@ -57,6 +59,7 @@ _WORLD = WorldConfig(
 _STATUS_TIMEOUT_MS = 5_000
 _CHANGE_TIMEOUT_MS = 60_000
 _GIVES_UP_S = 120.0
+_LIMIT_S = 30.0
 _LOAD_BEFORE_S = 2.0
 _LOAD_AFTER_S = 2.0
 _CONVERGES_S = 60.0
@@ -202,7 +205,11 @@ class Exchange:
             body = number + node.entropy.token_bytes(int(node.entropy.random() * self.plan.body_bytes_max))
             result = await broker.put_message(Message(TOPIC, body, queue_id))
             if result.status is PutStatus.PUT_OK:
-                self.acked.append(body)
+                self.acknowledged(node.name, body)
+
+    def acknowledged(self, node: str, body: bytes) -> None:
+        """A producer was told PUT_OK by the broker of that node."""
+        self.acked.append(body)
 
     # --- what is made before ------------------------------------------------------------------------------------------
 
@@ -258,6 +265,21 @@ class Exchange:
             self.complaints.append(f"{name} does not become {role.value}: {answer and answer.remark}")
             return False
         return True
+
+    async def begin_exchange(self, limit_s: float) -> ExchangeInfo | None:
+        """As `broker-admin exchange` begins; None if it was refused, or not answered."""
+        body = encode_body(BeginExchangeBody(limit_ms=int(1000 * limit_s), slave_addr=self.address(NEW)))
+        answer = await self.ask(OLD, RemotingCommand(OwnRequestCode.BEGIN_EXCHANGE, body=body), _STATUS_TIMEOUT_MS)
+        return self._info(answer)
+
+    async def exchange_info(self) -> ExchangeInfo | None:
+        """How it goes; None if that is not told now."""
+        return self._info(await self.ask(OLD, RemotingCommand(OwnRequestCode.GET_EXCHANGE), _STATUS_TIMEOUT_MS))
+
+    def _info(self, answer: RemotingCommand | None) -> ExchangeInfo | None:
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return None
+        return decode_body(ExchangeInfo, answer.body)
 
     async def status(self, name: str) -> Mapping[str, str]:
         """As `broker-admin status` does; nothing without an answer."""
@@ -368,8 +390,20 @@ async def manual(run: Exchange) -> None:
     await run.change_role(NEW, plan.master_role)
 
 
+async def command(run: Exchange) -> None:
+    """The page's command: it is done, or the master says why not."""
+    info = await run.begin_exchange(_LIMIT_S)
+    while info is not None and not info.ended:
+        await trio.sleep(run.plan.looks_every_s)
+        info = await run.exchange_info()
+    if info is None or not info.exchanged:
+        run.complaints.append(f"not exchanged: {info and info.detail}")
+    elif run.master != NEW:
+        run.complaints.append("told as exchanged, and is not")
+
+
 #: The ways to exchange the roles.
-HOW: Mapping[str, Operator] = {"manual": manual}
+HOW: Mapping[str, Operator] = {"manual": manual, "command": command}
 
 
 def run_seed(how: str, seed: int) -> dict[str, int]:

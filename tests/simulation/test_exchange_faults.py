@@ -1,0 +1,52 @@
+"""An exchange by command, with one fault at each of its steps: the pair is one again, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim_net import On
+from tests.simulation.exchange_faults import FAULTS, NEW_STEPS, OLD_STEPS, Incident, run_faulty
+from tests.simulation.exchange_runs import NEW, OLD, run_seed
+
+STEPS = [On(f"broker.exchange.{step}", OLD) for step in OLD_STEPS]
+STEPS += [On(f"broker.exchange_partner.{step}", NEW) for step in NEW_STEPS]
+#: Longer than each time-out of a request, and than the limit.
+LENGTH_S = 12.0
+#: Seeds of runs that were drawn.
+DRAWN = range(3, 6)
+
+
+def check(what: str, on: On, at_s: float, seed: int) -> None:
+    run = run_faulty(seed, (Incident(what, on, at_s, LENGTH_S),))
+    assert run.found == {}
+    assert [event for event in run.recorder.events if event.kind == "fault.begin"], "the fault waited in vain"
+
+
+#: A few of the next test's: one for each fault, and one for each step.
+SAMPLE = [(what, STEPS[number % len(STEPS)]) for number, what in enumerate(FAULTS)]
+SAMPLE += [("kill the old master", on) for on in STEPS[-3:]] + [("pause the slave", STEPS[4])]
+
+
+@pytest.mark.parametrize(("what", "on"), SAMPLE, ids=lambda value: getattr(value, "kind", value))
+def test_a_fault_in_an_exchange(what: str, on: On) -> None:
+    check(what, on, 0.0, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at_s", [0.0, 0.01])
+@pytest.mark.parametrize("what", FAULTS)
+@pytest.mark.parametrize("on", STEPS, ids=lambda on: on.kind)
+def test_each_fault_at_each_step_of_an_exchange(what: str, on: On, at_s: float) -> None:
+    for seed in range(2):
+        check(what, on, at_s, seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_exchange_by_command_loses_nothing(seed: int) -> None:
+    assert not run_seed("command", seed)
+
+
+def test_drawn_exchanges_end_well_and_in_both_ways() -> None:
+    runs = [run_faulty(seed) for seed in DRAWN]
+    assert [(run.seed, run.found) for run in runs if run.found] == []
+    assert {run.master for run in runs} == {OLD, NEW}
