@@ -12,6 +12,9 @@ from typing import cast
 
 import attrs
 import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
@@ -244,3 +247,32 @@ async def test_a_checkpoint_amid_a_failed_dispatch_promises_no_entries(
 
 async def _flushed(_: int) -> bool:
     return True
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_whatever_is_removed_of_the_ends_of_queues_and_of_the_index_is_there_again(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Several queues at once, of any length, of which any have lost their newest files, or all of them."""
+    root = tmp_path_factory.mktemp("store")
+    topics = data.draw(st.lists(st.sampled_from([IDLE, "T", "U"]), min_size=1, max_size=60).map(sorted))
+    by = data.draw(st.sampled_from(["stopped", "killed", "RocketMQ"]))
+
+    async def main() -> None:
+        async with opened(root) as files:
+            placed = [put(files, number, topic) for number, topic in enumerate(topics)]
+        expected = await next_offsets(root)
+        left(root, by)
+        for queue in sorted((root / "consumequeue").glob("*/*")):
+            names = sorted(queue.iterdir())
+            for path in names[data.draw(st.integers(0, len(names))) :]:
+                path.unlink()
+        if by != "RocketMQ":  # of its index only the newest file is missed
+            for path in sorted((root / "index").iterdir()):
+                if data.draw(st.booleans()):
+                    path.unlink()
+        assert await next_offsets(root) == expected
+        assert await offsets(root) == placed
+
+    trio.run(main)

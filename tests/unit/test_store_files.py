@@ -381,7 +381,9 @@ async def test_what_a_failed_sync_left_in_memory_alone_is_written_again(tmp_path
     ids=lambda value: value.name if isinstance(value, Path) else None,
 )
 @pytest.mark.trio
-async def test_rocketmqs_stores_are_opened_continued_and_opened_again(tmp_path: Path, store: Path, end: int) -> None:
+async def test_rocketmqs_stores_are_opened_continued_and_opened_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, store: Path, end: int
+) -> None:
     root = tmp_path / "store"
     shutil.copytree(store, root)
     before = b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
@@ -389,6 +391,7 @@ async def test_rocketmqs_stores_are_opened_continued_and_opened_again(tmp_path: 
         assert files.commit_log.max_offset == end
         assert len(files.consume_queues) == len(list(root.glob("consumequeue/*/*")))
         assert files.index_service.file_count == 1
+    assert "lacked" not in caplog.text, "nothing was missing of its queues"
     # Files that were only prepared go.
     after = b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
     assert after == before[: len(after)]
