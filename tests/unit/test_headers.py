@@ -34,6 +34,8 @@ LENIENT = {
     ("CreateTopicRequestHeader", "order"): "false in Java; the C++ client does not send it",
     ("UpdateGlobalWhiteAddrsConfigRequestHeader", "aclFileFullPath"): "mqadmin sends it only when told a file",
 }
+#: Headers of this project alone.
+OWN = {"UpdateBrokerConfigRequestHeader": "RocketMQ's request has none: the term of a promotion, which Java ignores"}
 JAVA_TYPES: Mapping[str, tuple[object, ...]] = {
     "String": (str, str | None),
     "Integer": (Int32, Int32 | None),
@@ -55,10 +57,10 @@ def java_headers() -> dict[str, dict[str, tuple[str, bool]]]:
 
 
 def test_every_header_of_rocketmq_is_there_and_no_other() -> None:
-    assert HEADERS.keys() == java_headers().keys()
+    assert HEADERS.keys() - OWN.keys() == java_headers().keys()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in OWN])
 def test_a_header_has_the_fields_of_java(name: str) -> None:
     fields = {field.encode_name: field for field in msgspec.structs.fields(HEADERS[name])}
     java = java_headers()[name]
@@ -75,7 +77,7 @@ def test_the_registries_have_every_code_and_every_header() -> None:
     used = {
         header_type.__name__ for header_type in (*REQUEST_HEADERS.values(), *RESPONSE_HEADERS.values()) if header_type
     }
-    assert HEADERS.keys() - used == {"RegisterOrderTopicRequestHeader"}
+    assert HEADERS.keys() - used - OWN.keys() == {"RegisterOrderTopicRequestHeader"}
 
 
 def with_fields(ext_fields: dict[str, str] | None) -> RemotingCommand:
