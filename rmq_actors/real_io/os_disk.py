@@ -307,7 +307,8 @@ def _holder_of_lock(fd: int) -> str:
     pid = 0
     if hasattr(fcntl, "F_OFD_GETLK"):
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))[-1]
+        with contextlib.suppress(OSError):  # a file system that cannot tell: the lock is held all the same
+            pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))[-1]
     if pid <= 0:
         pid = next(_holders_in_proc(os.fstat(fd)), 0)
     if pid <= 0:
