@@ -99,7 +99,8 @@ class SubscriptionGroupManager:
         if not master.subscription_group_table:
             raise ValueError("a master without subscription groups")
         async with self._lock:
-            if master.data_version == self.data_version:
+            # Versions alone do not tell: see `TopicConfigManager.follow`.
+            if master.data_version == self.data_version and master.subscription_group_table == self._table:
                 return False
             await self._show(master.subscription_group_table, master.data_version)
             return True

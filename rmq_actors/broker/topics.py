@@ -167,9 +167,12 @@ class TopicConfigManager:
             self._fenced = reason
 
     async def follow(self, master: TopicConfigSerializeWrapper) -> bool:
-        """Take over a master's table, its version too, if it has another one; whether it had."""
+        """Take over a master's table, its version too, if it has another one; whether it had.
+
+        Versions alone do not tell: two brokers that were masters may have made the same one, each by its own clock.
+        """
         async with self._lock:
-            if master.data_version == self.data_version:
+            if master.data_version == self.data_version and master.topic_config_table == self._table:
                 return False
             await self._show(master.topic_config_table, master.data_version)
             return True

@@ -58,9 +58,18 @@ def test_known_bug_rocketmq_74_an_equal_version_is_not_written_again(tmp_path: P
     (tmp_path / "slave" / FILE).unlink()
     version = master.data_version
     equal = DataVersion(counter=version.counter, timestamp=version.timestamp, state_version=7)
-    other = {"H": SubscriptionGroupConfig(group_name="H")}
-    assert not trio.run(slave.follow, SubscriptionGroupWrapper(data_version=equal, subscription_group_table=other))
+    table = master.wrapper().subscription_group_table
+    assert not trio.run(slave.follow, SubscriptionGroupWrapper(data_version=equal, subscription_group_table=table))
     assert not (tmp_path / "slave" / FILE).exists()
+
+
+def test_another_table_of_the_same_version_is_taken_over(tmp_path: Path) -> None:
+    """Both were masters, and each one's clock and counter came to the same."""
+    slave = manager(tmp_path)
+    version = slave.data_version
+    other = {"H": SubscriptionGroupConfig(group_name="H")}
+    assert trio.run(slave.follow, SubscriptionGroupWrapper(data_version=version, subscription_group_table=other))
+    assert tuple(slave.wrapper().subscription_group_table) == ("H",)
 
 
 def test_a_change_that_cannot_be_persisted_is_none(tmp_path: Path) -> None:

@@ -213,6 +213,17 @@ async def test_ordered_topics_are_those_that_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
+async def test_another_table_of_the_same_version_is_taken_over(tmp_path: Path) -> None:
+    """Both were masters, and each one's clock and counter came to the same."""
+    bench = Bench(tmp_path)
+    same = TopicConfigSerializeWrapper(data_version=bench.manager.data_version, topic_config_table=bench.table)
+    assert not await bench.manager.follow(same)
+    other = TopicConfigSerializeWrapper(data_version=bench.manager.data_version, topic_config_table={"New": NEW})
+    assert await bench.manager.follow(other)
+    assert bench.load().select_topic_config("New") == NEW
+
+
+@pytest.mark.trio
 async def test_a_change_that_cannot_be_persisted_is_none(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.disk.failing_syncs = 1
