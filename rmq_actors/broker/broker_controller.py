@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import math
 from collections.abc import AsyncIterator, Callable
 
@@ -21,6 +22,7 @@ from rmq_actors.broker.exchange_partner import ExchangePartner
 from rmq_actors.broker.last_round import LastRound
 from rmq_actors.broker.log_truncation_service import LogTruncationService
 from rmq_actors.broker.master_records import MasterRecords
+from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.broker.processors.admin import AdminBrokerProcessor
 from rmq_actors.broker.processors.exchange import ExchangeProcessor
 from rmq_actors.broker.processors.replication_state import ReplicationStateProcessor
@@ -29,8 +31,10 @@ from rmq_actors.broker.role_exchange import RoleExchange, fence_reason
 from rmq_actors.broker.store_host import Machines, StoreHost
 from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster, Halt, NotHalted
 from rmq_actors.ha.ha_service import HAService
+from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.configuration import Properties, to_properties
+from rmq_actors.protocols.evidence import Doubt, doubt_in_difference
 from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.store.config import BrokerRole
@@ -42,8 +46,14 @@ from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text, parse_address
 from rmq_actors.wire.record import Message
 
+_log = logging.getLogger(__name__)
+
 #: A change of role that is under way ends before the broker does. A start reads no more than what is not checkpointed.
 _CHANGE_BUDGET_S = 60.0
+
+
+class MasterReplaced(TruncationRefused):
+    """The slave has halted on the word of a master that is none any more, or of an old term."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -196,8 +206,8 @@ class BrokerController:
         """Cut the log of a slave that has halted where its master's parts from it, and follow again (by command).
 
         What is cut is kept in `cut/`. The store is closed for that, as for a change of role. Raises
-        `TruncationRefused` where it is not known where the two part; `OSError`, and the log may be as it was, or cut;
-        `RoleChangeFailed`.
+        `TruncationRefused` where it is not known where the two part, or the master is none any more; `OSError`, and
+        the log may be as it was, or cut; `RoleChangeFailed`.
         """
         followed = self._host.followed
         halted = None if followed is None else followed.halted
@@ -208,6 +218,8 @@ class BrokerController:
             if halted is None:
                 raise TruncationRefused("this slave has not halted: there is nothing to cut")
             raise TruncationRefused(f"up to where master {halted.master} has the same log is not known: nothing is cut")
+        if halted is not None and (doubt := await self._doubt_in_master()):
+            raise MasterReplaced(f"{halted.master} was the master when this slave halted; now {doubt.detail}")
 
         def as_it_is(config: BrokerConfig) -> BrokerConfig:
             if followed is not self._host.followed or followed is None or followed.halted is not halted:
@@ -215,6 +227,17 @@ class BrokerController:
             return config
 
         await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, end_offset)))
+
+    async def _doubt_in_master(self) -> Doubt | None:
+        """Why the word of the slave's master does not count now. One that cannot be asked now was asked when it did."""
+        address = None if self.remoting is None else self.remoting.master_addr
+        if self.remoting is None or address is None:
+            return None
+        try:
+            peer = await PeerStates(self.remoting.client).ask(address)
+        except LookupFailed:
+            return None
+        return doubt_in_difference(self.term, peer, peer)
 
     def follow_again(self) -> Halt:
         """Have a slave that has halted ask its master again, and follow it if that ends well (by command).
@@ -279,7 +302,12 @@ class BrokerController:
 
     async def _truncate_if_told(self) -> None:
         if self.config.ha.ha_truncate_on_divergence:
-            await self.truncate_log()
+            try:
+                await self.truncate_log()
+            except MasterReplaced as error:
+                _log.warning("nothing is cut: %s", error)
+                if self.followed_master is not None:
+                    self.followed_master.follow_again()
 
     def _leave_role(self) -> None:
         # Before the HA port closes: what came then would be confirmed, and be on no slave.

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 import trio
 
+from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.last_round import FIRST_ANSWER_S
+from rmq_actors.protocols.evidence import Doubt
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.event import Event
 from rmq_actors.wire.record import Message
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import OwnRequestCode
+from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Bandwidth, Partition, Pause, Schedule
 from tests.simulation.exchange_runs import HA_PORT, LEAF, NEW, OLD, Exchange, Plan, manual, run_plan, run_seed
 from tests.simulation.role_world import TOPIC
@@ -84,6 +89,59 @@ def test_while_both_follow_each_other_nothing_is_cut_and_no_store_is_opened_agai
     slow = Bandwidth(14.0, 62.0, OLD, NEW, 400.0)
     _, wrong = run_plan(Plan(truncates=truncates, body_bytes_max=2000, put_every_s=0.05, faults=(slow,)), operate)
     assert not wrong
+
+
+def test_nothing_is_cut_by_command_on_the_word_of_a_master_that_is_none_any_more() -> None:
+    """What it lacks may be what nobody else has."""
+    answers: list[RemotingCommand | None] = []
+
+    async def operate(run: Exchange) -> None:
+        # The slave has nothing of what is put now, and is promoted all the same.
+        assert await run.change_role(NEW, SLAVE, haMasterAddress=run.address(OLD, 1))
+        await trio.sleep(1.0)
+        await step_down(run)
+        assert await run.change_role(NEW, MASTER)
+        await trio.sleep(8.0)
+        run.is_writing = False
+        followed = run.brokers[OLD].followed_master
+        assert followed is not None
+        assert followed.halted is not None
+        assert followed.halted.common_end is not None
+        assert await run.change_role(NEW, SLAVE, haMasterAddress=run.address(OLD, HA_PORT))
+        answers.append(await run.ask(OLD, RemotingCommand(OwnRequestCode.TRUNCATE_LOG), 5_000))
+        assert await run.change_role(NEW, MASTER)
+        answers.append(await run.ask(OLD, RemotingCommand(OwnRequestCode.TRUNCATE_LOG), 5_000))
+
+    run, wrong = run_plan(Plan(put_every_s=0.05), operate)
+    refused, done = answers
+    assert refused is not None
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "was the master when this slave halted; now it is a slave" in (refused.remark or "")
+    assert done is not None
+    assert done.code == ResponseCode.SUCCESS
+    assert wrong.keys() == {"acknowledged messages lost", "halts", "truncations", "stores opened for nothing"}
+    assert len(events(run, OLD, "log.truncate")) == 1
+
+
+def test_by_setting_a_master_that_is_none_any_more_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced between the halt and the cut: what whoever is the master then says counts."""
+    doubts: list[Doubt | None] = [Doubt("no_master", "it is a slave"), None]
+
+    async def doubt(_: BrokerController) -> Doubt | None:
+        await trio.lowlevel.checkpoint()
+        return doubts.pop(0)
+
+    async def operate(run: Exchange) -> None:
+        assert await run.change_role(NEW, SLAVE, haMasterAddress=run.address(OLD, 1))
+        await trio.sleep(1.0)
+        await step_down(run)
+        assert await run.change_role(NEW, MASTER)
+
+    monkeypatch.setattr(BrokerController, "_doubt_in_master", doubt)
+    run, wrong = run_plan(Plan(truncates=True, put_every_s=0.05), operate)
+    assert not doubts
+    assert (wrong["halts"], wrong["truncations"], "halted" in wrong) == (2, 1, False)
+    assert [event.status for event in events(run, OLD, "ha.client.compare")].count("diverged") == 2
 
 
 def test_the_operators_word_is_asked_for_before_a_master_of_an_old_term_is_followed() -> None:
