@@ -78,6 +78,8 @@ class ReplicationChecker:
     on_limit: Callable[[str], None]
     acks: int = 1
     sync_flush: Collection[str] = ()
+    #: Whether slaves append parts of records, as RocketMQ's do.
+    takes_parts: bool = False
     broken: list[Broken] = attrs.field(factory=list, init=False)
     checks: int = attrs.field(default=0, init=False)
     acked: int = attrs.field(default=0, init=False)
@@ -335,7 +337,7 @@ class ReplicationChecker:
             self._highest[node] = max(self._highest[node], end)
         if node != self.master:
             self._compare(node, offset, end, "prefix", event.seq)
-            if end != self._lineages[node].whole_records(end):
+            if not self.takes_parts and end != self._lineages[node].whole_records(end):
                 self._break("whole", f"{node} appends a part of a record: its log ends at {end}", event.seq)
 
     def _begins_at(self, node: str, offset: int) -> bool:

@@ -20,10 +20,14 @@ ADDRESSES = {"10.0.0.1": MASTER, "10.0.0.2": SLAVE, "10.0.0.3": OTHER}
 
 @attrs.define(eq=False)
 class Story:
-    """A run told by hand: what the brokers trace, and what stands in the nodes' page caches."""
+    """A run told by hand: what the brokers trace, and what stands in the nodes' page caches.
+
+    Slaves take parts of records, as RocketMQ's do: what a start may find of one is told so.
+    """
 
     sync_flush: tuple[str, ...] = ()
     acks: int = 1
+    takes_parts: bool = True
     now_s: float = 0.0
     logs: dict[str, bytearray] = attrs.field(factory=lambda: {node: bytearray() for node in (MASTER, SLAVE, OTHER)})
     #: What `cut/` has, by node.
@@ -45,6 +49,7 @@ class Story:
             on_limit=self.limits.append,
             acks=self.acks,
             sync_flush=self.sync_flush,
+            takes_parts=self.takes_parts,
         )
         self.recorder.subscribe(self.checker.observe)
         for node in self.logs:
@@ -128,6 +133,18 @@ def test_prefix_an_append_elsewhere(story: Story, offset: int) -> None:
     story.logs[SLAVE] += bytes(10)
     story.emit(SLAVE, "log.append", offset=offset, size=1)
     assert story.seen[0] == "prefix"
+
+
+@pytest.mark.parametrize(("takes_parts", "seen"), [(False, ["whole"]), (True, [])])
+def test_whole_a_slave_appends_a_part_of_a_record(takes_parts: bool, seen: list[str]) -> None:
+    story = Story(takes_parts=takes_parts)
+    story.append(MASTER, b"abc")
+    story.append(MASTER, b"def")
+    story.append(SLAVE, b"abc")
+    story.append(OTHER, b"abcdef")
+    assert story.seen == []
+    story.append(SLAVE, b"de")
+    assert story.seen == seen
 
 
 def test_report_of_what_the_slave_never_had(story: Story) -> None:
