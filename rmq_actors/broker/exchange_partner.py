@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -142,7 +143,14 @@ class ExchangePartner:
             life=broker.life,
             is_followed=followed is not None and followed.is_followed,
             halted=None if halted is None else f"{halted.reason}: {halted.detail}",
+            tables=self._tables(),
         )
+
+    def _tables(self) -> Hashable:
+        """Another one when topics or groups change."""
+        remoting = self._broker.remoting
+        assert remoting is not None
+        return remoting.metadata.topics.data_version, remoting.metadata.subscription_groups.data_version
 
     def _settings(self, role: str) -> Properties:
         return Properties(_SOURCE, {"brokerRole": role})

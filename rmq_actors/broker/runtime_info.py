@@ -91,8 +91,9 @@ class RuntimeInfo:
         }
 
     def _role(self) -> dict[str, str]:
-        config = self._broker.config
+        config, why = self._broker.config, self._broker.store.running_flags.why_not_writeable
         return {
+            **({"putsRefused": why} if why else {}),
             "brokerName": config.broker_name,
             "brokerId": str(config.broker_id),
             "brokerRole": config.store.broker_role.value,

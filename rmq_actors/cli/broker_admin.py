@@ -184,6 +184,8 @@ def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]
         ("not dispatched", f"{info.get('dispatchBehindBytes', '?')} bytes"),
         ("disk used", f"{float(info.get('commitLogDiskRatio', 'nan')):.0%}"),
     ]
+    if "putsRefused" in info:
+        rows.append(("puts refused", info["putsRefused"]))
     if ha is None:
         rows.append(("replication", "not told: the broker does not know GET_BROKER_HA_STATUS"))
         return [f"{name:<15} {value}" for name, value in rows]

@@ -7,12 +7,14 @@ is each after the slave was started again, or has opened its store anew: it may 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import attrs
 
 
 @attrs.frozen
 class SlaveState:
-    """What a broker is now. `life` is another one each time that its store is opened."""
+    """What a broker is now. `life` is another one each time that its store is opened, `tables` when they change."""
 
     broker_name: str
     is_slave: bool
@@ -23,6 +25,7 @@ class SlaveState:
     is_followed: bool = True
     #: Why it follows no more.
     halted: str | None = None
+    tables: Hashable = None
 
     @property
     def is_leader(self) -> bool:
@@ -68,10 +71,11 @@ class SlavePreparation:
     _prepared: str | None = attrs.field(default=None, init=False)
     _life: int = attrs.field(default=-1, init=False)
     _end: int = attrs.field(default=-1, init=False)
+    _tables: Hashable = attrs.field(default=None, init=False)
 
     def ready(self, name: str, own: SlaveState) -> None:
         """It has all that the master has: the log, synced, and the tables."""
-        self._prepared, self._life, self._end = name, own.life, own.log_end
+        self._prepared, self._life, self._end, self._tables = name, own.life, own.log_end, own.tables
 
     def why_not_promoted(self, asked: Promotion, own: SlaveState) -> str | None:
         """Why it refuses to become the master; None if it shall do so now. To be asked once a request."""
@@ -84,6 +88,8 @@ class SlavePreparation:
             return "it has opened its store anew since it prepared"
         if not own.log_end == self._end == asked.end:
             return f"its log ends at {own.log_end}, it was to end at {asked.end}"
+        if own.tables != self._tables:
+            return "its tables have changed since it prepared: an answer of its master that was late may be older"
         if asked.term <= own.term:
             return f"it knows of term {own.term} already, and cannot be promoted to {asked.term}"
         return None

@@ -14,12 +14,14 @@ import trio
 
 from rmq_actors.broker.configuration import config_file
 from rmq_actors.broker.topics import TableFenced
+from rmq_actors.cli.broker_admin import status_lines
 from rmq_actors.ha.ha_client import Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody, ExchangeAnswer, ExchangeInfo, PrepareExchangeBody
+from rmq_actors.wire.bodies.routes import KVTable
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.remoting_command import RemotingCommand
@@ -318,6 +320,10 @@ def test_a_start_with_a_note_refuses_puts_from_the_first_moment() -> None:
         await trio.sleep(2)
         assert (await servers.put("a-0", b"fenced")).status is PutStatus.SERVICE_NOT_AVAILABLE
         assert (await servers.info()).step == "promote"
+        told = await servers.ask_broker("a-0", RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+        table = decode_body(KVTable, told.body).table
+        assert table["putsRefused"] == "roles are being exchanged with 10.0.0.3:10911"
+        assert "puts refused    roles are being exchanged with 10.0.0.3:10911" in status_lines(table, None)
         info = await servers.ended()
         assert re.search("it has not prepared for that, or not since it was started", info.detail)
         assert (await servers.put("a-0", b"again")).status is PutStatus.PUT_OK

@@ -29,3 +29,13 @@ def test_a_slave_that_was_promoted_before_does_not_lead() -> None:
     assert not is_promoted(ASKED, attrs.evolve(READY, term=4, leads=True))
     assert is_promoted(ASKED, attrs.evolve(READY, term=5, leads=True, is_slave=False))
     assert not is_promoted(ASKED, attrs.evolve(READY, term=3, leads=True, is_slave=False))
+
+
+def test_tables_that_have_changed_since_are_refused() -> None:
+    """An answer to an earlier question may come after the one to the last, and be older."""
+    preparation, own = SlavePreparation(), attrs.evolve(READY, tables=("topics 7", "groups 3"))
+    preparation.ready("x-1", own)
+    why = preparation.why_not_promoted(ASKED, attrs.evolve(own, tables=("topics 6", "groups 3")))
+    assert why == "its tables have changed since it prepared: an answer of its master that was late may be older"
+    preparation.ready("x-1", own)
+    assert preparation.why_not_promoted(ASKED, own) is None
