@@ -18,13 +18,18 @@ from rmq_actors.cli.broker import broker
 from rmq_actors.cli.broker_admin import broker_admin_app
 from rmq_actors.cli.chaos import chaos_app
 from rmq_actors.cli.demo import demo
+from rmq_actors.cli.help_text import flow_help
 from rmq_actors.cli.namesrv import namesrv
 from rmq_actors.cli.store import store_app
 from rmq_actors.cli.trace import trace_app
 
 
 class _Commands(typer.core.TyperGroup):
-    """All commands: Ctrl-C ends each of them alike."""
+    """All commands: Ctrl-C ends each of them alike, and their help flows."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # Typer's own
+        super().__init__(**settings)
+        flow_help(self)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Click's, of which Typer has its own copy in some versions
         """Run a command."""
