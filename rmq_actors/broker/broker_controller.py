@@ -356,7 +356,8 @@ async def open_broker(
     """A running broker for the length of a block; on a normal end it stops in order and everything is on the disk.
 
     Without `files` rocketmqHome is on the store's disk, and no file is written when a request changes settings.
-    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start.
+    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start:
+    of an address that is taken it names host and port.
     """
     host = await StoreHost.open(config, environment, tracer, machines or Machines())
     with contextlib.closing(host):
@@ -364,9 +365,17 @@ async def open_broker(
         if config.remoting is not None:
             home = environment.disk if files is None else files.home
             remoting = BrokerRemoting.load(config, config.remoting, environment, tracer, tls, home)
+        cannot_start: OSError | None = None
         async with open_actor_system(config.broker_name, tracer, entropy=environment.entropy) as system:
             configuration = Configuration(environment.wall_clock, files)
             broker = BrokerController(host, system, remoting, environment, configuration, exchange_file)
-            await broker.start(tracer)
-            yield broker
+            try:
+                await broker.start(tracer)
+            except OSError as error:
+                cannot_start = error
+            else:
+                yield broker
+        if cannot_start is not None:
+            # Not within the system: there it would come out as a group of exceptions.
+            raise cannot_start
         await host.shut_down()

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,32 +117,15 @@ def _run(loaded: LoadedBroker) -> ExitCode:
 
 
 def _why_not(error: OSError, loaded: LoadedBroker) -> str:
-    """The error, and what the broker would have opened: the system's errors name no address, and no whole path."""
+    """The error, and what the broker would have opened: the system's errors name no whole path."""
     config = loaded.config
     servers = [server for server in (config.remoting, config.fast_server) if server is not None]
     addresses = [(server.listen_host, server.listen_port) for server in servers]
     addresses.append((config.ha.ha_listen_host, config.ha_config.listen_port))
     if error.errno == errno.EADDRINUSE:
-        taken = trio.run(_taken, addresses)
-        if taken:
-            return f"{', '.join(taken)}: {os.strerror(error.errno)}"
+        return f"{error.strerror}"  # which one, too
     wanted = ", ".join(f"{host}:{port}" for host, port in addresses)
     return f"{error}; it would listen on {wanted}, and its store is {loaded.store}"
-
-
-async def _taken(addresses: Iterable[tuple[str, int]]) -> list[str]:
-    """Which of them somebody else listens on, now that the broker listens on none."""
-    taken = []
-    for host, port in addresses:
-        try:
-            listeners = await trio.open_tcp_listeners(port, host=host)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                taken.append(f"{host}:{port}")
-        else:
-            for listener in listeners:
-                await listener.aclose()
-    return taken
 
 
 async def _serve(loaded: LoadedBroker, running: list[BrokerController]) -> None:

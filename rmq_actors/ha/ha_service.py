@@ -8,6 +8,7 @@ import logging
 import attrs
 import trio
 
+from rmq_actors.actors.tcp_listeners import open_tcp_listeners
 from rmq_actors.ha.accept_socket_service import ACCEPTED, AcceptSocketService
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
@@ -46,9 +47,9 @@ class HAService:
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen and serve until asked to stop. Raises `OSError` if the address cannot be bound."""
+        """Listen and serve until asked to stop. Raises `OSError` naming an address that cannot be bound."""
         # A name such as localhost may stand for several addresses.
-        listeners = await trio.open_tcp_listeners(self.config.listen_port, host=self.config.ha_listen_host)
+        listeners = await open_tcp_listeners(self.config.ha_listen_host, self.config.listen_port)
         send, receive = ACCEPTED.open()
         with self._scope:
             async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:

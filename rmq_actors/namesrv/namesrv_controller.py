@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import attrs
@@ -77,11 +76,8 @@ async def open_name_server(
             await system.start(server)
         except OSError as error:
             cannot_listen = error
-        except UnicodeError as error:  # a host's name that cannot be one
-            cannot_listen = OSError(errno.EINVAL, str(error))
         else:
             yield NamesrvController(routes, kv_config, configuration, server, system)
             return
     # Not within the system: there it would come out as a group of exceptions.
-    address = f"{config.remoting.listen_host}:{config.remoting.listen_port}"
-    raise OSError(cannot_listen.errno, f"{address}: {cannot_listen.strerror}") from cannot_listen
+    raise cannot_listen

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import attrs
 import trio
 
+from rmq_actors.actors.tcp_listeners import open_tcp_listeners
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import ConnectionListener, RemotingConnection
 from rmq_actors.remoting.hooks import RpcHook
@@ -45,9 +46,9 @@ class RemotingServer:
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen and serve until asked to stop. Raises `OSError` if the address cannot be bound."""
-        listeners = await trio.open_tcp_listeners(
-            self.config.listen_port, host=self.config.listen_host, backlog=self.config.backlog
+        """Listen and serve until asked to stop. Raises `OSError` naming an address that cannot be bound."""
+        listeners = await open_tcp_listeners(
+            self.config.listen_host, self.config.listen_port, backlog=self.config.backlog
         )
         async with trio.open_nursery() as connections:
             with self._accepting:
