@@ -33,12 +33,12 @@ def test_a_fault_in_an_exchange(what: str, on: On) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("at_s", [0.0, 0.01])
 @pytest.mark.parametrize("what", FAULTS)
 @pytest.mark.parametrize("on", STEPS, ids=lambda on: on.kind)
-def test_each_fault_at_each_step_of_an_exchange(what: str, on: On, at_s: float) -> None:
-    for seed in range(2):
-        check(what, on, at_s, seed)
+def test_each_fault_at_each_step_of_an_exchange(what: str, on: On) -> None:
+    """Just then, or a little later: about when the request has come to the other."""
+    number = STEPS.index(on) + list(FAULTS).index(what)
+    check(what, on, (0.0, 0.01)[number % 2], number)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -46,7 +46,6 @@ def test_an_exchange_by_command_loses_nothing(seed: int) -> None:
     assert not run_seed("command", seed)
 
 
-def test_drawn_exchanges_end_well_and_in_both_ways() -> None:
-    runs = [run_faulty(seed) for seed in DRAWN]
-    assert [(run.seed, run.found) for run in runs if run.found] == []
-    assert {run.master for run in runs} == {OLD, NEW}
+@pytest.mark.parametrize("seed", DRAWN)
+def test_a_drawn_exchange_ends_well(seed: int) -> None:
+    assert run_faulty(seed).found == {}
