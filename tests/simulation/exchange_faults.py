@@ -194,11 +194,13 @@ def incidents_of(rng: random.Random) -> Iterator[Incident]:
 
 
 def run_faulty(seed: int, incidents: tuple[Incident, ...] | None = None) -> FaultyExchange:
-    """A run with these incidents, or with those of its seed; look at `found`."""
+    """A run with these incidents alone, or with those of its seed, and slow links and pauses; look at `found`."""
     rng = random.Random(f"faults/{seed}")
     plan = attrs.evolve(Plan.draw(rng), has_leaf=False, waits_s=0.0)
     if incidents is None:
         incidents = tuple(incidents_of(rng))
+    else:
+        plan = attrs.evolve(plan, faults=())
     if any("power" in incident.what for incident in incidents):
         plan = attrs.evolve(plan, flush=FlushDiskType.SYNC_FLUSH)  # else a power cut may take what was acknowledged
     run = FaultyExchange(plan, seed, operator_stays=rng.random() < 0.8)

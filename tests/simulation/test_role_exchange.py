@@ -15,6 +15,8 @@ import trio
 from rmq_actors.broker.configuration import config_file
 from rmq_actors.broker.topics import TableFenced
 from rmq_actors.cli.broker_admin import status_lines
+from rmq_actors.cli.broker_exchange import exchange_roles
+from rmq_actors.cli.broker_request import RequestFailed
 from rmq_actors.ha.ha_client import Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
@@ -372,5 +374,62 @@ def test_a_slave_says_no_only_when_its_file_says_so_too() -> None:
         assert (await servers.put("a-0", b"again")).status is PutStatus.PUT_OK
         await servers.wait_replicated("a-1")
         assert (await servers.exchange()).exchanged
+
+    servers.run_well(use)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+async def by_command(servers: ExchangeWorld, limit_s: float = 30.0) -> str:
+    """What the command says that it failed by; nothing if it did not."""
+    client, master, slave = servers._client, "10.0.0.2:10911", "10.0.0.3:10911"
+    assert client is not None
+    failed = await servers.on_node(CLIENT, lambda: outcome_of(exchange_roles(client, master, slave, limit_s)))
+    assert failed is None or isinstance(failed, RequestFailed)
+    return "" if failed is None else str(failed)
+
+
+def test_the_command_says_what_is_so() -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        followed = servers.controller("a-1").followed_master
+        assert followed is not None
+        followed.is_followed = False
+        said = await by_command(servers)
+        assert said == "10.0.0.2:10911 is the master as before: 10.0.0.3:10911: it follows no master at the moment"
+        followed.is_followed = True
+        assert await by_command(servers) == ""
+        assert servers.roles() == [SLAVE, ASYNC_MASTER]
+        said = await by_command(servers)
+        assert said == "10.0.0.2:10911 refuses (code 1): this broker is a slave: ask its master"
+
+    servers.run_well(use)
+
+
+def test_the_command_tells_of_a_slave_that_does_not_answer_any_more() -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        stop = Kill(0.0, "a-1", 3600.0, on=On("broker.exchange", "a-0", 5))
+        servers.world.start_schedule(Schedule((stop,)))
+        said = await by_command(servers, 5.0)
+        why = "10.0.0.2:10911 refuses puts until it knows whether 10.0.0.3:10911 is the master: step promote: "
+        assert said.startswith(f"{why}it is not known whether the slave is the master by now: ")
+        assert said.endswith("but only where 10.0.0.3:10911 is down, and stays so")
+
+    servers.run_well(use)
+
+
+def test_the_command_tells_of_a_master_that_was_started_again() -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        kill = Kill(0.0, "a-0", 1.0, on=On("broker.exchange", "a-0", 3))
+        servers.world.start_schedule(Schedule((kill,)))
+        said = await by_command(servers)
+        assert said == ("10.0.0.2:10911 was started again meanwhile, and exchanges no roles: see the status of both")
+        assert (await servers.put("a-0", b"as before")).status is PutStatus.PUT_OK
 
     servers.run_well(use)
