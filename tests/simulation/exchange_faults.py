@@ -121,7 +121,10 @@ class FaultyExchange(Exchange):
 
     async def exchange(self) -> None:
         info = await self.begin_exchange(_LIMIT_S)
-        if info is None or not self.operator_stays:
+        if info is None:
+            return
+        if not self.operator_stays:
+            await trio.sleep(_LIMIT_S)
             return
         give_up_at = trio.current_time() + _SETTLES_S
         while not info.ended and trio.current_time() < give_up_at:
