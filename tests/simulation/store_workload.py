@@ -251,7 +251,9 @@ class Life:
             return
         synced = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.outside.run(partial(ledger.check_recovered, store, node.disk, synced=synced))
-        if self.is_undamaged:
+        # On a full disk what has no room waits: see `dispatch_while_room`.
+        waits = store.files.reput.reput_from_offset < store.commit_log.max_offset
+        if self.is_undamaged and not waits:
             self.outside.run(ledger.check_derived, node.disk)
         node.on_fence(partial(self.outside.run, ledger.note_log, store, node.disk))
         if self.killed_when_open:
