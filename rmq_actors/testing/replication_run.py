@@ -314,7 +314,7 @@ class ReplicationRun:
         """Whether a disk's fault is why a broker could not start, or change its role."""
         if isinstance(error, RoleChangeFailed | ConfigFileDamaged):
             return name in self._met_disk_errors
-        if isinstance(error, DamagedLog):
+        if isinstance(error, DamagedLog) or isinstance(error.__cause__, DamagedLog):
             return self.checker.is_rotten(name)
         return isinstance(error, OSError) and error.errno in _DISK_ERRORS and name not in self.brokers
 
