@@ -26,7 +26,7 @@ from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.broker.processors.admin import AdminBrokerProcessor
 from rmq_actors.broker.processors.exchange import ExchangeProcessor
 from rmq_actors.broker.processors.replication_state import ReplicationStateProcessor
-from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, config_in_role
+from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, check_term, config_in_role
 from rmq_actors.broker.role_exchange import RoleExchange, fence_reason
 from rmq_actors.broker.store_host import Machines, StoreHost
 from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster, Halt, NotHalted
@@ -70,6 +70,8 @@ class BrokerController:
     _exchange_file: ExchangeFile
     #: Without a listenPort there is none.
     exchange: RoleExchange | None = attrs.field(default=None, init=False)
+    #: How many commands that set the role are not done yet.
+    roles_being_set: int = attrs.field(default=0, init=False)
     _role_changes: ActorRef[ChangeRole] = attrs.field(init=False)
 
     @property
@@ -137,12 +139,23 @@ class BrokerController:
             ha_master_address=ha_master_address,
             master_addr=master_addr,
         )
-        await self._overrule_exchange()
-        await self._ask(ChangeRole(change, term=term))
+        async with self._setting_role(change(self.config), term):
+            await self._ask(ChangeRole(change, term=term))
 
-    async def _overrule_exchange(self) -> None:
-        if self.exchange is not None:
-            await self.exchange.overrule()
+    @contextlib.asynccontextmanager
+    async def _setting_role(self, config: BrokerConfig, term: int | None) -> AsyncIterator[None]:
+        """While an operator has this broker be `config`, no exchange of roles is under way. Raises `TermRefused`.
+
+        To be asked with what can be: a command that is refused gives nothing up.
+        """
+        check_term(self.term, config, term)
+        self.roles_being_set += 1
+        try:
+            if self.exchange is not None:
+                await self.exchange.overrule(by_slave=config.is_slave)
+            yield
+        finally:
+            self.roles_being_set -= 1
 
     async def set_role(
         self,
@@ -185,8 +198,6 @@ class BrokerController:
         What does not take effect at once has the store opened anew, as a change of role has. Raises `ForbiddenKey`,
         `ConfigurationError`, `OSError` of the file: the broker goes on as it was. Raises `RoleChangeFailed`.
         """
-        if "brokerRole" in properties.values:
-            await self._overrule_exchange()
         before: list[BrokerConfig] = []
 
         def config_of(config: BrokerConfig) -> BrokerConfig:
@@ -194,7 +205,10 @@ class BrokerController:
             return updated_config(config, properties)
 
         persist = functools.partial(self.configuration.persist, properties.values)
-        await self._ask(ChangeRole(config_of, persist=persist, term=term))
+        async with contextlib.AsyncExitStack() as setting:
+            if "brokerRole" in properties.values:
+                await setting.enter_async_context(self._setting_role(updated_config(self.config, properties), term))
+            await self._ask(ChangeRole(config_of, persist=persist, term=term))
         if self.config.ha.ha_truncate_on_divergence:
             await self._watch_divergence()
             if self.followed_master is not None:

@@ -112,6 +112,8 @@ class ExchangePartner:
         try:
             await self._broker.set_role(self._settings(asked.role), as_it_was, term=asked.term)
         except ValueError as error:
+            if is_promoted(promotion, self._state()):
+                return self._answer("leads")  # by an operator's command, which came first
             return self._answer("refuses", refused=str(error))
         except OSError as error:
             # The file may be the new one: a no before it is the old one again would make two masters at the next start.

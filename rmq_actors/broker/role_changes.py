@@ -13,7 +13,7 @@ from rmq_actors.actors.supervisor import NotSupervising
 from rmq_actors.broker.config import MASTER_ID, BrokerConfig
 from rmq_actors.broker.configuration import opens_store_anew
 from rmq_actors.broker.store_host import StoreHost
-from rmq_actors.protocols.term import TermRefused
+from rmq_actors.protocols.term import Term, TermRefused
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.recorder import Tracer
 
@@ -60,6 +60,15 @@ def config_in_role(
     return attrs.evolve(config, store=store, ha=ha, broker_id=broker_id, master_addr=master_addr or config.master_addr)
 
 
+def check_term(own: Term, config: BrokerConfig, asked: int | None) -> None:
+    """Raise `TermRefused` if who is `config` after a change cannot go to the term that is asked for, if one is."""
+    if asked is None:
+        return
+    if config.is_slave:
+        raise TermRefused(f"term {asked}: a slave goes to no term by itself, it takes its master's")
+    own.check(asked)
+
+
 @attrs.define(eq=False)
 class RoleChanges(Actor[ChangeRole]):
     """Stops what the old role does, opens the store anew, and has the broker go on in the new one.
@@ -78,8 +87,7 @@ class RoleChanges(Actor[ChangeRole]):
         """Change the role, unless the broker has it already."""
         try:
             config = message.config_of(self._host.config)
-            if message.term is not None:
-                self._check_term(config, message.term)
+            check_term(self._host.terms.term, config, message.term)
             if message.persist is not None:
                 await message.persist(config)
         except (ValueError, OSError) as error:
@@ -95,12 +103,6 @@ class RoleChanges(Actor[ChangeRole]):
             except NotSupervising:
                 return  # the broker stops: what is open now ends with it, in order, and nobody is told of a new role
         context.reply(message, refused)
-
-    def _check_term(self, config: BrokerConfig, term: int) -> None:
-        """Raise `TermRefused`."""
-        if config.is_slave:
-            raise TermRefused(f"term {term}: a slave goes to no term by itself, it takes its master's")
-        self._host.terms.term.check(term)
 
     async def _change(self, config: BrokerConfig, message: ChangeRole) -> ValueError | OSError | None:
         old, new = self._host.config.store.broker_role.value, config.store.broker_role.value

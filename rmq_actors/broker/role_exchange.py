@@ -117,6 +117,8 @@ class RoleExchange:
         broker, remoting = self._broker, self._broker.remoting
         if broker.config.is_slave:
             raise ExchangeRefused("this broker is a slave: ask its master")
+        if broker.roles_being_set:
+            raise ExchangeRefused("the role of this broker is being set by command")
         assert remoting is not None
         if slave_addr == remoting.broker_addr:
             raise ExchangeRefused(f"{slave_addr} is this master itself")
@@ -148,13 +150,13 @@ class RoleExchange:
             step=machine.step.value,
         )
 
-    async def overrule(self) -> None:
-        """The operator sets the role: return when no exchange is under way."""
+    async def overrule(self, *, by_slave: bool) -> None:
+        """The operator sets the role, to that of a slave or not: return when no exchange is under way."""
         machine = self.machine
         if machine is None or machine.step is Step.ENDED:
             return
         _log.warning("the exchange of roles with %s is given up: the role is set by command", self._slave_addr)
-        machine.overrule()
+        machine.overrule(by_slave=by_slave)
         if machine.may_be_cut_short:
             self._asking.cancel()
         await self._ended.wait()

@@ -234,13 +234,14 @@ class MasterExchange:
     detail: str = attrs.field(default="", init=False)
     is_exchanged: bool = attrs.field(default=False, init=False)
     is_overruled: bool = attrs.field(default=False, init=False)
+    _is_to_follow: bool = attrs.field(default=False, init=False)
     _partner: Partner | None = attrs.field(default=None, init=False)
     _attempts: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
     #: When a slave that is not ready is waited for no more.
     give_up_at: float = attrs.field(default=math.inf, init=False)
     _backoff: Backoff = attrs.field(factory=lambda: Backoff(AGAIN_MIN_S, AGAIN_MAX_S), init=False)
-    #: Why it is taken back.
+    #: Why it is taken back, or this broker steps down before it knows that the slave leads.
     _cause: str = attrs.field(default="", init=False)
     #: After a pause.
     _next: Effect | None = attrs.field(default=None, init=False)
@@ -261,12 +262,13 @@ class MasterExchange:
         """Whether an overruled exchange needs no outcome of the present effect: it is told as `Unanswered`."""
         return self.step in _OVERRULED_STEPS and isinstance(self.effect, Check | Prepare | Promote | AskState | Wait)
 
-    def overrule(self) -> None:
+    def overrule(self, *, by_slave: bool = False) -> None:
         """The operator sets the role: this broker leads on, whatever the slave may do. Takes effect with an outcome.
 
-        A slave that is known to be the master by now is followed all the same.
+        A slave that is known to be the master by now is followed all the same; so is one that was asked to be, where
+        the operator makes a slave of this broker (`by_slave`): it takes no put before, and no later term.
         """
-        self.is_overruled = True
+        self.is_overruled, self._is_to_follow = True, by_slave
 
     def happened(self, outcome: Outcome, now: float) -> None:
         """The effect has ended in this way."""
@@ -394,6 +396,8 @@ class MasterExchange:
                     self._go(Step.STEP_DOWN, RemoveNote())
                 elif isinstance(self.effect, RemoveNote):
                     self.effect = Unfence()
+                elif self._cause:
+                    self._end_with(self._cause)
                 else:
                     self.is_exchanged = True
                     self._end_with(EXCHANGED)
@@ -408,6 +412,9 @@ class MasterExchange:
             self._end_with(why)
         elif self.note is None:
             self._take_back(why, Unfence())
+        elif self._is_to_follow:
+            self._go(Step.STEP_DOWN, StepDown(self.note))
+            self.detail = self._cause = why
         else:
             self._take_back(why, Lead(self.note.term + 1))
 

@@ -20,6 +20,8 @@ from rmq_actors.cli.broker_request import RequestFailed
 from rmq_actors.ha.ha_client import Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
+from rmq_actors.store.layout import EXCHANGE_FILE
+from rmq_actors.tracing.event import Event
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody, ExchangeAnswer, ExchangeInfo, PrepareExchangeBody
@@ -302,6 +304,98 @@ def test_change_role_ends_an_exchange_whose_slave_is_gone(died_after: str) -> No
         servers.boot("a-0")
         await trio.sleep(3)
         assert (await servers.put("a-0", b"after a restart")).status is PutStatus.PUT_OK
+
+    servers.run_well(use)
+
+
+def promoted_unheard(servers: ExchangeWorld) -> None:
+    """The slave becomes the master, and nothing that it says comes for a while."""
+    cut = Partition(0.0, 20.0, "a-1", "a-0", two_way=False, on=On("broker.exchange", "a-0", 5))
+    servers.world.start_schedule(Schedule((cut,)))
+
+
+def test_a_master_that_is_made_a_slave_while_it_waits_takes_no_put_and_follows_who_was_promoted() -> None:
+    """It would not believe a master of a term before its own."""
+    servers = async_pair()
+
+    async def put_again_and_again() -> None:
+        while True:
+            assert (await servers.put("a-0", b"fenced, or of a slave")).status is not PutStatus.PUT_OK
+            await trio.sleep(0.001)
+
+    async def use() -> None:
+        promoted_unheard(servers)
+        assert (await servers.begin()).code == ResponseCode.SUCCESS
+        await trio.sleep(5)
+        assert servers.roles() == [ASYNC_MASTER, ASYNC_MASTER]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(put_again_and_again)
+            assert await servers.change_role("a-0", SLAVE) is None
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        info = await servers.info()
+        assert (info.ended, info.detail) == (True, "the role was set by command meanwhile")
+        assert (await servers.put("a-1", b"of the new master")).status is PutStatus.PUT_OK
+        await servers.wait_replicated("a-0", master="a-1")
+        assert servers.controller("a-0").term.number == servers.controller("a-1").term.number == 2
+        assert not servers.nodes["a-0"].disk.exists(EXCHANGE_FILE)
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize("settings", ["brokerRole=ASYNC_MASTER\nbrokerId=3\n", "brokerRole=ASYNC_MASTER\nhaSlave=1\n"])
+def test_a_command_that_is_refused_gives_nothing_up(settings: str) -> None:
+    """There would be two masters, and the operator would be told that nothing has changed."""
+    servers = async_pair()
+
+    async def use() -> None:
+        promoted_unheard(servers)
+        assert (await servers.begin()).code == ResponseCode.SUCCESS
+        await trio.sleep(5)
+        change = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=settings.encode())
+        assert (await servers.ask_broker("a-0", change)).code == ResponseCode.SYSTEM_ERROR
+        assert isinstance(await servers.change_role("a-0", ASYNC_MASTER, broker_id=3), ValueError)
+        assert isinstance(await servers.change_role("a-0", ASYNC_MASTER, term=1), ValueError)
+        assert (await servers.put("a-0", b"fenced")).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert (await servers.ended()).exchanged
+
+    servers.run_well(use)
+
+
+def test_no_exchange_begins_while_the_role_is_set() -> None:
+    servers = async_pair()
+
+    async def use() -> None:
+        servers.world.start_schedule(Schedule((DiskSlow(0.0, 10.0, "a-0", 0.5),)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(servers.change_role, "a-0", SYNC_MASTER)
+            await trio.sleep(0.05)
+            assert servers.roles() == [ASYNC_MASTER, SLAVE]
+            assert (await servers.begin()).remark == "the role of this broker is being set by command"
+        await trio.sleep(3)
+        assert (await servers.exchange()).exchanged
+
+    servers.run_well(use)
+
+
+def test_a_slave_that_is_promoted_by_command_when_it_is_asked_to_lead_says_yes() -> None:
+    """The master takes a no for final: there would be two masters."""
+    servers = async_pair()
+    outcomes: list[object] = []
+
+    async def promote() -> None:
+        outcomes.append(await outcome_of(servers.controller("a-1").change_role(ASYNC_MASTER)))
+
+    def by_command(event: Event) -> None:
+        if (event.attrs or {})["effect"] == "Promote":
+            servers.nodes["a-1"].start_soon(promote)
+
+    async def use() -> None:
+        servers.recorder.subscribe(by_command, ("broker.exchange",))
+        info = await servers.exchange()
+        assert outcomes == [None]
+        assert info.exchanged, info
+        assert servers.roles() == [SLAVE, ASYNC_MASTER]
 
     servers.run_well(use)
 

@@ -85,9 +85,9 @@ class ExchangePair:
         self.master.happened(outcome, self.now)
         yield from self.what_now()
 
-    def overrule(self) -> Iterator[str]:
-        """`overrule`: the operator changes the role; what is under way is given up, if that can be."""
-        self.master.overrule()
+    def overrule(self, role: str = "master") -> Iterator[str]:
+        """`overrule`, `overrule slave`: the operator sets the role; what is under way is given up, if that can be."""
+        self.master.overrule(by_slave=role == "slave")
         if self.master.may_be_cut_short:
             self.master.happened(exchange.Unanswered("given up"), self.now)
         yield from self.what_now()
