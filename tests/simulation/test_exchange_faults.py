@@ -13,7 +13,7 @@ STEPS += [On(f"broker.exchange_partner.{step}", NEW) for step in NEW_STEPS]
 #: Longer than each time-out of a request, and than the limit.
 LENGTH_S = 12.0
 #: Seeds of runs that were drawn.
-DRAWN = range(3, 6)
+DRAWN = range(3, 5)
 
 
 def check(what: str, on: On, at_s: float, seed: int) -> None:
@@ -22,9 +22,9 @@ def check(what: str, on: On, at_s: float, seed: int) -> None:
     assert [event for event in run.recorder.events if event.kind == "fault.begin"], "the fault waited in vain"
 
 
-#: A few of the next test's: one for each fault, and one for each step.
+#: A few of the next test's: one for each fault, at another step each, and the last two steps.
 SAMPLE = [(what, STEPS[number % len(STEPS)]) for number, what in enumerate(FAULTS)]
-SAMPLE += [("kill the old master", on) for on in STEPS[-3:]] + [("pause the slave", STEPS[4])]
+SAMPLE += [("kill the old master", on) for on in STEPS[-2:]]
 
 
 @pytest.mark.parametrize(("what", "on"), SAMPLE, ids=lambda value: getattr(value, "kind", value))
@@ -41,7 +41,7 @@ def test_each_fault_at_each_step_of_an_exchange(what: str, on: On) -> None:
     check(what, on, (0.0, 0.01)[number % 2], number)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_an_exchange_by_command_loses_nothing(seed: int) -> None:
     assert not run_seed("command", seed)
 
