@@ -14,7 +14,7 @@ from rmq_actors.wire.headers.clients import GetConsumeStatsInBrokerHeader
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rmq_actors.wire.remoting_command import RemotingCommand, decode_command
 from tests.interop.java_gateway import JavaGateway
-from tests.unit.header_values import NAMES, WHOLE, header_values
+from tests.unit.header_values import JAVA_NAMES, WHOLE, header_values
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -42,7 +42,7 @@ def fields_of(java_command: Any) -> dict[str, str]:
     return {str(key): fields[key] for key in fields if fields[key] is not None}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", JAVA_NAMES)
 @settings(max_examples=3)
 @given(data=st.data())
 def test_java_reads_each_header_and_writes_the_same(java_gateway: JavaGateway, name: str, data: st.DataObject) -> None:

@@ -16,7 +16,7 @@ from rmq_actors.wire.bodies import decode_body, encode_body, unknown_members
 from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.fastjson import parse_fastjson
 from tests.interop.java_tools import POM, POM_5, ToolMissing, java_command, rocketmq_classpath
-from tests.property.body_values import BODY_TYPES, fields_of, has_objects_as_keys
+from tests.property.body_values import JAVA_BODY_TYPES, fields_of, has_objects_as_keys
 
 PROGRAM = Path(__file__).with_name("java_bodies") / "JavaBodies.java"
 SAMPLES = {POM: PROGRAM.with_name("samples.tsv"), POM_5: PROGRAM.with_name("samples-5.tsv")}
@@ -40,12 +40,12 @@ def command(pom: Path, *args: str) -> list[str]:
 
 
 def test_there_is_a_sample_of_every_type() -> None:
-    assert sorted(LINES) == sorted(BODY_TYPES)
+    assert sorted(LINES) == sorted(JAVA_BODY_TYPES)
 
 
-@pytest.mark.parametrize("name", BODY_TYPES)
+@pytest.mark.parametrize("name", JAVA_BODY_TYPES)
 def test_a_sample_of_java_comes_back_byte_for_byte(name: str) -> None:
-    kind, (full, standard, _) = BODY_TYPES[name], LINES[name]
+    kind, (full, standard, _) = JAVA_BODY_TYPES[name], LINES[name]
     body = decode_body(kind, full.encode())
     assert encode_body(body).decode() == full
     assert unknown_members(kind, full.encode()) == ()
@@ -54,18 +54,18 @@ def test_a_sample_of_java_comes_back_byte_for_byte(name: str) -> None:
         assert decode_body(kind, standard.encode()) == body
 
 
-@pytest.mark.parametrize("name", BODY_TYPES)
+@pytest.mark.parametrize("name", JAVA_BODY_TYPES)
 def test_a_sample_of_java_sets_every_field(name: str) -> None:
     """But for what 5.x adds."""
-    body = decode_body(BODY_TYPES[name], LINES[name][0].encode())
+    body = decode_body(JAVA_BODY_TYPES[name], LINES[name][0].encode())
     later = {"state_version"} if isinstance(body, DataVersion) else set()
     assert {field for field in body.__struct_fields__ if getattr(body, field) is None} == later
 
 
-@pytest.mark.parametrize("name", BODY_TYPES)
+@pytest.mark.parametrize("name", JAVA_BODY_TYPES)
 def test_the_defaults_are_those_of_java(name: str) -> None:
     """But for what has none here (names, above all), for times, and for maps and lists that are null there."""
-    kind, empty = BODY_TYPES[name], parse_fastjson(LINES[name][2].encode())
+    kind, empty = JAVA_BODY_TYPES[name], parse_fastjson(LINES[name][2].encode())
     assert isinstance(empty, dict)
     full = parse_fastjson(LINES[name][0].encode())
     assert isinstance(full, dict)

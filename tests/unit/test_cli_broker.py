@@ -245,7 +245,9 @@ def test_a_store_that_is_open_is_named(tmp_path: Path) -> None:
     with running("broker", "-c", path):
         done = run("broker", "-c", path)
     assert done.returncode == 1
-    assert re.search(rf"the broker cannot start: .* locked .* its store is {tmp_path}/broker\n", done.stdout)
+    assert re.search(
+        rf"the broker cannot start: .* in use by process [0-9]+ .* its store is {tmp_path}/broker\n", done.stdout
+    )
     assert "Traceback" not in done.stdout + done.stderr
 
 
