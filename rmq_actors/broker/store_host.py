@@ -21,6 +21,7 @@ from rmq_actors.ha.master_evidence import MasterQuestions
 from rmq_actors.ha.master_record_lookup import MasterLookup
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
+from rmq_actors.store.dispatch_while_room import NO_ROOM
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.store.term_file import TermFile
@@ -98,7 +99,7 @@ class StoreHost:
             if config.is_slave:
                 await _give_up(terms)
             elif not terms.term.is_masters:
-                await terms.promote()
+                await _promote_at_start(terms)
         except BaseException:
             store.close()
             raise
@@ -214,6 +215,19 @@ async def _stop(services: Supervisor | None) -> None:
         stuck = [child.path for child in services.children if child.state == "stuck"]
         if stuck:
             raise ServiceStuck(f"{', '.join(stuck)} does not stop")
+
+
+async def _promote_at_start(terms: TermFile) -> None:
+    """Raises `OSError`; but a store that knows no term starts on a full disk, too: else nobody could clean it.
+
+    In term 0 its word counts for nobody who knows a greater one.
+    """
+    try:
+        await terms.promote()
+    except OSError as error:
+        if error.errno not in NO_ROOM or terms.term.number:
+            raise
+        _log.error("this master is in term 0 until it is started again, as the disk is full: %s", error)
 
 
 async def _give_up(terms: TermFile) -> None:

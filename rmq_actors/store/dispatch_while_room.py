@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+#: Errors of a disk that is full, or used up to a quota.
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 @attrs.define(eq=False)
@@ -81,7 +82,7 @@ class DispatchWhileRoom:
         return table
 
     def _stop(self, offset: int, error: OSError) -> None:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise error
         self.stopped_at = offset
         _log.error("the records from offset %d on are dispatched when the disk has room: %s", offset, error)

@@ -80,7 +80,8 @@ class TermFile:
             term = change(self.term)
             if term == self.term:
                 return
-            await self._file.persist({"leads": term.leads, "resigned": term.resigned, "term": term.number})
+            with trio.CancelScope(shield=True):  # else the file might have a term that nobody here knows of
+                await self._file.persist({"leads": term.leads, "resigned": term.resigned, "term": term.number})
             _log.info("the term of replication is %s (it was %s)", term, self.term)
             self.term = term
             self._tracer.emit(

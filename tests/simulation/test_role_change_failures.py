@@ -14,9 +14,11 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.clean_services import CleanCommitLogService
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.store.layout import TERM_FILE
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
@@ -155,6 +157,32 @@ def test_a_disk_error_at_each_operation_of_a_change_leaves_a_stopped_broker_or_a
         assert isinstance(stopped_by, RoleChangeFailed)
         assert isinstance(stopped_by.__cause__, OSError)
     assert failed >= 15
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_a_full_disk_keeps_no_store_without_a_term_from_starting(error: str) -> None:
+    """Nobody could clean it. A store that knows no term, RocketMQ's or an older version's, is in term 0 till then."""
+    broker, terms = OneBroker(MASTER), list[Term]()
+
+    async def look(controller: BrokerController) -> None:
+        if not terms:
+            await broker.check_all_is_there(controller)
+        terms.append(controller.term)
+
+    async def main(_: World) -> None:
+        await broker.run(MASTER, broker.fill)
+        broker.node.disk.remove(TERM_FILE)
+        fault = DiskError(0.0, FAULT_S, "a", error, path="replicationTerm.json.tmp", count=1000)
+        broker.world.start_schedule(Schedule((fault,)))
+        await trio.sleep(0.001)
+        await broker.run(MASTER, look)
+        await trio.sleep_until(2 * FAULT_S)
+        await broker.run(MASTER, look)
+
+    broker.world.run(main)
+    promoted = Term(1, leads=True)
+    assert terms == ([Term(), promoted] if error == "ENOSPC" else [promoted])
+    assert [type(error) for error in broker.ended_by] == ([] if error == "ENOSPC" else [OSError])
 
 
 @pytest.mark.parametrize("begins", [MASTER, SLAVE])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 
 from rmq_actors.protocols.term import TERM_MAX, Term, TermRefused
 from rmq_actors.store.json_file import ConfigFileDamaged
@@ -87,6 +88,29 @@ async def test_the_term_is_kept(tmp_path: Path) -> None:
     assert load(tmp_path).term == terms.term == Term(5)
     await terms.promote(9)
     assert load(tmp_path).term == Term(9, leads=True)
+
+
+class CancellingDisk(FaultyDisk):
+    """Who writes is cancelled when the new file has its name."""
+
+    scope: trio.CancelScope
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self.scope.cancel()
+
+
+@pytest.mark.trio
+async def test_a_change_that_is_cancelled_is_finished(tmp_path: Path) -> None:
+    """A slave is promoted while it keeps its master's term: the promotion goes beyond what the file has by then."""
+    (tmp_path / "config").mkdir()
+    disk = CancellingDisk(tmp_path)
+    terms = TermFile.load(disk, new_tracer())
+    with trio.CancelScope() as disk.scope:
+        await terms.see(7)
+    assert load(tmp_path).term == terms.term
+    await terms.promote()
+    assert load(tmp_path).term == terms.term == Term(8, leads=True)
 
 
 @pytest.mark.trio
