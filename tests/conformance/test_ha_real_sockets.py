@@ -383,8 +383,8 @@ async def test_a_host_with_several_addresses_is_served_at_each(tmp_path: Path, m
     listening: list[tuple[str, int]] = []
     open_tcp_listeners = trio.open_tcp_listeners
 
-    async def open_and_note(port: int, *, host: str) -> list[trio.SocketListener]:
-        listeners = await open_tcp_listeners(port, host=host)
+    async def open_and_note(port: int, *, host: str, backlog: int | None = None) -> list[trio.SocketListener]:
+        listeners = await open_tcp_listeners(port, host=host, backlog=backlog)
         listening.extend(listener.socket.getsockname() for listener in listeners)
         return listeners
 
