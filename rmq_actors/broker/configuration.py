@@ -135,6 +135,18 @@ class Configuration:
         others = {} if self._files is None else self._files.others
         return format_properties({**to_properties(config, BROKER_KEYS), **others})
 
+    async def why_not_writable(self) -> str | None:
+        """Why no setting could be written into the file; None if nothing speaks against it. A checkpoint."""
+        file = None if self._files is None else self._files.config_file
+        if file is None:
+            return None
+        try:
+            file.read()
+            await file.check_writable()
+        except (OSError, ValueError) as error:
+            return f"it cannot write its settings: {error}"
+        return None
+
     async def persist(self, keys: Mapping[str, str], config: BrokerConfig) -> None:
         """Write `keys` into the file, as `config` has them, beside all that it says now; durable at the end.
 

@@ -77,6 +77,8 @@ class ExchangePartner:
             refused = await self._why_of_another(asked.exchange_id)
         except _MasterSilent as error:
             return self._answer("waits", waits_for=str(error))
+        # Asked to lead, a slave that cannot write its settings says neither yes nor no: its master would stay fenced.
+        refused = refused or await self._broker.configuration.why_not_writable()
         if refused is not None:
             return self._answer("refuses", refused=refused)
         if asked.promotion is None:

@@ -264,6 +264,10 @@ class RoleExchange:
             updated_config(self._broker.config, self._slave_settings(partner))
         except ValueError as error:
             return exchange.Refused(f"this broker cannot be the slave of {self._slave_addr}: {error}")
+        # Found out when the slave leads, there would be no way back: it would have no slave.
+        unwritable = await self._broker.configuration.why_not_writable()
+        if unwritable is not None:
+            return exchange.Refused(f"this broker cannot be the slave of {self._slave_addr}: {unwritable}")
         return exchange.Checked(partner, answer.term, answer.max_offset)
 
     async def _prepare(self, machine: MasterExchange, effect: exchange.Prepare) -> Outcome:

@@ -97,6 +97,15 @@ class ConfigFile:
         async with self._lock:
             await self._persist(data)
 
+    async def check_writable(self) -> None:
+        """Raises `OSError` where the file's directory takes no new file, as `persist_text` needs. A checkpoint."""
+        new = f"{self.path}.tmp"
+        async with self._lock:
+            with contextlib.suppress(FileNotFoundError):  # of a process that has died
+                self._disk.remove(new)
+            self._disk.open(new, allocate_bytes=1, exclusive=True).close()
+            self._disk.remove(new)
+
     async def _persist(self, data: bytes) -> None:
         disk, directory = self._disk, self.path.rpartition("/")[0]
         new = f"{self.path}.tmp"

@@ -445,6 +445,58 @@ def test_puts_stay_refused_when_the_store_is_opened_anew() -> None:
     servers.run_well(use)
 
 
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ("a-1", "10.0.0.3:10911: it cannot write its settings: "),
+        ("a-0", "this broker cannot be the slave of 10.0.0.3:10911: it cannot write its settings: "),
+    ],
+)
+def test_nothing_is_fenced_where_a_file_of_settings_cannot_be_written(node: str, why: str) -> None:
+    """On a read-only volume. Noticed later, it would leave a master that refuses puts, or one without a slave."""
+    servers = async_pair()
+    fences: list[Event] = []
+
+    def fenced(event: Event) -> None:
+        if (event.attrs or {})["effect"] == "Fence":
+            fences.append(event)
+
+    async def use() -> None:
+        keep_in_file(servers, node)
+        servers.recorder.subscribe(fenced, ("broker.exchange",))
+        failing = DiskError(0.0, 20.0, node, error="EROFS", operation="open", path="conf/broker.conf.tmp", count=1000)
+        servers.world.start_schedule(Schedule((failing,)))
+        info = await servers.exchange()
+        assert not info.exchanged
+        assert info.detail.startswith(why)
+        assert not fences
+        assert servers.roles() == [ASYNC_MASTER, SLAVE]
+        assert (await servers.put("a-0", b"as before")).status is PutStatus.PUT_OK
+        await trio.sleep(20)
+        assert (await servers.exchange()).exchanged
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize("node", ["a-0", "a-1"])
+def test_nothing_is_fenced_where_a_file_of_settings_cannot_be_read(node: str) -> None:
+    """An operator is at work on it."""
+    servers = async_pair()
+
+    async def use() -> None:
+        keep_in_file(servers, node)
+        file = servers.nodes[node].disk.open("conf/broker.conf", allocate_bytes=4, exclusive=True)
+        file.write_at(0, b"=\\u1")
+        file.close()
+        info = await servers.exchange()
+        assert not info.exchanged
+        assert "it cannot write its settings: /conf/broker.conf, line 1" in info.detail
+        assert servers.roles() == [ASYNC_MASTER, SLAVE]
+        assert (await servers.put("a-0", b"as before")).status is PutStatus.PUT_OK
+
+    servers.run_well(use)
+
+
 def test_a_slave_says_no_only_when_its_file_says_so_too() -> None:
     """It might be the master after its next start; so the old master waits, fenced, for the file to be written."""
     servers = async_pair()
