@@ -1,7 +1,8 @@
 """A master and a slave that exchange roles over a network that loses, delays and holds up requests; both die at will.
 
-Everything that can happen is tried, in every order, up to so many deaths, requests under way and puts. The machines are
-the product's; the rest is a model of what their drivers do.
+Everything that can happen is tried, in every order, up to so many deaths, requests under way and puts; at any moment
+the operator may make a slave of the old master. The machines are the product's; the rest is a model of what their
+drivers do.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ IN_FLIGHT_MAX = 2
 PUTS_MAX = 1
 FAILED_WRITES_MAX = 1
 EXCHANGES_MAX = 2
+COMMANDS_MAX = 1
 
 
 class Request(NamedTuple):
@@ -55,6 +57,9 @@ class Model:
     puts: int = 0
     failed_writes: int = 0
     exchanges: int = 1
+    commands: int = 0
+    #: The operator makes a slave of the old master as soon as no exchange is under way.
+    is_to_be_slave: bool = False
     #: How it came to this.
     path: tuple[str, ...] = attrs.field(default=(), eq=False)
 
@@ -71,6 +76,8 @@ class Model:
             return "the new master lacks what was confirmed"
         if self.takes_puts and self.slave.term > self.term:
             return "the slave does not believe its master: it knows of a later term"
+        if not self.is_master and self.slave.is_leader and self.term > self.slave.term:
+            return "the old master does not believe the new one: it knows of a later term"
         return ""
 
     def key(self) -> Hashable:
@@ -79,10 +86,11 @@ class Model:
         if self.machine is not None:
             machine = self.machine
             effect = "wait" if isinstance(machine.effect, exchange.Wait) else machine.effect
-            told = machine.step, effect, machine.note, machine._next, machine._attempts
+            overruled = machine.is_overruled, machine._is_to_follow, machine._cause
+            told = machine.step, effect, machine.note, machine._next, machine._attempts, overruled
         prepared = self.preparation._prepared, self.preparation._life, self.preparation._end
         state = self.note, self.is_master, self.is_fenced, self.term, self.end, self.slave
-        bounds = self.deaths, self.puts, self.failed_writes, self.exchanges
+        bounds = self.deaths, self.puts, self.failed_writes, self.exchanges, self.commands, self.is_to_be_slave
         return told, prepared, state, frozenset(Counter(self.in_flight).items()), self.is_sent, bounds
 
     def after(self, what: str) -> Model:
@@ -96,6 +104,7 @@ def successors(now: Model) -> Iterator[Model]:
     yield from _puts(now)
     yield from _network(now)
     yield from _master(now)
+    yield from _operator(now)
     if now.deaths < DEATHS_MAX:
         yield from _deaths(now)
 
@@ -149,7 +158,7 @@ def _promote(come: Model, request: Request, note: Note) -> Iterator[Model]:
     done.slave = attrs.evolve(done.slave, is_slave=False, leads=True, term=asked.term, life=done.slave.life + 1)
     yield done.after("and its yes is lost")
     yield _answered(done, request, exchange.Done())
-    if come.failed_writes < FAILED_WRITES_MAX:
+    if come.failed_writes + come.commands < FAILED_WRITES_MAX:
         # It stays a slave, and says no; its term may be durable by then.
         for is_term_durable in (False, True):
             failed = come.after(f"the slave cannot write its {'settings' if is_term_durable else 'term'}")
@@ -178,7 +187,7 @@ def _told(model: Model, outcome: Outcome) -> Model:
 def _master(now: Model) -> Iterator[Model]:
     """What the old master does by itself, or gives up."""
     if now.machine is None:
-        if now.takes_puts and now.exchanges < EXCHANGES_MAX:
+        if now.takes_puts and now.exchanges + now.commands < EXCHANGES_MAX:
             again = now.after("another exchange")
             again.exchanges += 1
             again.machine = MasterExchange(f"x{again.exchanges}", "ASYNC_MASTER", again.term, again.end, 100)
@@ -225,17 +234,33 @@ def _writes(now: Model, done: Model) -> Iterator[Model]:
             done.is_fenced = False
         case _:
             raise AssertionError(effect)
-    if not isinstance(effect, exchange.Unfence) and now.failed_writes < FAILED_WRITES_MAX:
+    if not isinstance(effect, exchange.Unfence) and now.failed_writes + now.commands < FAILED_WRITES_MAX:
         for failed in (now.after(f"{effect} fails"), done.after("which is told as failed")):
             failed.failed_writes += 1
             yield _told(failed, exchange.Failed("the disk is full"))
     yield _told(done, exchange.Done())
 
 
+def _operator(now: Model) -> Iterator[Model]:
+    """A command that makes a slave of the old master: it gives up what is under way, then it is done."""
+    # Beside a disk that fails, or in another exchange, it would take three times as long, and shows nothing more.
+    is_plain = now.failed_writes == 0 and now.exchanges == 1
+    if now.machine is not None and now.commands < COMMANDS_MAX and is_plain:
+        told = now.after("the operator wants it to be a slave")
+        assert told.machine is not None
+        told.commands, told.is_to_be_slave = told.commands + 1, True
+        told.machine.overrule(by_slave=True)
+        yield _told(told, exchange.Unanswered("given up")) if told.machine.may_be_cut_short else told
+    if now.machine is None and now.is_to_be_slave:
+        done = now.after("it is made a slave")
+        done.is_master = done.is_to_be_slave = False
+        yield done
+
+
 def _deaths(now: Model) -> Iterator[Model]:
     master = now.after("the old master is started again")
     master.deaths += 1
-    master.is_sent, master.machine = False, None
+    master.is_sent, master.machine, master.is_to_be_slave = False, None, False
     master.in_flight = tuple(Request(each.what, is_awaited=False) for each in master.in_flight)
     master.is_fenced = master.note is not None
     if master.note is not None:
