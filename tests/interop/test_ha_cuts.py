@@ -29,6 +29,9 @@ REPORT_MS = 500
 #: Where a slave that asks a name server finds its master's HA port: the proxy.
 PROXY_HOST = "127.0.0.2"
 
+#: Of one message that is put here, in the log.
+RECORD_BYTES = 10_125
+
 Broker = JavaBroker | OwnBroker
 
 
@@ -83,7 +86,7 @@ def cut_each(
 ) -> None:
     """After each cut the slave begins where it should, and the logs end the same.
 
-    Of a record that is cut it may hold back so much.
+    Our slave keeps a part of a record in memory, and asks again for all of it: for so much less than it was sent.
     """
     master.start()
     slave.start()
@@ -131,7 +134,7 @@ def our_slave_of_java(servers: Servers, runtime: JavaRuntime) -> None:
         slave = servers.own_broker(
             "our-slave", brokerRole="SLAVE", brokerId=1, haMasterAddress=proxy.address, masterAddr=master.address
         )
-        cut_each(master, slave, proxy, (*CUTS, *MORE_CUTS), held_back_bytes_max=511)
+        cut_each(master, slave, proxy, (*CUTS, *MORE_CUTS), held_back_bytes_max=RECORD_BYTES - 1)
 
 
 def test_cuts_and_kills_at_any_byte_of_a_frame(runtime: JavaRuntime, servers: Servers) -> None:
