@@ -183,17 +183,20 @@ class ServerProcess:
         self._running().send_signal(signal.SIGCONT)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Poll until `condition` holds. Raises `ServerFailed` if the process ends meanwhile or the time is up."""
-        process = self._running()
+        """Poll until `condition` has held once. Raises `ServerFailed` if the process ends before or the time is up."""
+        process, holds = self._running(), False
 
         def holds_or_ended() -> bool:
-            return condition() or process.poll() is not None
+            nonlocal holds
+            has_ended = process.poll() is not None  # asked first: what it did last counts
+            holds = condition()
+            return holds or has_ended
 
         try:
             wait_until(holds_or_ended, timeout_s, what)
         except TimeoutError as error:
             raise ServerFailed(f"{error}\n{self.log_end()}") from error
-        if not condition():
+        if not holds:
             self._process = None
             raise ServerFailed(f"exit code {process.returncode} before: {what}\n{self.log_end()}")
 
