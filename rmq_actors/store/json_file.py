@@ -98,9 +98,12 @@ class ConfigFile:
             await self._persist(data)
 
     async def check_writable(self) -> None:
-        """Raises `OSError` where the file's directory takes no new file, as `persist_text` needs. A checkpoint."""
+        """Raises `OSError` where `persist_text` would: no new file in the directory, no `.bak`. A checkpoint."""
         new = f"{self.path}.tmp"
         async with self._lock:
+            # A directory cannot be replaced; a file that cannot be read can.
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                self._disk.open(f"{self.path}.bak", read_only=True).close()
             with contextlib.suppress(FileNotFoundError):  # of a process that has died
                 self._disk.remove(new)
             self._disk.open(new, allocate_bytes=1, exclusive=True).close()

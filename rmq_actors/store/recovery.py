@@ -16,11 +16,11 @@ import trio
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.commit_log_dispatcher import PassedOver
-from rmq_actors.store.layout import CUT_DIRECTORY, file_name
+from rmq_actors.store.layout import CHECKPOINT_FILE, CUT_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.read_log import MESSAGE_MAGIC_V2, next_record, record_behind, v2_as_v1
-from rmq_actors.store.store_checkpoint import Checkpoint
+from rmq_actors.store.store_checkpoint import Checkpoint, RecoveryPoint
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import check_record, text_span
 
@@ -41,7 +41,7 @@ _FILES_READ_AGAIN = 3
 
 
 class DamagedLog(ValueError):
-    """A record in the middle of the log is not valid. Nothing was changed."""
+    """A record in the middle of the log is not valid, or files at its end are missing. Nothing was changed."""
 
 
 @attrs.frozen
@@ -75,9 +75,14 @@ class LogEnd:
 
 
 def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash: bool) -> RecoveryPlan:
-    """Decide from the files and the checkpoint alone. `after_crash`: the file `abort` is there. Changes nothing."""
+    """Decide from the files and the checkpoint alone. `after_crash`: the file `abort` is there. Changes nothing.
+
+    Raises `DamagedLog` where files are missing at the end of a log that was stopped in order.
+    """
     point = checkpoint.recovery_point
     begin = queue.min_offset
+    if point is not None and point.offset > queue.max_offset and not after_crash and not checkpoint.is_overtaken:
+        raise DamagedLog(_why_it_ends_early(queue, point))
     if point is not None and point.offset < begin and after_crash and checkpoint.is_before_first_sync:
         # Only a power loss takes a first file that nobody has synced; cleaning stays behind the recovery point, but
         # RocketMQ's knows of none.
@@ -95,6 +100,23 @@ def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash
         return RecoveryPlan(begin, None, False, False, "there is no log yet")
     why = "an orderly stop of RocketMQ: the last files are read again"
     return RecoveryPlan(first[0].from_offset, None, False, False, why)
+
+
+def _why_it_ends_early(queue: MappedFileQueue, point: RecoveryPoint) -> str:
+    """That files are missing, which no crash has taken: to go on would give their queue offsets again."""
+    size_bytes = point.file_size_bytes
+    newest = (point.offset - 1) // size_bytes * size_bytes
+    first = queue.max_offset if queue.files else newest
+    missing = f"{queue.directory}/{file_name(first)}"
+    if first < newest:
+        missing += f" to {file_name(newest)}"
+    has = f"the log ends at offset {queue.max_offset}" if queue.files else "the log has no file"
+    return (
+        f"{missing}: missing. The store was stopped in order with a log up to offset {point.offset}, "
+        f"as {CHECKPOINT_FILE} says, and {has}. Put back what is missing; or, at a slave, move the store's directory "
+        f"away: it gets everything from its master. Without {CHECKPOINT_FILE} the store opens and those messages are "
+        "lost: their queue offsets are given again"
+    )
 
 
 def _names_a_record(queue: MappedFileQueue, checkpoint: Checkpoint) -> bool:

@@ -479,18 +479,27 @@ def test_nothing_is_fenced_where_a_file_of_settings_cannot_be_written(node: str,
 
 
 @pytest.mark.parametrize("node", ["a-0", "a-1"])
-def test_nothing_is_fenced_where_a_file_of_settings_cannot_be_read(node: str) -> None:
-    """An operator is at work on it."""
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("conf/broker.conf", "/conf/broker.conf, line 1"),
+        ("conf/broker.conf.bak/notes", "Is a directory: 'conf/broker.conf.bak'"),
+    ],
+    ids=["no property", "its .bak is a directory"],
+)
+def test_nothing_is_fenced_where_a_file_of_settings_cannot_be_replaced(node: str, path: str, why: str) -> None:
+    """An operator is at work on it; a directory that has the name of its `.bak` lets no file become that."""
     servers = async_pair()
 
     async def use() -> None:
         keep_in_file(servers, node)
-        file = servers.nodes[node].disk.open("conf/broker.conf", allocate_bytes=4, exclusive=True)
+        file = servers.nodes[node].disk.open(path, allocate_bytes=4, exclusive=True)
         file.write_at(0, b"=\\u1")
         file.close()
         info = await servers.exchange()
         assert not info.exchanged
-        assert "it cannot write its settings: /conf/broker.conf, line 1" in info.detail
+        assert "it cannot write its settings: " in info.detail
+        assert why in info.detail
         assert servers.roles() == [ASYNC_MASTER, SLAVE]
         assert (await servers.put("a-0", b"as before")).status is PutStatus.PUT_OK
 

@@ -106,6 +106,18 @@ def test_the_content_before_becomes_the_backup(tmp_path: Path) -> None:
     assert left(tmp_path) == {"topics.json": b'{\n\t"a":2\n}', "topics.json.bak": b'{\n\t"a":1\n}'}
 
 
+@pytest.mark.parametrize("suffix", ["bak", "tmp"])
+def test_a_directory_in_the_way_is_found_before_anything_is_written(tmp_path: Path, suffix: str) -> None:
+    """A slave that was asked to lead found it, and said neither yes nor no."""
+    file = config(tmp_path, file=b"[1]")
+    trio.run(file.check_writable)
+    (tmp_path / f"{PATH}.{suffix}").mkdir()
+    with pytest.raises(IsADirectoryError, match=rf"topics\.json\.{suffix}"):
+        trio.run(file.check_writable)
+    (tmp_path / f"{PATH}.{suffix}").rmdir()
+    assert left(tmp_path) == {"topics.json": b"[1]"}
+
+
 def test_rocketmqs_own_file_is_synced_before_it_becomes_the_backup(tmp_path: Path) -> None:
     async def main() -> None:
         disk = FaultyDisk(tmp_path)

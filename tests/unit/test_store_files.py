@@ -18,6 +18,7 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.finding import Finding
+from rmq_actors.store.check.repair import plan_repair
 from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.layout import file_name
@@ -80,6 +81,10 @@ def put(files: StoreFiles, number: int, topic: str = "T") -> int:
 def wrong(root: Path, config: MessageStoreConfig = CONFIG) -> list[Finding]:
     findings = check_store(OsDisk(root), max_hash_slot_num=config.max_hash_slot_num)
     return [finding for finding in findings if finding.severity != "note"]
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 async def fill(root: Path, count: int = 20, *, orderly: bool = True) -> list[int]:
@@ -174,6 +179,27 @@ async def test_what_recovery_reads_is_told_before_it_does(
         told = f"recovery reads {end - begin} bytes of log from offset {begin} on: the checkpoint's recovery point"
         assert caplog.messages[0] == told
         assert caplog.messages[1].startswith(f"the log ends at {end}; dispatched from {begin}: ")
+
+
+@pytest.mark.trio
+async def test_a_stopped_store_whose_newest_log_file_is_gone_is_not_opened(tmp_path: Path) -> None:
+    """The start went on, without messages that were acknowledged, and gave their queue offsets again."""
+    placed = await fill(tmp_path)
+    newest = max((tmp_path / "commitlog").iterdir())
+    data = newest.read_bytes()
+    newest.unlink()
+    before = contents(tmp_path)
+    with pytest.raises(DamagedLog, match=f"^commitlog/{newest.name}: missing.*Put back .* at a slave, move the store"):
+        await StoreFiles.open(CONFIG, Environment(OsDisk(tmp_path), StillClock(), NoEntropy()), new_tracer())
+    assert contents(tmp_path) == before
+    assert f"commitlog/{newest.name}: missing" in next(
+        step.text for step in plan_repair(OsDisk(tmp_path), []) if step.who == "refusal"
+    )
+    newest.write_bytes(data)
+    assert await offsets(tmp_path) == placed
+    newest.unlink()
+    (tmp_path / "checkpoint").unlink()  # whoever gives the messages up
+    assert await offsets(tmp_path) == [offset for offset in placed if offset < int(newest.name)]
 
 
 @pytest.mark.trio

@@ -35,7 +35,7 @@ _ADVICE = (
         f"{CONFIG_DIRECTORY}/",
         "replace the file by its .bak or by a replica's; without both the broker begins with an empty one",
     ),
-    (CHECKPOINT_FILE, f"move {CHECKPOINT_FILE} away: the next start reads the whole log"),
+    (CHECKPOINT_FILE, f"put back files that the log lacks; then move {CHECKPOINT_FILE} away: the log is read whole"),
 )
 
 
