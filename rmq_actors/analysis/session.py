@@ -31,6 +31,8 @@ DRIVER_MEMORY = "1500m"
 _NOTE_CHARACTERS_MAX = 4000
 _SHUFFLE_PARTITIONS = 4
 _JAVA_TIMEOUT_S = 30
+#: Where Py4J tells of an interrupt: a filter sees only what its own logger is told.
+_PY4J_LOGGERS = (logging.getLogger(), logging.getLogger("py4j.clientserver"))
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
@@ -82,7 +84,8 @@ def open_session(
     with tempfile.TemporaryDirectory(prefix="rmq-actors-spark-") as scratch:
         printed = Path(scratch, "stderr.txt")
         session = None
-        logging.getLogger().addFilter(_is_no_interrupt)
+        for logger in _PY4J_LOGGERS:
+            logger.addFilter(_is_no_interrupt)
         try:
             with _interrupt_afterwards():
                 session = _start(_settings(master, driver_memory, scratch, short=short), printed)
@@ -97,14 +100,18 @@ def open_session(
                 _add_note(error, printed)
             raise
         finally:
-            logging.getLogger().removeFilter(_is_no_interrupt)
+            for logger in _PY4J_LOGGERS:
+                logger.removeFilter(_is_no_interrupt)
             if session is not None:
                 session.stop()
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    # Py4J logs where an interrupt has met it, with a traceback, and raises it again.
-    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+    # Py4J logs where an interrupt has met it, and what fails as it then leaves Java; the interrupt it raises again.
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is None
 
 
 @contextlib.contextmanager

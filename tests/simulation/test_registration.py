@@ -22,6 +22,7 @@ from rmq_actors.protocols.broker_registration import (
 )
 from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.store.layout import TERM_FILE
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig
 from rmq_actors.wire.headers.namesrv import RegisterBrokerResponseHeader
@@ -631,4 +632,4 @@ def test_without_a_listen_port_there_is_nothing_of_it() -> None:
     bench = run(main)
     actors = {event.actor for event in bench.master.events("actor.start")}
     assert not actors & {"RemotingServer", "FastRemotingServer", "RemotingClient", "BrokerRegistrationService"}
-    assert not any(path.startswith("config") for path in bench.master.node.disk.list(""))
+    assert [f"config/{name}" for name in bench.master.node.disk.list("config")] == [TERM_FILE]

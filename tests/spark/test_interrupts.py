@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
-from rmq_actors.analysis.session import JavaMissing, check_java
+from rmq_actors.analysis.session import JavaMissing, check_java, open_session
 from rmq_actors.tracing.spool import TraceWriter
 from tests.spark.conftest import Story, run_of
 from tests.unit.interrupted_command import DEADLINE_S, Command, Ended, started
@@ -32,6 +33,20 @@ def interrupted(command: Command) -> Ended:
     assert ended.stdout == ""
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
     return ended
+
+
+def test_what_fails_as_an_interrupt_leaves_java_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        check_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    by_an_interrupt, by_itself = BrokenPipeError(), BrokenPipeError()
+    by_an_interrupt.__context__ = KeyboardInterrupt()
+    with open_session():
+        for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
+            logger.error("interrupted", exc_info=by_an_interrupt)
+            logger.error("lost", exc_info=by_itself)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["lost", "lost"]
 
 
 def test_while_java_starts(traces: Path, tmp_path: Path) -> None:
