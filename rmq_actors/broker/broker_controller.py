@@ -34,7 +34,7 @@ from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.configuration import Properties, to_properties
-from rmq_actors.protocols.evidence import Doubt, doubt_in_difference
+from rmq_actors.protocols.evidence import Doubt, Own, doubt_in_difference
 from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.store.config import BrokerRole
@@ -251,7 +251,7 @@ class BrokerController:
             peer = await PeerStates(self.remoting.client).ask(address)
         except LookupFailed:
             return None
-        return doubt_in_difference(self.term, peer, peer)
+        return doubt_in_difference(Own(self.term, self.config.broker_name), peer, peer)
 
     def follow_again(self) -> Halt:
         """Have a slave that has halted ask its master again, and follow it if that ends well (by command).

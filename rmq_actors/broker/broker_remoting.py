@@ -177,6 +177,7 @@ class BrokerRemoting:
                 told,
                 lambda: followed.is_followed,
                 terms,
+                self._config.broker_name,
                 self._entropy,
                 self._tracer,
             )

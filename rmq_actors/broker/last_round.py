@@ -15,7 +15,7 @@ from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.broker.slave_synchronize import TablesNotTaken, ask_table, take_over
 from rmq_actors.ha.log_comparison import LogComparison, near_end
 from rmq_actors.ha.master_record_lookup import LookupFailed
-from rmq_actors.protocols.evidence import Doubt, Peer, doubt_in_tables
+from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_tables
 from rmq_actors.protocols.slave_synchronize import Metadata
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.store.log_records import LogCleaned, LogRecords
@@ -71,7 +71,7 @@ class LastRound:
 
     async def _ask(self, remoting: BrokerRemoting, master: str) -> dict[Metadata, bytes]:
         """The tables, of a peer that may give them, and that has this log: another one may have lost its tables too."""
-        peers, own = PeerStates(remoting.client), self._host.terms.term
+        peers, own = PeerStates(remoting.client), Own(self._host.terms.term, self._host.config.broker_name)
         before = await _within(FIRST_ANSWER_S, lambda: peers.ask(master, _TIMEOUT_MS))
         _check(doubt_in_tables(own, before, before))
         await self._check_log(remoting, master)

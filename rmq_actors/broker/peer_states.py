@@ -19,7 +19,7 @@ from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
 TIMEOUT_MS = 3_000
-_ROLE = "brokerRole"
+_ROLE, _NAME = "brokerRole", "brokerName"
 
 
 @attrs.frozen(eq=False)
@@ -66,10 +66,11 @@ async def ask_broker(
 def _peer(told: ReplicationStateInfo) -> Peer:
     """Raises `ValueError`."""
     role, term = BrokerRole(told.broker_role), Term(told.term, told.leads_term)
-    return Peer(role is not BrokerRole.SLAVE, term.number, term.leads, told.followed)
+    return Peer(role is not BrokerRole.SLAVE, term.number, term.leads, told.followed, told.broker_name or None)
 
 
 def _peer_by_configuration(body: bytes, address: str) -> Peer | None:
     """Raises `ValueError`."""
-    role = parse_properties(body.decode(), address).values.get(_ROLE)
-    return None if role is None else Peer(BrokerRole(role) is not BrokerRole.SLAVE)
+    told = parse_properties(body.decode(), address).values
+    role = told.get(_ROLE)
+    return None if role is None else Peer(BrokerRole(role) is not BrokerRole.SLAVE, name=told.get(_NAME) or None)

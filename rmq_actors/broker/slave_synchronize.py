@@ -14,7 +14,7 @@ from rmq_actors.broker.broker_outer_api import MQBrokerError
 from rmq_actors.broker.metadata import BrokerMetadata
 from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.ports.entropy import Entropy
-from rmq_actors.protocols.evidence import Doubt, Peer, doubt_in_tables
+from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_tables
 from rmq_actors.protocols.slave_synchronize import Metadata, SlaveSynchronization
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.connection import RemotingError
@@ -75,6 +75,7 @@ class SlaveSynchronize:
     _told: trio.MemoryReceiveChannel[str] | None
     _is_followed: Callable[[], bool]
     _terms: TermFile
+    _broker_name: str
     _entropy: Entropy
     _tracer: Tracer
     _machine: SlaveSynchronization = attrs.field(init=False)
@@ -159,7 +160,7 @@ class SlaveSynchronize:
         return answer
 
     def _check(self, before: Peer | None, after: Peer | None) -> None:
-        if doubt := doubt_in_tables(self._terms.term, before, after):
+        if doubt := doubt_in_tables(Own(self._terms.term, self._broker_name), before, after):
             raise TablesNotTaken(doubt)
 
     async def _keep_term(self) -> None:

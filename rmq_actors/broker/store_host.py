@@ -157,7 +157,7 @@ class StoreHost:
             self._environment.entropy,
             self._tracer,
             self._machines.make_slave,
-            None if lookup is None else MasterQuestions(lookup, self.terms),
+            None if lookup is None else MasterQuestions(lookup, self.terms, self.config.broker_name),
         )
         await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
         if start_others is not None:

@@ -359,6 +359,8 @@ class HAClient:
             evidence.check_master(found)
             common_end = await self._common_end(comparison)
             await evidence.confirm(found)
+            # Else this broker, promoted by hand instead, would lead the term that this master leads.
+            await evidence.keep_term()
         except (NotFollowed, LookupFailed) as error:
             self._note_comparison(comparison, error.reason)
             raise

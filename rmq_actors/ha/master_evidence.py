@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 from rmq_actors.ha.master_record_lookup import MasterLookup, PeerLookup
-from rmq_actors.protocols.evidence import Doubt, Peer, doubt_in_difference, doubt_in_following
+from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_difference, doubt_in_following
 from rmq_actors.protocols.ha_slave import MasterRefused
 from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.term_file import TermFile
@@ -30,17 +30,18 @@ class TermNotKept(AppendRefused):
 
 @attrs.frozen(eq=False)
 class MasterQuestions:
-    """What a slave needs to ask whom it follows: how, and with which term of its own."""
+    """What a slave needs to ask whom it follows: how, and with which term and brokerName of its own."""
 
     lookup: MasterLookup
     _terms: TermFile
+    _broker_name: str
 
     async def evidence(self) -> MasterEvidence:
-        """Begin a comparison. Raises `LookupFailed`, and `NotFollowed` if another broker was promoted since."""
+        """Begin a comparison. Raises `LookupFailed`, and `NotFollowed` if it is of an older term, or another name."""
         peer = await self.lookup.peer()
-        if doubt := doubt_in_following(self._terms.term, peer):
+        if doubt := doubt_in_following(Own(self._terms.term, self._broker_name), peer):
             raise NotFollowed(doubt)
-        return MasterEvidence(self.lookup, self._terms, peer)
+        return MasterEvidence(self.lookup, self._terms, self._broker_name, peer)
 
 
 @attrs.frozen(eq=False)
@@ -49,6 +50,7 @@ class MasterEvidence:
 
     _lookup: PeerLookup
     _terms: TermFile
+    _broker_name: str
     peer: Peer | None
 
     def check_master(self, difference: object) -> None:
@@ -60,11 +62,11 @@ class MasterEvidence:
         self._check(await self._lookup.peer(), difference)
 
     def _check(self, after: Peer | None, difference: object) -> None:
-        if doubt := doubt_in_difference(self._terms.term, self.peer, after):
+        if doubt := doubt_in_difference(Own(self._terms.term, self._broker_name), self.peer, after):
             raise NotFollowed(doubt, f"{difference}, which says nothing")
 
     async def keep_term(self) -> None:
-        """Before it is followed: its term is this broker's from now on, durably. Raises `TermNotKept`."""
+        """Before it is followed, or believed: its term is this broker's from now on, durably. Raises `TermNotKept`."""
         if self.peer is not None and self.peer.term is not None:
             try:
                 await self._terms.see(self.peer.term)

@@ -1,7 +1,8 @@
 """Whose word counts: a slave halts, and cuts its log, only where a broker that is the master now has another log.
 
 A broker that is no master may lack what the slave has because it has not received it yet, and its tables may be the
-older ones. So a peer says what it is before and after each comparison, and a broker of this project says its term too.
+older ones; one of another brokerName has another log altogether. So a peer says what it is before and after each
+comparison, and a broker of this project says its term too.
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ from rmq_actors.protocols.term import Term
 
 
 @attrs.frozen
+class Own:
+    """What the broker is that judges."""
+
+    term: Term
+    broker_name: str
+
+
+@attrs.frozen
 class Peer:
-    """What a broker said of itself at one moment. RocketMQ's own has no term, and tells nothing of the rest."""
+    """What a broker said of itself at one moment. RocketMQ's own tells its role and its brokerName alone."""
 
     is_master: bool
     term: int | None = None
@@ -21,6 +30,8 @@ class Peer:
     leads_term: bool = False
     #: Whether it is a slave to whom its master's log comes.
     is_following: bool = False
+    #: Its brokerName, if it told one.
+    name: str | None = None
 
 
 @attrs.frozen
@@ -31,22 +42,39 @@ class Doubt:
     detail: str
 
 
-def doubt_in_following(own: Term, peer: Peer | None) -> Doubt | None:
+def _doubt_in_name(own: Own, *said: Peer | None) -> Doubt | None:
+    """A wrong address leads to a broker whose log and tables are another pair's, and so is its term."""
+    for peer in said:
+        if peer is not None and peer.name is not None and peer.name != own.broker_name:
+            return Doubt(
+                "other_name",
+                f"its brokerName is {peer.name}, and this broker's is {own.broker_name}: it is the master of other"
+                " slaves. haMasterAddress and masterAddr must name the master of this brokerName"
+                " (`rmq-actors broker-admin change-role` sets them)",
+            )
+    return None
+
+
+def doubt_in_following(own: Own, peer: Peer | None) -> Doubt | None:
     """Why a peer whose log begins with this one's is not followed, if so. None: it said nothing of itself."""
-    if peer is None or peer.term is None or peer.term >= own.number:
+    if doubt := _doubt_in_name(own, peer):
+        return doubt
+    if peer is None or peer.term is None or peer.term >= own.term.number:
         return None
     return Doubt(
         "old_term",
-        f"its term is {peer.term}, and this broker has seen term {own.number}: another one was promoted after it. If it"
-        f" is the one to be followed all the same, promote it to a greater term (`rmq-actors broker-admin change-role`"
-        f" with `--term {own.number + 1}`)",
+        f"its term is {peer.term}, and this broker has seen term {own.term.number}: another one was promoted after it."
+        " If it is the one to be followed all the same, promote it to a greater term (`rmq-actors broker-admin"
+        f" change-role` with `--term {own.term.number + 1}`)",
     )
 
 
-def doubt_in_difference(own: Term, before: Peer | None, after: Peer | None) -> Doubt | None:
+def doubt_in_difference(own: Own, before: Peer | None, after: Peer | None) -> Doubt | None:
     """Why a peer that has another log than this one is no reason to halt, if so."""
     if before is None or after is None:
         return Doubt("no_master", "it does not say whether it is a master")
+    if doubt := _doubt_in_name(own, before, after):
+        return doubt
     if (before.is_master, before.term) != (after.is_master, after.term):
         return Doubt("role_changed", "it has changed its role since it was asked")
     if not before.is_master:
@@ -54,13 +82,15 @@ def doubt_in_difference(own: Term, before: Peer | None, after: Peer | None) -> D
     return doubt_in_following(own, before)
 
 
-def doubt_in_tables(own: Term, before: Peer | None, after: Peer | None) -> Doubt | None:
+def doubt_in_tables(own: Own, before: Peer | None, after: Peer | None) -> Doubt | None:
     """Why a peer's tables are not taken over, if so: those of a term come from whoever leads it.
 
     A slave hands them on, while it follows, but never to the one that they came from.
     """
     if before is None or after is None:
         return Doubt("no_master", "it does not say whether it is a master")
+    if doubt := _doubt_in_name(own, before, after):
+        return doubt
     if (before.is_master, before.term, before.leads_term) != (after.is_master, after.term, after.leads_term):
         return Doubt("role_changed", "it has changed its role since it was asked")
     if doubt := doubt_in_following(own, before):
@@ -69,6 +99,6 @@ def doubt_in_tables(own: Term, before: Peer | None, after: Peer | None) -> Doubt
         return None
     if not (before.is_following and after.is_following):
         return Doubt("no_master", "it is a slave, and follows nobody: its tables may be old")
-    if own.leads and before.term == own.number:
+    if own.term.leads and before.term == own.term.number:
         return Doubt("no_master", "it is a slave, and this broker was its master: its tables are the older ones")
     return None

@@ -288,7 +288,7 @@ class ReplicationRun:
         if not workload.fail_overs:
             return BrokerConfig(name, store, ha)
         return BrokerConfig(
-            name,
+            "broker-a",
             store,
             ha,
             remoting=RemotingServerConfig(node.address, PORT),

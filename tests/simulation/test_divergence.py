@@ -24,6 +24,7 @@ from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.divergence import Ahead, Divergence
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
@@ -56,6 +57,7 @@ class Pair:
     has_remoting: bool = True
     truncates: bool = False
     slave_file_bytes: int = FILE_BYTES
+    slave_name: str = "broker-a"
     world: World = attrs.field(init=False)
     recorder: Recorder = attrs.field(init=False)
     master: Node = attrs.field(init=False)
@@ -90,7 +92,7 @@ class Pair:
         if not self.has_remoting:
             return BrokerConfig(node.name, store, ha)
         return BrokerConfig(
-            node.name,
+            self.slave_name if is_slave else "broker-a",
             store,
             ha,
             remoting=RemotingServerConfig(node.address, PORT),
@@ -215,6 +217,46 @@ def test_a_master_that_is_shorter_is_noticed() -> None:
         assert "the master has no record at offset" in halted.detail
 
     for_each_loss(main)
+
+
+def test_a_slave_that_halts_keeps_the_term_of_the_master_that_it_halts_for() -> None:
+    """Promoted by hand instead, it would lead the same term as that master."""
+
+    async def main(pair: Pair) -> None:
+        master, _ = await pair.part(regrown=20)
+        await master.change_role(BrokerRole.ASYNC_MASTER, term=5)
+        slave = await pair.boot(pair.slave)
+        await trio.sleep(10)
+        halted = pair.halted()
+        assert halted is not None
+        assert halted.reason == "diverged"
+        assert slave.term == Term(5)
+        await slave.change_role(BrokerRole.ASYNC_MASTER)
+        assert (master.term, slave.term) == (Term(5, leads=True), Term(6, leads=True))
+
+    for_each_loss(main)
+
+
+def test_a_broker_of_another_name_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong address: the slave of another pair neither halts nor cuts, and takes over no term, table or message."""
+
+    async def main(pair: Pair) -> None:
+        master, _ = await pair.part(regrown=20)
+        await master.change_role(BrokerRole.ASYNC_MASTER, term=5)
+        pair.slave_name = "broker-b"
+        slave = await pair.boot(pair.slave)
+        before = pair.log(slave)
+        assert before
+        await trio.sleep(60)
+        followed = slave.followed_master
+        assert followed is not None
+        assert (followed.halted, followed.connections, set(followed.ends)) == (None, 0, {"other_name"})
+        assert pair.log(slave) == before
+        assert slave.term.number < 5
+
+    for_each_loss(main, truncates=True)
+    texts = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert any("other_name: its brokerName is broker-a, and this broker's is broker-b" in text for text in texts)
 
 
 def test_a_master_that_is_the_same_is_asked_once_and_followed() -> None:

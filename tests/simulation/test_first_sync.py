@@ -107,7 +107,7 @@ class Pair:
             sync_from_last_file=not is_slave,
         )
         return BrokerConfig(
-            node.name,
+            "broker-a",
             attrs.evolve(store, **self.slave_store) if is_slave else store,
             attrs.evolve(ha, **self.slave_ha) if is_slave else ha,
             remoting=RemotingServerConfig(node.address, PORT),

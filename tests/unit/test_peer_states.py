@@ -44,8 +44,10 @@ class Client:
         return command.response(answer[0], "why", body=answer[1])
 
 
-def state(role: str, term: int, *, leads: bool = False, followed: bool = False) -> tuple[int, bytes]:
-    info = ReplicationStateInfo(broker_role=role, term=term, leads_term=leads, followed=followed)
+def state(
+    role: str, term: int, *, leads: bool = False, followed: bool = False, name: str | None = None
+) -> tuple[int, bytes]:
+    info = ReplicationStateInfo(broker_name=name, broker_role=role, term=term, leads_term=leads, followed=followed)
     return SUCCESS, encode_body(info)
 
 
@@ -59,6 +61,7 @@ async def ask(client: Any) -> Peer | None:
     [
         (state("SYNC_MASTER", 4, leads=True), Peer(True, 4, True)),
         (state("ASYNC_MASTER", 4, leads=True), Peer(True, 4, True)),
+        (state("SYNC_MASTER", 4, name="broker-b"), Peer(True, 4, name="broker-b")),
         (state("SLAVE", 4, leads=True), Peer(False, 4, True)),
         (state("SLAVE", 0, followed=True), Peer(False, 0, False, True)),
     ],
@@ -75,6 +78,7 @@ async def test_one_of_this_project_is_asked_once(answer: tuple[int, bytes], peer
     [
         (b"brokerId=0\nbrokerRole=SYNC_MASTER\n", Peer(True)),
         (b"brokerRole=ASYNC_MASTER\n", Peer(True)),
+        (b"brokerName=broker-b\nbrokerRole=ASYNC_MASTER\n", Peer(True, name="broker-b")),
         (b"brokerRole=SLAVE\n", Peer(False)),
         (b"brokerId=0\n", None),
     ],
@@ -144,7 +148,7 @@ async def questions(tmp_path: Path, *peers: Peer | None, disk: FaultyDisk | None
     terms = TermFile.load(disk or FaultyDisk(tmp_path), new_tracer())
     await terms.see(3)
     lookup: Any = Lookup([*peers])
-    return MasterQuestions(lookup, terms)
+    return MasterQuestions(lookup, terms, "broker-a")
 
 
 MASTER, SLAVE = Peer(True, 3, True), Peer(False, 3)
