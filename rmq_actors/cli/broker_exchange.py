@@ -23,6 +23,7 @@ _LONGER_S = 60.0
 
 async def exchange_roles(client: RemotingClient, master: str, slave: str, limit_s: float) -> None:
     """Return when the slave is the master, and the master its slave. Raises `RequestFailed`, saying what is so."""
+    from rmq_actors.protocols.exchange import OVERRULED
     from rmq_actors.wire.bodies.encoding import encode_body
     from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody
 
@@ -42,6 +43,8 @@ async def exchange_roles(client: RemotingClient, master: str, slave: str, limit_
         # One that goes on after a restart has the name of its promotion.
         if not info.exchange_id.startswith(exchange_id):
             raise RequestFailed(f"{master} was started again meanwhile, and exchanges no roles: see the status of both")
+    if info.detail == OVERRULED:
+        raise RequestFailed(f"{master} has given the exchange up: {info.detail}: see the status of both")
     if not info.exchanged:
         raise RequestFailed(f"{master} is the master as before: {info.detail}")
 

@@ -210,6 +210,8 @@ class Failed:
 Outcome = Checked | Fenced | NotYet | StateTold | Done | Refused | Unanswered | Failed
 
 EXCHANGED = "exchanged"
+#: How one ends that a command has come in between: the master may have any role now.
+OVERRULED = "the role was set by command meanwhile"
 _OVERRULED_STEPS = (Step.CHECK, Step.PREPARE, Step.PROMOTE)
 
 
@@ -407,7 +409,7 @@ class MasterExchange:
     # --- back ---------------------------------------------------------------------------------------------------------
 
     def _overruled(self) -> None:
-        why = "the role was set by command meanwhile"
+        why = OVERRULED
         if self.step is Step.CHECK:
             self._end_with(why)
         elif self.note is None:

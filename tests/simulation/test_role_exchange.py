@@ -577,6 +577,27 @@ def test_the_command_tells_of_a_slave_that_does_not_answer_any_more() -> None:
     servers.run_well(use)
 
 
+def test_the_command_tells_of_a_master_whose_role_was_set_by_another_command() -> None:
+    """It may be a slave by now, so nothing is as before."""
+    servers = async_pair()
+
+    async def use() -> None:
+        promoted_unheard(servers)
+        async with trio.open_nursery() as nursery:
+
+            async def set_role() -> None:
+                await trio.sleep(5)
+                assert await servers.change_role("a-0", SLAVE) is None
+
+            nursery.start_soon(set_role)
+            said = await by_command(servers)
+        why = "the role was set by command meanwhile: see the status of both"
+        assert said == f"10.0.0.2:10911 has given the exchange up: {why}"
+        assert servers.roles() == [SLAVE, ASYNC_MASTER]
+
+    servers.run_well(use)
+
+
 def test_the_command_tells_of_a_master_that_was_started_again() -> None:
     servers = async_pair()
 
