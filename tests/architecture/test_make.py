@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
+
 import pytest
 
-from tests.architecture.project_copy import ProjectCopy
+from tests.architecture.project_copy import PROJECT, ProjectCopy
 
-MUTANT = """--- a/target.txt
-+++ b/target.txt
-@@ -1 +1 @@
--{was}
-+mutated
+MUTANT = """wrong = "Much."
+fails = ["tests/test_one.py::test_one"]
+
+[[edits]]
+where = "rmq_actors.target"
+old = "value = {was}"
+new = "value = 0"
 """
 
 
@@ -20,10 +26,16 @@ def test_an_old_python_is_named(project_copy: ProjectCopy) -> None:
     assert outcome.exit_code != 0
 
 
-@pytest.mark.parametrize(("was", "applies"), [("original", True), ("something else", False)])
+@pytest.mark.parametrize(("was", "applies"), [("1", True), ("2", False)])
 def test_a_mutant_that_does_not_apply_fails_the_check(project_copy: ProjectCopy, was: str, applies: bool) -> None:
-    project_copy.append("target.txt", "original\n")
-    project_copy.append("tests/mutants/one.diff", MUTANT.format(was=was))
-    outcome = project_copy.run("make", "mutants-apply")
+    mutants = project_copy.root / "tests" / "mutants"
+    mutants.mkdir(parents=True)
+    for file in (PROJECT / "tests" / "mutants").glob("*.py"):
+        shutil.copy(file, mutants)
+    project_copy.append("tests/__init__.py", "")
+    project_copy.append("rmq_actors/target.py", "value = 1\n")
+    project_copy.append("tests/mutants/one.toml", MUTANT.format(was=was))
+    project_copy.append("filled", "")  # newer than pyproject.toml: nothing is installed
+    outcome = project_copy.run("make", "FILLED=filled", f"BIN={Path(sys.executable).parent}", "mutants-apply")
     assert (outcome.exit_code == 0) is applies
-    assert ("error: tests/mutants/one.diff no longer applies" in outcome.output) is not applies
+    assert ("error: tests/mutants/one.toml no longer applies" in outcome.output) is not applies

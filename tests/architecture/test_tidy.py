@@ -17,7 +17,7 @@ DRAWERS = {"common", "constants", "errors", "exceptions", "helper", "helpers", "
 # How a file or function that is longer on purpose says why, in its docstring.
 REASON = re.compile(rf"Longer than (?:{FILE_LINES_MAX}|{FUNCTION_LINES_MAX}) lines because \w+")
 MACHINE_PATH = re.compile(r"(?:^|[^\w./])/(?:root|home|work|Users)/")
-TEXT_SUFFIXES = frozenset({".py", ".md", ".toml", ".xml", ".diff", ".txt", ".json", ".html", ".svg"})
+TEXT_SUFFIXES = frozenset({".py", ".md", ".toml", ".xml", ".txt", ".json", ".html", ".svg"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -1,4 +1,4 @@
-"""docs/known-bugs.md names tests and diffs that there are, and leaves none of them out."""
+"""docs/known-bugs.md names tests and mutants that there are, and leaves none of them out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.mutants.mutant import HERE as MUTANTS
+from tests.mutants.mutant import load
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-MUTANTS = ROOT / "tests" / "mutants"
 
 
 class Row(NamedTuple):
@@ -54,8 +56,7 @@ def test_a_row_says_what_is_tested(row: Row) -> None:
         return
     assert f"::test_{first[0].lower()}_" in row.test
     if row.mutant:
-        head = (MUTANTS / f"{row.mutant}.diff").read_text().partition("\ndiff --git ")[0]
-        assert f"tests/known_bugs/{row.test}" in head.split()
+        assert f"tests/known_bugs/{row.test}" in load(MUTANTS / f"{row.mutant}.toml").fails
     else:
         path, _, name = row.test.partition("::")
         function = next(node for node in ast.parse((HERE / path).read_text()).body if getattr(node, "name", "") == name)
