@@ -7,7 +7,6 @@ them knows (`CommitLog.append_data`).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 
 import attrs
@@ -46,21 +45,25 @@ class PartOfRecord:
 
         Raises what `appends` raises, once what came before has been yielded.
         """
+        return joined(self._with_held(appends) if self._held else appends, self._file_size_bytes)
+
+    def _with_held(self, appends: Iterable[Append]) -> Iterator[Append]:
         rest = iter(appends)
-        if self._held:
-            # A long record comes in many frames: it is not put together again with each of them.
-            for append in rest:
-                self._held += append.data
-                if len(self._held) >= self._record_bytes:
-                    break
-            else:
-                return
-            rest = itertools.chain((Append(self._offset, memoryview(self._held)),), rest)
-        yield from joined(rest, self._file_size_bytes)
+        # A long record comes in many frames: it is not put together again with each of them.
+        for append in rest:
+            self._held += append.data
+            if len(self._held) >= self._record_bytes:
+                yield Append(self._offset, memoryview(self._held))
+                yield from rest
 
     def hold(self, append: Append, end_offset: int) -> None:
-        """Keep what is behind `end_offset`, where the log ends now. Raises `RecordTooLong`."""
+        """Keep what comes after `end_offset`, where the log ends now. Raises `RecordTooLong`."""
         self._offset = end_offset
+        if end_offset == append.offset + len(append.data):
+            # A report waits for this: most receives end where a record does.
+            if self._held:
+                self._held = bytearray()
+            return
         self._held = bytearray(append.data[end_offset - append.offset :])
         self._record_bytes = BLANK.size
         if len(self._held) < BLANK.size:
