@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from rmq_actors.testing.run_ends import NotConverged
+from rmq_actors.testing.view import LONGEST
 
 if TYPE_CHECKING:
     from rmq_actors.testing.replication_run import ReplicationRun
@@ -49,7 +50,7 @@ class FailOvers:
             node.kill()
         run.brokers.pop(old, None)
         new = await self._choose()
-        run.checker.promote(new, len(run.recorder.events), is_longest=workload.promoted == "longest")
+        run.promoted(new, is_longest=workload.promoted == LONGEST)
         run.configure(**{name: new for name in run.names if name != old})
         await trio.sleep(workload.back_after_s)
         run.configure(**{old: new})
@@ -63,8 +64,8 @@ class FailOvers:
         try:
             if not await self._look(lambda: self._is_replicated(old), _CATCH_UP_S):
                 return False
-            new = max(self._candidates(), key=run.checker.end)
-            run.checker.promote(new, len(run.recorder.events), is_longest=True)
+            new = max(self._candidates(), key=self._end)
+            run.promoted(new, is_longest=True)
             run.configure(**dict.fromkeys(run.names, new))
             return True
         finally:
@@ -78,11 +79,11 @@ class FailOvers:
         return is_true
 
     def _is_replicated(self, old: str) -> bool:
-        checker = self.run_.checker
+        view = self.run_.view
         return (
-            not checker.unanswered
+            not view.unanswered
             and self._is_open(old)
-            and any(not checker.lacks(name) for name in self._candidates())
+            and any(not view.lacks(view.nodes[name]) for name in self._candidates())
         )
 
     async def _choose(self) -> str:
@@ -90,19 +91,22 @@ class FailOvers:
         run = self.run_
         if not await self._look(lambda: 0 < self._slaves_well == len(self._candidates()), _SLAVES_UP_S):
             raise NotConverged(f"{_SLAVES_UP_S:g} s after a master was lost, its slaves are not up")
-        choose = max if run.workload.promoted == "longest" else min
-        return choose(self._candidates(), key=run.checker.end)
+        choose = max if run.workload.promoted == LONGEST else min
+        return choose(self._candidates(), key=self._end)
 
     @property
     def _slaves_well(self) -> int:
-        checker = self.run_.checker
-        return sum(checker.has_followed(name) for name in checker.slaves)
+        view = self.run_.view
+        return sum(view.has_followed(slave) for slave in view.slaves)
 
     def _candidates(self) -> list[str]:
         """The slaves whose logs are open, and that have followed the master: others may have another log."""
-        checker = self.run_.checker
-        return [name for name in checker.slaves if self._is_open(name) and checker.has_followed(name)]
+        view = self.run_.view
+        return [slave.name for slave in view.slaves if self._is_open(slave.name) and view.has_followed(slave)]
+
+    def _end(self, name: str) -> int:
+        return self.run_.view.nodes[name].end
 
     def _is_open(self, name: str) -> bool:
         run = self.run_
-        return run.nodes[name].is_up and name in run.brokers and name not in run.checker.without_log
+        return run.nodes[name].is_up and name in run.brokers and not run.view.nodes[name].has_lost_power

@@ -1,4 +1,4 @@
-"""Logs as a checker knows them: what one master after the other has written, and where two of them part."""
+"""Logs as the view of a cluster knows them: what one master after the other has written, and where two of them part."""
 
 from __future__ import annotations
 

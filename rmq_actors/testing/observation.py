@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
-from rmq_actors.testing.checkers import ReplicationChecker
+from rmq_actors.testing.invariants import FollowedUnasked
+from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import ClockDrift, Fault, Partition, Schedule, fault_kind
@@ -47,8 +48,8 @@ OBSERVABLE = (
 OBSERVABLE_IN_REPLICATION = ("log_cleaned", "offset_gone", "answered_from_pool", "bit_rot")
 #: What a few hundred runs may not meet.
 RARELY_OBSERVED = frozenset({"torn_pages", "clock_drift", "disk_error"})
-#: The limit at which a run ends: see `ReplicationChecker.on_limit`.
-UNASKED = "followed_unasked"
+#: The limit at which a run ends.
+UNASKED = FollowedUnasked.name
 #: What a campaign with fail-overs meets beside all that.
 OBSERVABLE_IN_FAIL_OVERS = ("promotion", "step_down", "halt", "truncation", "master_behind")
 
@@ -68,7 +69,7 @@ class FaultObserver:
     recorder: Recorder
     _schedule: Schedule
     #: It must see each event first.
-    _checker: ReplicationChecker
+    _view: ClusterView
     observed: set[str] = attrs.field(factory=set, init=False)
     under_load: set[str] = attrs.field(factory=set, init=False)
     _active: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -156,14 +157,14 @@ class FaultObserver:
                 self.under_load.add(kind)
 
     def _matters(self, fault: Fault) -> bool:
-        checker = self._checker
-        slaves = [node for node in fault.nodes if node != checker.master]
+        view = self._view
+        slaves = [view.nodes[node] for node in fault.nodes if node != view.master.name]
         if slaves:
-            return any(checker.lacks(slave) for slave in slaves)
-        return checker.unanswered > 0 or any(checker.lacks(slave) for slave in checker.slaves)
+            return any(view.lacks(slave) for slave in slaves)
+        return view.unanswered > 0 or any(view.lacks(slave) for slave in view.slaves)
 
     def _append(self, event: Event) -> str | None:
-        if event.node == self._checker.master:
+        if event.node == self._view.master.name:
             self._weigh()
             if event.node in self._jumped:
                 return "clock_jump"  # a record has a time that is not behind that of the one before it, or far behind
@@ -224,7 +225,7 @@ class FaultObserver:
         return None
 
     def _put_ended(self, event: Event) -> str | None:
-        if event.status == "PUT_OK" and (event.offset or 0) > self._checker.end(event.node):
+        if event.status == "PUT_OK" and (event.offset or 0) > self._view.nodes[event.node].end:
             return "answered_from_pool"
         return "slave_timeout" if event.status == "FLUSH_SLAVE_TIMEOUT" else None
 
@@ -236,9 +237,8 @@ class FaultObserver:
 
     def _opened(self, event: Event) -> str | None:
         self._forget_connections(event.node)
-        if event.node == self._checker.master and any(
-            self._checker.end(slave) > (event.offset or 0) for slave in self._checker.slaves
-        ):
+        end, view = event.offset or 0, self._view
+        if event.node == view.master.name and any(slave.end > end for slave in view.slaves):
             return "master_behind"
         if event.node in self._powerless:
             return "power_loss"

@@ -7,7 +7,6 @@ process sees to it that it becomes what its configuration says.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import errno
 from collections.abc import Callable, Sequence
 
@@ -24,24 +23,25 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.ha_master import OffsetGone
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.config import RemotingServerConfig
-from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.store.json_file import ConfigFileDamaged
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
 from rmq_actors.store.message_puts import PendingPut
 from rmq_actors.store.recovery import DamagedLog
 from rmq_actors.store.truncation import TruncationRefused
-from rmq_actors.testing.checkers import Broken, ReplicationChecker
+from rmq_actors.testing.evidence import FILES_CHANGE, WorldEvidence
 from rmq_actors.testing.fail_over import FailOvers
-from rmq_actors.testing.observation import UNASKED, FaultObserver
+from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
+from rmq_actors.testing.judge import Broken, Judge
+from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder, Tracer
 from rmq_actors.wire.record import Message
-from sim_net import LinkConfig, Node, SimDisk, SimFile, World, WorldConfig
+from sim_net import LinkConfig, Node, SimDisk, World, WorldConfig
 from sim_net.search import Case
 
 PORT = 10911
@@ -109,7 +109,8 @@ class ReplicationRun:
     puts_left: int = attrs.field(init=False)
     recorder: Recorder = attrs.field(init=False)
     nodes: dict[str, Node] = attrs.field(init=False)
-    checker: ReplicationChecker = attrs.field(init=False)
+    view: ClusterView = attrs.field(init=False)
+    judge: Judge = attrs.field(init=False)
     observer: FaultObserver = attrs.field(init=False)
     crashes: list[str] = attrs.field(factory=list, init=False)
     brokers: dict[str, BrokerController] = attrs.field(factory=dict, init=False)
@@ -121,8 +122,6 @@ class ReplicationRun:
     _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
     _moved: trio.Event = attrs.field(factory=trio.Event, init=False)
     _machines: dict[str, Machines] = attrs.field(factory=dict, init=False)
-    _outside: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
-    _files: dict[tuple[str, int], SimFile] = attrs.field(factory=dict, init=False)
     #: Nodes whose present process has met an error of its disk.
     _met_disk_errors: set[str] = attrs.field(factory=set, init=False)
     #: The peers of the masters' connections, and slaves that are to be set up anew.
@@ -137,20 +136,23 @@ class ReplicationRun:
         self.nodes = {name: self.world.node(name) for name in self.names}
         self.follows = dict.fromkeys(self.names, self.names[0])
         names = {node.address: name for name, node in self.nodes.items()}
-        self.checker = ReplicationChecker(
+        evidence = WorldEvidence(
+            self.world, self.nodes, self.brokers, self.workload.log_file_bytes, _STORE.max_hash_slot_num
+        )
+        self.view = ClusterView(
             self.names[0],
             self.names,
             names.__getitem__,
-            self._read_log,
-            self._is_kept,
-            self._on_broken,
-            self._on_limit,
+            evidence,
             acks=self.workload.acks,
             sync_flush=[name for name in self.names if self._flush_type(name) is FlushDiskType.SYNC_FLUSH],
         )
-        self.observer = FaultObserver(self.recorder, self.case.schedule, self.checker)
-        self.recorder.subscribe(self._forget_files, ("store.open", "log.truncate", "node.power_loss"))
-        self.recorder.subscribe(self.checker.observe, self.checker.kinds)
+        # Limits first: at one of them nothing is broken.
+        invariants = [make() for make in (*REPLICATION_LIMITS, *REPLICATION_INVARIANTS)]
+        self.judge = Judge(self.view, invariants, self._on_broken, self._on_limit)
+        self.observer = FaultObserver(self.recorder, self.case.schedule, self.view)
+        self.recorder.subscribe(evidence.forget_files, FILES_CHANGE)
+        self.recorder.subscribe(self.judge.observe, self.judge.kinds)
         self.recorder.subscribe(self.observer.observe, self.observer.kinds)
         self.recorder.subscribe(self._on_disk, ("node.boot", "storage.error", "storage.stuck"))
         self.recorder.subscribe(self._on_crash, ("actor.crash",))
@@ -164,60 +166,24 @@ class ReplicationRun:
     @property
     def master(self) -> str:
         """Whose log counts."""
-        return self.checker.master
+        return self.view.master.name
 
-    # --- what the checker reads -------------------------------------------------------------------------------------
-
-    def _read_log(self, node: str, begin: int, end: int) -> bytes:
-        parts, size = [], self.workload.log_file_bytes
-        while begin < end:
-            first = begin - begin % size
-            file = self._files.get((node, first))
-            if file is None:
-                path = f"{COMMIT_LOG_DIRECTORY}/{file_name(first)}"
-                # Outside of every node, so that a dead node's page cache can be read too.
-                file = self._outside.run(self.nodes[node].disk.open, path, read_only=True)
-                self._files[node, first] = file
-            stop = min(end, first + size)
-            parts.append(bytes(file.map()[begin - first : stop - first]))
-            begin = stop
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _forget_files(self, _: Event) -> None:
-        """Recovery, a truncation or a power cut may have put other files under the names."""
-        for file in self._files.values():
-            self._outside.run(file.close)
-        self._files.clear()
-
-    def _is_kept(self, node: str, offset: int, data: bytes) -> bool:
-        """Whether `cut/` has the bytes of the node's log from `offset` on, a file for each of the log's."""
-        disk, size = self.nodes[node].disk, self.workload.log_file_bytes
-        names = self._outside.run(disk.list, CUT_DIRECTORY)
-        while data:
-            part = data[: size - offset % size]
-            own = [name for name in names if name.partition(".")[0] == file_name(offset)]
-            # Of a blank its head is kept: nothing was written behind it.
-            if not any(self._content(disk, name).startswith(part.rstrip(b"\0")) for name in own):
-                return False
-            offset, data = offset + len(part), data[len(part) :]
-        return True
-
-    def _content(self, disk: SimDisk, name: str) -> bytes:
-        file = self._outside.run(disk.open, f"{CUT_DIRECTORY}/{name}", read_only=True)
-        with contextlib.closing(file):
-            return bytes(file.map())
+    def promoted(self, node: str, *, is_longest: bool) -> None:
+        """An operator has chosen the next master. `is_longest`: for its log, among all slaves that have followed."""
+        status = LONGEST if is_longest else "shortest"
+        self.recorder.record(node, "Operator", "operator.promote", status=status)
 
     # --- what is told -----------------------------------------------------------------------------------------------
 
     def _on_broken(self, broken: Broken) -> None:
         self.recorder.record(
-            "", "ReplicationChecker", "invariant.broken", status=broken.invariant, attributes={"detail": broken.detail}
+            "", "Judge", "invariant.broken", status=broken.invariant, attributes={"detail": broken.detail}
         )
         self._broken.set()
 
-    def _on_limit(self, what: str) -> None:
-        self.recorder.record("", "ReplicationChecker", "fault.observed", status=UNASKED, attributes={"detail": what})
-        self.observer.observed.add(UNASKED)
+    def _on_limit(self, name: str, what: str) -> None:
+        self.recorder.record("", "Judge", "fault.observed", status=name, attributes={"detail": what})
+        self.observer.observed.add(name)
         self.reached_limit = True
         self._broken.set()
 
@@ -238,8 +204,8 @@ class ReplicationRun:
         key = event.node, event.conn_id or 0
         if event.kind == "ha.connection.open":
             host = (event.attrs or {})["network.peer.address"].rpartition(":")[0]
-            self._slaves[key] = self.checker.node_of(host)
-        elif event.status == OffsetGone.reason and self.checker.needs_what_is_gone(self._slaves[key]):
+            self._slaves[key] = self.view.node_of(host)
+        elif event.status == OffsetGone.reason and self.view.needs_what_is_gone(self.view.nodes[self._slaves[key]]):
             self._lost.add(self._slaves[key])
 
     def _on_move(self, event: Event) -> None:
@@ -315,7 +281,7 @@ class ReplicationRun:
         if isinstance(error, RoleChangeFailed | ConfigFileDamaged):
             return name in self._met_disk_errors
         if isinstance(error, DamagedLog) or isinstance(error.__cause__, DamagedLog):
-            return self.checker.is_rotten(name)
+            return bool(self.view.nodes[name].rotten)
         return isinstance(error, OSError) and error.errno in _DISK_ERRORS and name not in self.brokers
 
     async def _run_broker(self, node: Node, tracer: Tracer) -> None:
@@ -348,7 +314,7 @@ class ReplicationRun:
 
     async def _set_up_anew(self, node: Node) -> None:
         """Remove all that it has. Once that is durable it begins as a new slave does."""
-        self.checker.set_up_anew(node.name)
+        self.recorder.record(node.name, "Operator", "operator.set_up_anew")
         _remove_all(node.disk, "")
         await node.disk.sync_directory("")
         self._lost.remove(node.name)
@@ -433,8 +399,7 @@ class ReplicationRun:
                 raise NotConverged(self._state())
             await self._last_put()
             await self._stop_brokers()
-            self.checker.check_end(len(self.recorder.events))
-            self._find_leaks()
+            self.judge.check_end(len(self.recorder.events))
             nursery.cancel_scope.cancel()
 
     async def _outlast_faults(self) -> None:
@@ -455,8 +420,8 @@ class ReplicationRun:
 
     async def _end_quiet(self) -> None:
         """Put once more where a slave waits for that: see `docs/invariants.md`, what is not promised."""
-        await self.wait_for(lambda: not self.checker.without_log, CONVERGENCE_S)
-        if self.checker.needs_a_put:
+        await self.wait_for(lambda: not self.view.without_log, CONVERGENCE_S)
+        if self.view.needs_a_put:
             self.puts_left = max(1, self.puts_left)
 
     @property
@@ -475,39 +440,39 @@ class ReplicationRun:
         master = self.brokers.get(self.master)
         return (
             self.puts_left <= 0
-            and not self.checker.unanswered
+            and not self.view.unanswered
             and len(self.brokers) == len(self.nodes)
             and all(node.is_up for node in self.nodes.values())
-            and self.checker.converged
+            and self.view.converged
             and self._halts_are_final
             and master is not None
             and not master.config.is_slave
-            and len(master.ha_service.connections) == len(self.names) - 1 - len(self.checker.halted)
+            and len(master.ha_service.connections) == len(self.names) - 1 - len(self.view.halted)
             and master.store.running_flags.is_writeable
         )
 
     @property
     def _halts_are_final(self) -> bool:
         """Whether who halted stays so: it knows where it parts from its master, and nobody is to cut its log."""
-        followed = [self.brokers[name].followed_master for name in self.checker.halted]
+        followed = [self.brokers[name].followed_master for name in self.view.halted]
         return not followed or (
             self.workload.divergence == "halt"
             and all(each and each.halted and each.halted.common_end is not None for each in followed)
         )
 
     def _state(self) -> str:
-        ends = ", ".join(f"{name} ends at {self.checker.end(name)}" for name in self.nodes)
+        ends = ", ".join(f"{name} ends at {self.view.nodes[name].end}" for name in self.nodes)
         master = self.brokers.get(self.master)
         connections = len(master.ha_service.connections) if master else 0
-        halted = f" but {', '.join(sorted(self.checker.halted))}, halted," if self.checker.halted else ""
+        halted = f" but {', '.join(sorted(self.view.halted))}, halted," if self.view.halted else ""
         return (
             f"{self._converges_in_s:g} s after the last fault: {ends};{halted} {connections} connections "
-            f"of {self.master}, {self.puts_left} puts left, {self.checker.unanswered} unanswered"
+            f"of {self.master}, {self.puts_left} puts left, {self.view.unanswered} unanswered"
         )
 
     async def _last_put(self) -> None:
         """With every fault over, a put must be confirmed, if there are slaves enough, and reach every slave."""
-        master, slaves = self.brokers[self.master], len(self.names) - 1 - len(self.checker.halted)
+        master, slaves = self.brokers[self.master], len(self.names) - 1 - len(self.view.halted)
         with trio.move_on_after(CONVERGENCE_S) as waiting:
             # Behind an accepted connection a slave may still compare its log, and then begin anew.
             while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < slaves:  # noqa: ASYNC110
@@ -520,43 +485,17 @@ class ReplicationRun:
             raise NotConverged(f"with every fault over, a put is answered {result.status.value}")
         end = 0 if result.append is None else result.append.end_offset
         # A transient pool's puts are answered before they are in the log.
-        if not await self.wait_for(
-            lambda: self.checker.converged and self.checker.end(self.master) >= end, CONVERGENCE_S
-        ):
+        if not await self.wait_for(lambda: self.view.converged and self.view.master.end >= end, CONVERGENCE_S):
             raise NotConverged(self._state())
 
     async def _stop_brokers(self) -> None:
-        """Stop every broker in order; then its store must have nothing wrong with it."""
+        """Stop every broker in order."""
         self._stopping.set()
         with trio.move_on_after(CONVERGENCE_S) as waiting:
             for node in self.nodes.values():
                 await node.wait_down()
         if waiting.cancelled_caught:
             raise NotConverged(f"a broker has not stopped in {CONVERGENCE_S:g} s")
-        for name, node in self.nodes.items():
-            wrong = [
-                finding
-                for finding in check_store(node.disk, max_hash_slot_num=_STORE.max_hash_slot_num)
-                if finding.severity != "note"
-            ]
-            if self.checker.is_rotten(name):
-                damaged = self.checker.damaged_bodies(name)
-                if damaged and not wrong:
-                    detail = f"{name}: the damage at offset {damaged[0]} is not found"
-                    self.checker.break_invariant("derived", detail, len(self.recorder.events))
-            elif wrong:
-                self.checker.break_invariant("derived", f"{name}: {wrong[0]}", len(self.recorder.events))
-
-    def _find_leaks(self) -> None:
-        """Nothing of the brokers may be left, at any node: no task, connection, entry of one, port, file or lock."""
-        leaks = self.world.leaks()
-        leaks += [
-            f"{name}: HAService has connections {sorted(broker.ha_service.connections)}"
-            for name, broker in self.brokers.items()
-            if broker.ha_service.connections
-        ]
-        if leaks:
-            self.checker.break_invariant("leaks", "; ".join(leaks), len(self.recorder.events))
 
 
 def _remove_all(disk: SimDisk, directory: str) -> None:

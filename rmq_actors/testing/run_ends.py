@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class InvariantBroken(Exception):
-    """An invariant does not hold: the checker's finding says which."""
+    """An invariant does not hold: the judge's finding says which."""
 
 
 class NotConverged(Exception):

@@ -230,8 +230,8 @@ def run_case(case: Case, *, campaign: str = "chaos", sabotage: Callable[[World],
         world.digest,
         run.recorder.events,
         world.now_s,
-        run.checker.acked,
-        run.checker.checks,
+        run.view.acked,
+        run.judge.checks,
         frozenset(run.observer.observed),
         frozenset(run.observer.under_load),
     )
@@ -244,7 +244,7 @@ def _outcome(run: ReplicationRun, world: World) -> tuple[Outcome, str]:
         if group.subgroup(LimitReached) is not None:
             return "passed", ""
         if group.subgroup(InvariantBroken) is not None:
-            return "invariant", str(run.checker.broken[0])
+            return "invariant", str(run.judge.broken)
         stuck = group.subgroup(NotConverged)
         if stuck is not None:
             return "liveness", str(_leaf(stuck))
@@ -253,8 +253,8 @@ def _outcome(run: ReplicationRun, world: World) -> tuple[Outcome, str]:
         return "crash", str(error)
     except (Deadlock, Livelock, StepsExceeded, VirtualTimeExceeded) as error:
         return "liveness", str(error)
-    if run.checker.broken:
-        return "invariant", str(run.checker.broken[0])
+    if run.judge.broken:
+        return "invariant", str(run.judge.broken)
     if run.crashes:
         return "crash", run.crashes[0]
     return "passed", ""

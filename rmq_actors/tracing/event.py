@@ -120,6 +120,14 @@ _KINDS: tuple[Kind, ...] = (
         ("status",),
         ("detail",),
     ),
+    # The operator of a scenario.
+    Kind(
+        "operator.promote",
+        "testing.replication_run",
+        "an operator makes this node the master; status says by what it was chosen: longest or shortest log",
+        ("status",),
+    ),
+    Kind("operator.set_up_anew", "testing.replication_run", "an operator removes all that a slave has"),
     # Nodes and actors.
     Kind("node.boot", "sim_net.node, embedding", "a node starts"),
     Kind("node.kill", "sim_net.node", "a node dies; its page cache survives"),

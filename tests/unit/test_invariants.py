@@ -1,97 +1,11 @@
-"""ReplicationChecker: each invariant is seen to break, on a trace made by hand; a trace without fault breaks none."""
+"""Each invariant is seen to break, on a trace made by hand; a trace without fault breaks none."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import attrs
 import pytest
 
-from rmq_actors.testing.checkers import ANSWER_MAX_S, Broken, ReplicationChecker
-from rmq_actors.tracing.event import RunInfo
-from rmq_actors.tracing.recorder import Recorder
-from rmq_actors.wire.record import BLANK, BLANK_MAGIC
-
-#: A file's end without a record.
-A_BLANK = BLANK.pack(20, BLANK_MAGIC) + bytes(12)
-MASTER, SLAVE, OTHER = "master", "slave-1", "slave-2"
-ADDRESSES = {"10.0.0.1": MASTER, "10.0.0.2": SLAVE, "10.0.0.3": OTHER}
-
-
-@attrs.define(eq=False)
-class Story:
-    """A run told by hand: what the brokers trace, and what stands in the nodes' page caches.
-
-    Slaves take parts of records, as RocketMQ's do: what a start may find of one is told so.
-    """
-
-    sync_flush: tuple[str, ...] = ()
-    acks: int = 1
-    takes_parts: bool = True
-    now_s: float = 0.0
-    logs: dict[str, bytearray] = attrs.field(factory=lambda: {node: bytearray() for node in (MASTER, SLAVE, OTHER)})
-    #: What `cut/` has, by node.
-    kept: dict[str, bytes] = attrs.field(factory=dict)
-    broken: list[Broken] = attrs.field(factory=list)
-    limits: list[str] = attrs.field(factory=list)
-    recorder: Recorder = attrs.field(init=False)
-    checker: ReplicationChecker = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.recorder = Recorder(RunInfo("test", "checkers", 0), lambda: (round(self.now_s * 1e9), 0))
-        self.checker = ReplicationChecker(
-            MASTER,
-            (MASTER, SLAVE, OTHER),
-            ADDRESSES.__getitem__,
-            self._read,
-            self._is_kept,
-            on_broken=self.broken.append,
-            on_limit=self.limits.append,
-            acks=self.acks,
-            sync_flush=self.sync_flush,
-            takes_parts=self.takes_parts,
-        )
-        self.recorder.subscribe(self.checker.observe)
-        for node in self.logs:
-            self.emit(node, "store.open", offset=0, status="clean")
-
-    def _read(self, node: str, begin: int, end: int) -> bytes:
-        return bytes(self.logs[node][begin:end])
-
-    def _is_kept(self, node: str, offset: int, data: bytes) -> bool:
-        return self.kept.get(node) == data
-
-    def emit(self, node: str, kind: str, **columns: Any) -> None:
-        self.recorder.record(node, "story", kind, **columns)
-
-    def append(self, node: str, data: bytes) -> None:
-        offset = len(self.logs[node])
-        self.logs[node] += data
-        self.emit(node, "log.append", offset=offset, size=len(data))
-
-    def connect(self, conn_id: int, address: str) -> None:
-        self.emit(MASTER, "ha.connection.open", conn_id=conn_id, attributes={"network.peer.address": f"{address}:5000"})
-
-    def report(self, conn_id: int, offset: int) -> None:
-        self.emit(MASTER, "ha.report", conn_id=conn_id, offset=offset)
-
-    def put(self, msg_id: int, data: bytes) -> None:
-        begin = len(self.logs[MASTER])
-        self.append(MASTER, data)
-        self.emit(MASTER, "put.begin", msg_id=msg_id, offset=begin, size=len(data))
-
-    def answer(self, msg_id: int, end_offset: int, status: str = "PUT_OK") -> None:
-        self.emit(MASTER, "put.end", msg_id=msg_id, offset=end_offset, status=status)
-
-    def lose_power(self, node: str, kept: int) -> None:
-        """Its log is back with `kept` bytes."""
-        self.emit(node, "node.power_loss")
-        del self.logs[node][kept:]
-        self.emit(node, "store.open", offset=len(self.logs[node]), status="clean")
-
-    @property
-    def seen(self) -> list[str]:
-        return [each.invariant for each in self.broken]
+from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
+from tests.unit.cluster_story import A_BLANK, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 
 @pytest.fixture
@@ -111,8 +25,8 @@ def test_a_run_as_it_should_be_breaks_nothing(story: Story) -> None:
     story.answer(0, 10)
     story.emit(SLAVE, "node.kill")
     story.emit(SLAVE, "store.open", offset=10, status="clean")
-    story.checker.check_end(99)
-    assert (story.seen, story.checker.acked, story.checker.unanswered, story.checker.converged) == ([], 1, 0, True)
+    story.end()
+    assert (story.seen, story.view.acked, story.view.unanswered, story.view.converged) == ([], 1, 0, True)
 
 
 def test_prefix_other_bytes(story: Story) -> None:
@@ -182,7 +96,7 @@ def test_a_blank_that_was_there_in_part_is_whole_for_the_next_master(
 ) -> None:
     story.append(MASTER, A_BLANK)
     story.append(SLAVE, A_BLANK[:head])
-    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
     story.logs[SLAVE] += bytes(end - len(story.logs[SLAVE]))
     story.emit(SLAVE, "store.open", offset=end, status="clean")
     story.append(SLAVE, b"new")
@@ -339,7 +253,7 @@ def test_what_a_master_has_lost_with_its_power_may_be_written_anew() -> None:
     story.append(MASTER, b"new")
     story.append(SLAVE, b"new")
     story.append(OTHER, b"new")
-    story.checker.check_end(99)
+    story.end()
     assert story.seen == []
 
 
@@ -351,7 +265,7 @@ def test_synced_a_slave_has_what_the_master_has_lost(sync_flush: tuple[str, ...]
     story.append(SLAVE, b"0123456789")
     story.lose_power(MASTER, 0)
     assert story.seen == seen
-    assert story.checker.lacks(SLAVE)
+    assert story.view.lacks(story.view.nodes[SLAVE])
 
 
 @pytest.mark.parametrize(
@@ -374,7 +288,7 @@ def test_synced_a_slave_has_what_only_a_promoted_master_can_have_sent(
     story.append(MASTER, b"def")
     if node == MASTER:
         story.append(MASTER, has)
-    story.checker.promote(SLAVE, 50, is_longest=False)
+    story.promote(SLAVE, is_longest=False)
     story.append(SLAVE, b"def")  # sent before, and comes late
     story.append(OTHER, b"def")
     story.append(SLAVE, b"new")
@@ -388,7 +302,7 @@ def test_synced_a_promoted_master_that_has_lost_all_has_written_all_that_follows
     story = Story((SLAVE,))
     for each in (MASTER, SLAVE):
         story.append(each, b"abc")
-    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
     story.lose_power(SLAVE, 0)
     for each in (SLAVE, OTHER):
         story.append(each, b"new")
@@ -441,39 +355,39 @@ def test_answer_a_pause_ends_with_its_process(story: Story) -> None:
 
 @pytest.mark.parametrize("death", ["node.kill", "node.power_loss"])
 def test_what_is_not_answered_is_counted_until_the_master_dies(story: Story, death: str) -> None:
-    assert story.checker.unanswered == 1
+    assert story.view.unanswered == 1
     story.emit(SLAVE, death)
-    assert story.checker.unanswered == 1
+    assert story.view.unanswered == 1
     story.emit(MASTER, death)
-    assert story.checker.unanswered == 0
+    assert story.view.unanswered == 0
 
 
 def test_convergence_a_slave_that_is_short(story: Story) -> None:
     story.append(MASTER, b"abc")
     story.append(SLAVE, b"abc")
-    assert not story.checker.converged
-    story.checker.check_end(99)
+    assert not story.view.converged
+    story.end()
     assert story.seen == ["convergence"]
 
 
 def test_convergence_nothing_is_known_of_a_slave_that_has_lost_its_power(story: Story) -> None:
     story.emit(SLAVE, "node.power_loss")
-    assert not story.checker.converged
+    assert not story.view.converged
     story.emit(SLAVE, "store.open", offset=10, status="clean")
-    assert story.checker.converged
+    assert story.view.converged
 
 
 def test_convergence_bytes_that_changed_after_they_were_written(story: Story) -> None:
     story.logs[OTHER][0] ^= 1
-    story.checker.check_end(99)
+    story.end()
     assert story.seen == ["convergence"]
 
 
 def test_after_the_first_break_nothing_more_is_said(story: Story) -> None:
     story.append(SLAVE, b"x")
-    before = story.checker.checks
+    before = story.judge.checks
     story.append(SLAVE, b"y")
-    assert (story.seen, story.checker.checks) == (["prefix"], before)
+    assert (story.seen, story.judge.checks) == (["prefix"], before)
 
 
 @pytest.fixture
@@ -482,40 +396,28 @@ def parted(story: Story) -> Story:
     story.answer(0, 10)
     story.append(MASTER, b"lost tail")
     story.emit(MASTER, "node.kill")
-    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
     story.append(SLAVE, b"regrown")
     assert story.seen == []
     return story
 
 
-def halt(story: Story, node: str, status: str = "diverged", master: str = "10.0.0.2") -> None:
-    offset = len(story.logs[node])
-    attributes = {"network.peer.address": f"{master}:10912", "detail": ""}
-    story.emit(node, "ha.client.halt", status=status, offset=offset, attributes=attributes)
-
-
-def cut(story: Story, node: str, offset: int) -> None:
-    size = len(story.logs[node]) - offset
-    del story.logs[node][offset:]
-    story.emit(node, "log.truncate", offset=offset, size=size)
-
-
 def test_after_a_fail_over_the_others_follow_the_new_master(parted: Story) -> None:
-    assert not parted.checker.converged
+    assert not parted.view.converged
     parted.append(OTHER, b"regrown")
     halt(parted, MASTER)
     parted.kept[MASTER] = b"lost tail"
     cut(parted, MASTER, 10)
     parted.append(MASTER, b"regrown")
-    parted.checker.check_end(99)
-    assert (parted.seen, parted.checker.converged) == ([], True)
+    parted.end()
+    assert (parted.seen, parted.view.converged) == ([], True)
 
 
 def test_who_has_halted_need_not_agree(parted: Story) -> None:
     parted.append(OTHER, b"regrown")
     halt(parted, MASTER)
-    parted.checker.check_end(99)
-    assert (parted.seen, parted.checker.converged) == ([], True)
+    parted.end()
+    assert (parted.seen, parted.view.converged) == ([], True)
 
 
 def test_prefix_an_old_master_goes_on_behind_what_it_alone_has(parted: Story) -> None:
@@ -526,13 +428,13 @@ def test_prefix_an_old_master_goes_on_behind_what_it_alone_has(parted: Story) ->
 def test_what_the_old_master_has_sent_may_still_arrive(parted: Story) -> None:
     parted.append(OTHER, b"lost tail")
     assert parted.seen == []
-    assert parted.checker.lacks(OTHER)
+    assert parted.view.lacks(parted.view.nodes[OTHER])
 
 
 def test_the_new_master_may_still_be_sent_what_others_have(story: Story) -> None:
     story.append(MASTER, b"sent late")
     story.append(OTHER, b"sent late")
-    story.checker.promote(SLAVE, 50, is_longest=False)
+    story.promote(SLAVE, is_longest=False)
     story.append(SLAVE, b"sent late")
     story.emit(SLAVE, "ha.replicated", offset=19)
     assert story.seen == []
@@ -558,16 +460,12 @@ def test_a_slave_that_cannot_know_its_log_is_another_waits_for_a_put(
         story.append(MASTER, ahead_by)
         story.append(SLAVE, ahead_by)
     story.lose_power(MASTER, kept)
-    assert (story.seen, story.checker.needs_a_put) == ([], needs_a_put)
+    assert (story.seen, story.view.needs_a_put) == ([], needs_a_put)
 
 
 def test_a_slave_that_can_know_its_log_is_another_waits_for_nothing(parted: Story) -> None:
     assert len(parted.logs[MASTER]) > len(parted.logs[SLAVE])
-    assert not parted.checker.needs_a_put
-
-
-def follow(story: Story, node: str, master: str = "10.0.0.1") -> None:
-    story.emit(node, "ha.client.connect", attributes={"network.peer.address": f"{master}:10912"})
+    assert not parted.view.needs_a_put
 
 
 @pytest.fixture
@@ -575,8 +473,8 @@ def passed_over(story: Story) -> Story:
     """A slave is promoted while it does nothing, and another one in its place, before it has noticed."""
     follow(story, SLAVE)
     story.append(MASTER, b"sent late")
-    story.checker.promote(SLAVE, 50, is_longest=True)
-    story.checker.promote(OTHER, 51, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
+    story.promote(OTHER, is_longest=True)
     story.append(OTHER, b"regrown")
     return story
 
@@ -585,7 +483,7 @@ def test_what_was_sent_to_a_slave_may_still_arrive_when_it_is_the_master_no_more
     passed_over.append(SLAVE, b"sent")
     passed_over.append(SLAVE, b" late")
     assert passed_over.seen == []
-    assert passed_over.checker.lacks(SLAVE)
+    assert passed_over.view.lacks(passed_over.view.nodes[SLAVE])
     halt(passed_over, SLAVE, master="10.0.0.3")
     passed_over.kept[SLAVE] = b"sent late"
     cut(passed_over, SLAVE, 10)
@@ -605,14 +503,14 @@ def test_prefix_what_was_sent_on_a_connection_that_is_gone(passed_over: Story, t
 
 def test_prefix_what_a_master_has_who_was_never_followed(passed_over: Story) -> None:
     follow(passed_over, SLAVE, "10.0.0.1")  # the new master is the other slave
-    passed_over.checker.promote(MASTER, 52, is_longest=False)
+    passed_over.promote(MASTER, is_longest=False)
     passed_over.append(SLAVE, b"regrown")
     assert passed_over.seen == ["prefix"]
 
 
 def test_prefix_an_old_master_goes_on_as_if_the_new_one_had_its_log(story: Story) -> None:
     story.append(MASTER, b"lost")
-    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
     story.append(SLAVE, b"regrown")
     follow(story, MASTER, "10.0.0.2")
     story.append(MASTER, b"own")
@@ -622,8 +520,8 @@ def test_prefix_an_old_master_goes_on_as_if_the_new_one_had_its_log(story: Story
 
 def test_who_is_the_master_again_at_once_is_followed_on_the_same_connection(story: Story) -> None:
     follow(story, OTHER)
-    story.checker.promote(SLAVE, 50, is_longest=True)
-    story.checker.promote(MASTER, 51, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
+    story.promote(MASTER, is_longest=True)
     for node in (MASTER, OTHER):
         story.append(node, b"abc")
     assert story.seen == []
@@ -639,7 +537,7 @@ def test_survival_what_was_sent_to_a_slave_arrives_before_it_begins_as_the_maste
     follow(story, SLAVE)
     story.append(MASTER, b"sent late")
     story.append(MASTER, b"+ even later")
-    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
     story.append(SLAVE, arrived)
     del story.logs[SLAVE][kept:]
     story.emit(SLAVE, "store.open", offset=kept, status="torn_tail_cut")
@@ -667,7 +565,7 @@ def test_divergence_what_was_kept_is_gone_at_the_end(parted: Story) -> None:
     cut(parted, MASTER, 10)
     parted.append(MASTER, b"regrown")
     parted.kept.clear()
-    parted.checker.check_end(99)
+    parted.end()
     assert parted.seen == ["divergence"]
 
 
@@ -685,7 +583,7 @@ def test_acknowledged_the_next_master_lacks_it(story: Story, is_longest: bool, s
     story.put(1, b"abc")
     story.append(SLAVE, b"abc")
     story.answer(1, 13)
-    story.checker.promote(OTHER, 50, is_longest=is_longest)
+    story.promote(OTHER, is_longest=is_longest)
     assert story.seen == seen
 
 
@@ -699,9 +597,9 @@ def test_acknowledged_only_slaves_that_have_followed_may_be_the_longest(
     story.answer(1, 13)
     if own:
         story.append(MASTER, own)
-    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
     story.append(SLAVE, b"new")
-    story.checker.promote(OTHER, 51, is_longest=True)
+    story.promote(OTHER, is_longest=True)
     assert story.seen == seen
 
 
@@ -709,11 +607,11 @@ def test_acknowledged_nobody_has_it_at_the_end(story: Story) -> None:
     story.put(1, b"abc")
     story.append(SLAVE, b"abc")
     story.answer(1, 13)
-    story.checker.promote(OTHER, 50, is_longest=False)
+    story.promote(OTHER, is_longest=False)
     story.kept = {SLAVE: b"abc", MASTER: b"abc"}
     for node in story.kept:
         cut(story, node, 10)
-    story.checker.check_end(99)
+    story.end()
     assert story.seen == []  # what was kept aside has survived
 
 
@@ -722,12 +620,12 @@ def test_acknowledged_what_a_power_loss_may_take_is_not_missed(story: Story) -> 
     story.append(SLAVE, b"abc")
     story.answer(1, 13)
     story.lose_power(SLAVE, 10)
-    story.checker.promote(OTHER, 50, is_longest=True)
+    story.promote(OTHER, is_longest=True)
     assert story.seen == []
 
 
 def test_ack_by_who_is_no_master(story: Story) -> None:
-    story.checker.promote(SLAVE, 50, is_longest=True)
+    story.promote(SLAVE, is_longest=True)
     story.answer(0, 10)
     assert story.seen == ["ack"]
 

@@ -1,4 +1,4 @@
-"""What ReplicationChecker knows of cleaned logs, slaves that are set up anew, transient pools and bits that flip."""
+"""What view and invariants know of cleaned logs, slaves that are set up anew, transient pools and bits that flip."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.wire.record import Message, encode_message
-from tests.unit.test_checkers import MASTER, OTHER, SLAVE, Story
+from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story
 
 RECORDS = [b"first.", b"second", b"third."]
 BEGIN, END = 12, 18
@@ -35,7 +35,7 @@ def test_a_new_slave_begins_where_the_masters_log_does_or_has(cleaned: Story, of
     begin(cleaned, OTHER, offset, record)
     cleaned.emit(OTHER, "node.kill")
     cleaned.emit(OTHER, "store.open", offset=END, status="clean")
-    assert (cleaned.seen, cleaned.checker.end(OTHER)) == ([], END)
+    assert (cleaned.seen, cleaned.view.nodes[OTHER].end) == ([], END)
 
 
 @pytest.mark.parametrize(("node", "offset"), [(OTHER, 8), (SLAVE, BEGIN), (MASTER, 6)])
@@ -81,25 +81,29 @@ def test_survival_a_log_that_began_late_has_begun_at_0_since(cleaned: Story, dea
 
 
 def test_who_needs_what_is_gone_is_set_up_anew(cleaned: Story) -> None:
-    assert [cleaned.checker.needs_what_is_gone(node) for node in (MASTER, SLAVE, OTHER)] == [False, True, False]
-    cleaned.checker.set_up_anew(SLAVE)
+    assert [cleaned.view.needs_what_is_gone(cleaned.view.nodes[node]) for node in (MASTER, SLAVE, OTHER)] == [
+        False,
+        True,
+        False,
+    ]
+    cleaned.emit(SLAVE, "operator.set_up_anew")
     cleaned.emit(SLAVE, "store.open", offset=0, status="clean")
     begin(cleaned, SLAVE, BEGIN, RECORDS[2])
     begin(cleaned, OTHER, BEGIN, RECORDS[2])
-    assert not any(cleaned.checker.needs_what_is_gone(node) for node in (MASTER, SLAVE, OTHER))
-    cleaned.checker.check_end(99)
+    assert not any(cleaned.view.needs_what_is_gone(cleaned.view.nodes[node]) for node in (MASTER, SLAVE, OTHER))
+    cleaned.end()
     assert cleaned.seen == []
 
 
 def test_what_is_compared_at_the_end_is_what_is_left(cleaned: Story) -> None:
     for node in (SLAVE, OTHER):
-        cleaned.checker.set_up_anew(node)
+        cleaned.emit(node, "operator.set_up_anew")
         begin(cleaned, node, BEGIN, RECORDS[2])
     cleaned.logs[MASTER][:BEGIN] = bytes(BEGIN)
-    cleaned.checker.check_end(99)
+    cleaned.end()
     assert cleaned.seen == []
     cleaned.logs[MASTER][BEGIN] ^= 1
-    cleaned.checker.check_end(99)
+    cleaned.end()
     assert cleaned.seen == ["convergence"]
 
 
@@ -122,7 +126,11 @@ def rotten() -> Story:
 def test_a_bit_that_has_flipped_is_no_difference(rotten: Story) -> None:
     rotten.emit(SLAVE, "node.kill")
     rotten.emit(SLAVE, "store.open", offset=END, status="clean")
-    assert (rotten.seen, rotten.checker.is_rotten(SLAVE), rotten.checker.is_rotten(MASTER)) == ([], True, False)
+    assert (rotten.seen, bool(rotten.view.nodes[SLAVE].rotten), bool(rotten.view.nodes[MASTER].rotten)) == (
+        [],
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize("node", [SLAVE, MASTER])
@@ -164,8 +172,8 @@ def test_what_came_again_behind_the_damage_counts_once_it_is_synced(rotten: Stor
 
 
 def test_who_is_set_up_anew_has_no_damage(rotten: Story) -> None:
-    rotten.checker.set_up_anew(SLAVE)
-    assert not rotten.checker.is_rotten(SLAVE)
+    rotten.emit(SLAVE, "operator.set_up_anew")
+    assert not bool(rotten.view.nodes[SLAVE].rotten)
 
 
 @pytest.mark.parametrize(("had", "seen"), [(END, []), (END + 1, ["ack"])])
@@ -196,9 +204,9 @@ def test_damage_that_a_checksum_covers() -> None:
         story.logs[SLAVE][offset] ^= 0x80
         path = "commitlog/00000000000000000000"
         story.emit(SLAVE, "storage.rot", attributes={"path": path, "offset": str(offset)})
-        assert story.checker.damaged_bodies(SLAVE) == ([offset] if is_covered else [])
+        assert story.view.damaged_bodies(story.view.nodes[SLAVE]) == ([offset] if is_covered else [])
         story.logs[SLAVE][offset] ^= 0x80  # it was written again
-        assert story.checker.damaged_bodies(SLAVE) == []
+        assert story.view.damaged_bodies(story.view.nodes[SLAVE]) == []
 
 
 # Pools.

@@ -1,0 +1,87 @@
+"""What can be looked at in a simulated world, whatever the brokers say: page caches, stores, what is left open."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
+from rmq_actors.tracing.event import Event
+from sim_net import Node, SimDisk, SimFile, World
+
+#: After one of these other files may stand under the names: recovery, a truncation or a power cut has put them there.
+FILES_CHANGE = ("store.open", "log.truncate", "node.power_loss")
+
+
+@attrs.define(eq=False)
+class WorldEvidence:
+    """Reads the disks of `nodes`; subscribe `forget_files` to the run's recorder, for `FILES_CHANGE`."""
+
+    world: World
+    nodes: Mapping[str, Node]
+    brokers: Mapping[str, BrokerController]
+    log_file_bytes: int
+    max_hash_slot_num: int
+    #: Outside of every node, so that a dead node's page cache can be read too.
+    _outside: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
+    _files: dict[tuple[str, int], SimFile] = attrs.field(factory=dict, init=False)
+
+    def read_log(self, node: str, begin: int, end: int) -> bytes:
+        """The bytes of the node's log in its page cache."""
+        parts, size = [], self.log_file_bytes
+        while begin < end:
+            first = begin - begin % size
+            file = self._files.get((node, first))
+            if file is None:
+                path = f"{COMMIT_LOG_DIRECTORY}/{file_name(first)}"
+                file = self._outside.run(self.nodes[node].disk.open, path, read_only=True)
+                self._files[node, first] = file
+            stop = min(end, first + size)
+            parts.append(bytes(file.map()[begin - first : stop - first]))
+            begin = stop
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def forget_files(self, _: Event) -> None:
+        """Open the files again when they are read next."""
+        for file in self._files.values():
+            self._outside.run(file.close)
+        self._files.clear()
+
+    def is_kept(self, node: str, offset: int, data: bytes) -> bool:
+        """Whether `cut/` has the bytes of the node's log from `offset` on, a file for each of the log's."""
+        disk, size = self.nodes[node].disk, self.log_file_bytes
+        names = self._outside.run(disk.list, CUT_DIRECTORY)
+        while data:
+            part = data[: size - offset % size]
+            own = [name for name in names if name.partition(".")[0] == file_name(offset)]
+            # Of a blank its head is kept: nothing was written behind it.
+            if not any(self._content(disk, name).startswith(part.rstrip(b"\0")) for name in own):
+                return False
+            offset, data = offset + len(part), data[len(part) :]
+        return True
+
+    def _content(self, disk: SimDisk, name: str) -> bytes:
+        file = self._outside.run(disk.open, f"{CUT_DIRECTORY}/{name}", read_only=True)
+        with contextlib.closing(file):
+            return bytes(file.map())
+
+    def damage(self, node: str) -> Sequence[str]:
+        """What `store check` finds wrong in the store of a node that has stopped."""
+        findings = check_store(self.nodes[node].disk, max_hash_slot_num=self.max_hash_slot_num)
+        return [str(finding) for finding in findings if finding.severity != "note"]
+
+    def leaks(self) -> Sequence[str]:
+        """Tasks, connections, entries of connections, ports, files and locks that are left at any node."""
+        return [
+            *self.world.leaks(),
+            *(
+                f"{name}: HAService has connections {sorted(broker.ha_service.connections)}"
+                for name, broker in self.brokers.items()
+                if broker.ha_service.connections
+            ),
+        ]

@@ -1,0 +1,59 @@
+"""The invariants of replication, a module each, and what is not promised. `docs/invariants.md` tells of each."""
+
+from __future__ import annotations
+
+from rmq_actors.testing.invariants.ack import Ack
+from rmq_actors.testing.invariants.acknowledged import Acknowledged
+from rmq_actors.testing.invariants.answer import Answer
+from rmq_actors.testing.invariants.convergence import Convergence
+from rmq_actors.testing.invariants.derived import Derived
+from rmq_actors.testing.invariants.divergence import Divergence
+from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
+from rmq_actors.testing.invariants.invariant import Invariant, Limit
+from rmq_actors.testing.invariants.leaks import Leaks
+from rmq_actors.testing.invariants.prefix import Prefix
+from rmq_actors.testing.invariants.replicated import Replicated
+from rmq_actors.testing.invariants.report import Report
+from rmq_actors.testing.invariants.survival import Survival
+from rmq_actors.testing.invariants.synced import Synced
+from rmq_actors.testing.invariants.whole import Whole
+
+__all__ = [
+    "REPLICATION_INVARIANTS",
+    "REPLICATION_LIMITS",
+    "Ack",
+    "Acknowledged",
+    "Answer",
+    "Convergence",
+    "Derived",
+    "Divergence",
+    "FollowedUnasked",
+    "Invariant",
+    "Leaks",
+    "Limit",
+    "Prefix",
+    "Replicated",
+    "Report",
+    "Survival",
+    "Synced",
+    "Whole",
+]
+
+#: What must hold of every master and its slaves. Where one event breaks several, the first in this order is told.
+REPLICATION_INVARIANTS: tuple[type[Invariant], ...] = (
+    Prefix,
+    Whole,
+    Answer,
+    Derived,
+    Convergence,
+    Divergence,
+    Survival,
+    Synced,
+    Report,
+    Replicated,
+    Ack,
+    Acknowledged,
+    Leaks,
+)
+#: At one of these nothing is promised any more.
+REPLICATION_LIMITS: tuple[type[Limit], ...] = (FollowedUnasked,)

@@ -1,0 +1,32 @@
+"""What PUT_OK says."""
+
+from __future__ import annotations
+
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.event import Event
+
+
+class Ack(Invariant):
+    """A put answered PUT_OK is, whole, in as many slaves' logs as the master's settings ask for at that moment.
+
+    Or it was, until such a slave, which does not sync first, lost its power. Only the master answers so.
+    """
+
+    name = "ack"
+    kinds = ("put.end",)
+
+    def check(self, event: Event, view: ClusterView) -> str | None:
+        """Who has the put that is answered."""
+        if event.status != "PUT_OK":
+            return None
+        if event.node != view.master.name:
+            return f"{event.node} has answered PUT_OK, the master is {view.master.name}"
+        # What a slave only had in its page cache may be lost with its power while its report is still under way.
+        # What a damaged log ends before, too.
+        had = [slave.end if slave.syncs_first and not slave.rotten else slave.highest for slave in view.slaves]
+        best = sorted(had, reverse=True)[: view.acks_at(event)]
+        end = event.offset or 0
+        if not best or end <= best[-1]:
+            return None
+        return f"put {event.msg_id} was answered PUT_OK, it ends at {end}; the best slaves have {best}"

@@ -1,0 +1,53 @@
+"""A log that parts from the master's is noticed, cut where it parts, and nothing of it is lost."""
+
+from __future__ import annotations
+
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.node_view import Cut
+from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.event import Event
+
+
+class Divergence(Invariant):
+    """A slave halts only where its log really parts from its master's; it is cut nowhere else; what is cut is kept."""
+
+    name = "divergence"
+    kinds = ("ha.client.halt", "log.truncate", "store.open")
+
+    def check(self, event: Event, view: ClusterView) -> str | None:
+        """A halt, a truncation, or one that a node died in."""
+        if event.kind == "ha.client.halt":
+            return self._check_halt(event, view)
+        node = view.nodes[event.node]
+        if event.kind == "store.open":
+            assert node.opened is not None
+            cut = node.opened.cut
+        else:
+            cut = node.cut
+        return self._check_cut(cut, view) if cut is not None else None
+
+    def _check_halt(self, event: Event, view: ClusterView) -> str | None:
+        address = (event.attrs or {})["network.peer.address"].rpartition(":")[0]
+        node, peer = view.nodes[event.node], view.nodes[view.node_of(address)]
+        common = min(node.lineage.common(peer.lineage), peer.end)
+        is_gone = event.status == "offset_gone" and node.end < peer.begin
+        if is_gone or (event.status == "diverged" and common < node.end):
+            return None
+        return f"{node.name} halts, {event.status}; it ends at {node.end}, {peer.name} has the same up to {common}"
+
+    def _check_cut(self, cut: Cut, view: ClusterView) -> str | None:
+        if cut.node == cut.master or cut.offset > cut.common or not cut.lineage.is_last_record(cut.offset, cut.common):
+            return f"{cut.node} cuts its log at {cut.offset}, which parts from {cut.master}'s at {cut.common}"
+        if self._is_kept(cut, view):
+            return None
+        return f"{cut.node} cuts its log at {cut.offset} and has not kept what was behind it"
+
+    def at_end(self, view: ClusterView) -> str | None:
+        """What was cut is still kept aside."""
+        for cut in view.cuts:
+            if not self._is_kept(cut, view):
+                return f"{cut.node} has not kept what was cut from {cut.offset} to {cut.end}"
+        return None
+
+    def _is_kept(self, cut: Cut, view: ClusterView) -> bool:
+        return view.evidence.is_kept(cut.node, cut.offset, bytes(cut.lineage.log[cut.offset : cut.end]))

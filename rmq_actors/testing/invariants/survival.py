@@ -1,0 +1,32 @@
+"""What a kill and a power loss leave of a log."""
+
+from __future__ import annotations
+
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.event import Event
+
+
+class Survival(Invariant):
+    """After a kill the master has all that it wrote, a slave all but a torn last record.
+
+    After a power loss each has what it had synced. A log that was opened ends where a record ends.
+    """
+
+    name = "survival"
+    kinds = ("node.kill", "node.stop", "store.open")
+
+    def check(self, event: Event, view: ClusterView) -> str | None:
+        """The node's page cache when it died, and what it finds when it opens its log."""
+        node = view.nodes[event.node]
+        if event.kind != "store.open":
+            # A node without power has not looked yet at what is left.
+            return None if node.has_lost_power else view.log_differs(node)
+        opened = node.opened
+        assert opened is not None
+        end = opened.end
+        if end < opened.whole or end > len(opened.lineage.log):
+            return f"{node.name} ended at {opened.before}, whole records to {opened.whole}; now at {end}"
+        if end != opened.lineage.whole_records(end):
+            return f"{node.name} ends at {end} after its recovery, inside of a record"
+        return view.log_differs(node)

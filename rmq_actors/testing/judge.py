@@ -1,0 +1,86 @@
+"""Judging a run: the view applies each event, then the invariants that want its kind look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import attrs
+
+from rmq_actors.testing.invariants.invariant import Invariant, Limit
+from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.event import Event
+
+_Check = Callable[[Event, ClusterView], str | None]
+
+
+@attrs.frozen
+class Broken:
+    """An invariant that does not hold: its name, what was seen, and at which event."""
+
+    invariant: str
+    detail: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.detail} (at event {self.seq})"
+
+
+@attrs.define(eq=False)
+class Judge:
+    """Follows one run, until the first invariant breaks: what it sees after that says nothing."""
+
+    view: ClusterView
+    invariants: Iterable[Invariant]
+    on_broken: Callable[[Broken], object]
+    #: What is documented as a limit has come to pass: nothing is promised any more.
+    on_limit: Callable[[str, str], object]
+    broken: Broken | None = attrs.field(default=None, init=False)
+    #: How many events were looked at.
+    checks: int = attrs.field(default=0, init=False)
+    _by_kind: Mapping[str, tuple[Callable[[Event], None] | None, tuple[tuple[Invariant, _Check], ...]]] = attrs.field(
+        init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self.invariants = tuple(self.invariants)
+        kinds = dict.fromkeys([*self.view.appliers, *(kind for each in self.invariants for kind in each.kinds)])
+        self._by_kind = {
+            kind: (
+                self.view.appliers.get(kind),
+                tuple((each, each.check) for each in self.invariants if kind in each.kinds),
+            )
+            for kind in kinds
+        }
+
+    @property
+    def kinds(self) -> Collection[str]:
+        """The kinds of events that `observe` looks at."""
+        return self._by_kind.keys()
+
+    def observe(self, event: Event) -> None:
+        """Take in one event: subscribe this to the run's recorder, for `kinds`."""
+        if self.broken is not None:
+            return
+        self.checks += 1
+        apply, checks = self._by_kind[event.kind]
+        if apply is not None:
+            apply(event)
+        for invariant, check in checks:
+            detail = check(event, self.view)
+            if detail is not None:
+                if not isinstance(invariant, Limit):
+                    self._break(invariant, detail, event.seq)
+                    return
+                self.on_limit(invariant.name, detail)
+
+    def check_end(self, seq: int) -> None:
+        """For the end of a run of `seq` events, when every fault is over and every node has stopped in order."""
+        for invariant in () if self.broken is not None else self.invariants:
+            detail = invariant.at_end(self.view)
+            if detail is not None:
+                self._break(invariant, detail, seq)
+                return
+
+    def _break(self, invariant: Invariant, detail: str, seq: int) -> None:
+        self.broken = Broken(invariant.name, detail, seq)
+        self.on_broken(self.broken)

@@ -1,0 +1,424 @@
+"""The state of a cluster as its trace tells it: `ClusterView` applies events, and invariants look at it.
+
+The view believes nothing that a broker says of its log: it follows the trace to know *when* to look, and reads the
+bytes from each node's page cache (`Evidence`) to know *what* is there. Its model is the log that each master has
+written, in full. It judges nothing: an event that should not have been is applied as far as it makes sense, and what
+it did stands in `NodeView.appended`, `opened` and `cut` for the invariants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.testing.lineage import Lineage
+from rmq_actors.testing.node_view import Appended, Cut, NodeView, Opened
+from rmq_actors.tracing.event import Event
+
+#: The status of `operator.promote`: the slave was chosen as the one with the longest log.
+LONGEST = "longest"
+
+
+class Evidence(Protocol):
+    """What can be looked at, whatever the brokers say."""
+
+    def read_log(self, node: str, begin: int, end: int) -> bytes:
+        """The bytes of the node's log in its page cache."""
+
+    def is_kept(self, node: str, offset: int, data: bytes) -> bool:
+        """Whether the node has kept aside what its log had from `offset` on."""
+
+    def damage(self, node: str) -> Sequence[str]:
+        """What `store check` finds wrong in the store of a node that has stopped."""
+
+    def leaks(self) -> Sequence[str]:
+        """What brokers that have stopped have left behind."""
+
+
+@attrs.frozen
+class Promotion:
+    """A slave has become the master: of which log, and who had followed the one before it."""
+
+    lineage: Lineage
+    followers: Collection[str]
+    is_longest: bool
+
+
+@attrs.define(eq=False)
+class ClusterView:
+    """A master and its slaves: `names` are all, `first_master` is whose log counts at first.
+
+    `node_of` gives the node of an IP address. `acks` slaves must have what is answered PUT_OK; `sync_flush` are the
+    nodes with flushDiskType SYNC_FLUSH. `takes_parts`: slaves append parts of records, as RocketMQ's do.
+    """
+
+    first_master: str
+    names: Sequence[str]
+    node_of: Callable[[str], str]
+    evidence: Evidence
+    acks: int = 1
+    sync_flush: Collection[str] = ()
+    takes_parts: bool = False
+    nodes: Mapping[str, NodeView] = attrs.field(init=False)
+    #: Whose log counts now, and everybody else.
+    master: NodeView = attrs.field(init=False)
+    slaves: Sequence[NodeView] = attrs.field(init=False)
+    #: Puts that were answered PUT_OK.
+    acked: int = attrs.field(default=0, init=False)
+    cuts: list[Cut] = attrs.field(factory=list, init=False)
+    promotion: Promotion | None = attrs.field(default=None, init=False)
+    #: What applies the events of each kind.
+    appliers: Mapping[str, Callable[[Event], None]] = attrs.field(init=False)
+    #: Where the log begins that the master has written itself: others may have had what is before it from another.
+    _own_begin: int = attrs.field(default=0, init=False)
+    #: Where the master's log ever began.
+    _first_offsets: set[int] = attrs.field(factory=lambda: {0}, init=False)
+    #: When a slave last had two connections to the master, in ns: both count (`docs/invariants.md`).
+    _doubled_ns: int | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        first = Lineage()
+        self.nodes = {name: NodeView(name, first, name in self.sync_flush) for name in self.names}
+        self._set_master(self.nodes[self.first_master])
+        self.appliers = {
+            "log.append": self._append,
+            "log.truncate": self._truncate,
+            "log.delete": self._delete,
+            "log.flush": self._flush,
+            "storage.rot": self._rot,
+            "store.open": self._open,
+            "store.term": self._term,
+            "broker.role": self._role,
+            "broker.slave_synchronize": self._slave_synchronize,
+            "ha.connection.open": self._connection_open,
+            "ha.connection.close": self._connection_close,
+            "ha.client.connect": self._client_connect,
+            "ha.client.compare": self._client_compare,
+            "ha.client.close": self._client_close,
+            "ha.client.halt": self._client_halt,
+            "put.begin": self._put_begin,
+            "put.end": self._put_end,
+            "node.kill": self._kill,
+            "node.stop": self._stop,
+            "node.power_loss": self._power_loss,
+            "node.pause": self._pause,
+            "node.resume": self._resume,
+            "operator.promote": self._promote,
+            "operator.set_up_anew": self._set_up_anew,
+        }
+
+    def apply(self, event: Event) -> None:
+        """Go on to what is true after `event`."""
+        applier = self.appliers.get(event.kind)
+        if applier is not None:
+            applier(event)
+
+    # --- what is asked of it ----------------------------------------------------------------------------------------
+
+    @property
+    def log_of_master(self) -> Lineage:
+        """The log that counts."""
+        return self.master.lineage
+
+    @property
+    def unanswered(self) -> int:
+        """How many puts of living nodes wait for their answer."""
+        return sum(len(node.unanswered) for node in self.nodes.values())
+
+    @property
+    def halted(self) -> Collection[str]:
+        """Nodes that follow nobody, as their log parts from their master's."""
+        return [name for name, node in self.nodes.items() if node.has_halted]
+
+    @property
+    def without_log(self) -> Collection[str]:
+        """Nodes that have lost their power, and not yet opened what is left of their log."""
+        return [name for name, node in self.nodes.items() if node.has_lost_power]
+
+    @property
+    def converged(self) -> bool:
+        """Whether every node has all of the master's log, or has halted."""
+        return not any(self.lacks(node) for node in self.nodes.values())
+
+    @property
+    def needs_a_put(self) -> bool:
+        """Whether a slave is ahead of the master, and cannot know by how much before the master has its next record."""
+        master, end = self.log_of_master, self.master.end
+        logs = [(slave.lineage, slave.end) for slave in self.slaves if slave.end > end]
+        return any(not end or (own.common(master) >= end and own.tells_nothing(end, own_end)) for own, own_end in logs)
+
+    def has_followed(self, node: NodeView) -> bool:
+        """Whether the node's log is the beginning of the master's."""
+        own, master = node.lineage, self.log_of_master
+        return own is master or own.common(master) >= node.end
+
+    def lacks(self, node: NodeView) -> bool:
+        """Whether the node's log is not all of the master's, and it has not halted."""
+        # Of a node that has lost its power nothing is known before it has opened what is left.
+        return node.has_lost_power or (
+            not node.has_halted and (node.end != self.master.end or not self.has_followed(node))
+        )
+
+    def needs_what_is_gone(self, node: NodeView) -> bool:
+        """Whether the master has deleted what comes next in the node's log."""
+        return 0 < node.end < self.master.begin
+
+    def damaged_bodies(self, node: NodeView) -> Sequence[int]:
+        """Where in a message's body, which a checksum covers, the node's log has something else than was written."""
+        return [
+            offset
+            for offset in sorted(node.rotten)
+            if node.begin <= offset < node.end
+            and node.lineage.is_in_a_body(offset)
+            and self.evidence.read_log(node.name, offset, offset + 1) != node.lineage.log[offset : offset + 1]
+        ]
+
+    def log_differs(self, node: NodeView) -> str | None:
+        """Where the node's page cache has something else than its log should have, in words; None: nowhere."""
+        return self.differs(node, node.begin, self.evidence.read_log(node.name, node.begin, node.end), node.end)
+
+    def differs(self, node: NodeView, begin: int, found: bytes, end: int) -> str | None:
+        """Where `found` is not what the node's log should have from `begin` to `end`; bits that flipped are none."""
+        expected = node.lineage.log[begin:end]
+        for offset in node.rotten:
+            if begin <= offset < min(end, begin + len(found)):
+                at = offset - begin
+                found = found[:at] + expected[at : at + 1] + found[at + 1 :]
+        if found == expected:
+            return None
+        first = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(expected))
+        return f"{node.name} differs from the master's log at offset {begin + first}"
+
+    def acks_at(self, event: Event) -> int:
+        """How many slaves must have what is acknowledged by `event`, the last one applied."""
+        return min(self.acks, 1) if self._is_doubled or self._doubled_ns == event.sim_time_ns else self.acks
+
+    # --- logs -------------------------------------------------------------------------------------------------------
+
+    def _append(self, event: Event) -> None:
+        node, offset = self.nodes[event.node], event.offset or 0
+        end = offset + (event.size or 0)
+        node.appended = appended = Appended(offset, end, node.end)
+        if offset != node.end and not self._begins_at(node, offset):
+            appended.continues = False
+            return
+        appended.data = data = self.evidence.read_log(node.name, offset, end)
+        own, master = node.lineage, self.log_of_master
+        # What a master sent before it was lost may still arrive, at who is promoted too. All else is of the new one.
+        source = master if node.source is None else node.source
+        sent = source if source.log[offset:end] == data else master
+        if node is self.master:
+            if offset == len(master.log):
+                if sent is not master:
+                    master.append_from(sent, end)
+                    self._own_begin = end
+                else:
+                    master.append(data)
+                self._note_regrown()
+        elif sent is not own and own.log[offset:end] != data:
+            common = own.common(sent)
+            if offset > common:
+                appended.parts_at = common
+                return
+            node.lineage = sent
+        node.end = end
+        node.ever = max(node.ever, end)
+        if node.lineage is not master and master.common(node.lineage) >= end:
+            node.lineage = master
+        if node.lineage is master:
+            node.highest = max(node.highest, end)
+
+    def _begins_at(self, node: NodeView, offset: int) -> bool:
+        """Whether the node's log, of which there is nothing, may begin there: where its master's does, or has."""
+        is_empty = node is not self.master and node.end <= node.begin
+        if not is_empty or offset not in self._first_offsets:
+            return False
+        node.begin, node.lineage = offset, self.log_of_master
+        return True
+
+    def _note_regrown(self) -> None:
+        """The master was sent what others have too, by the one before it: they had it first."""
+        for slave in self.slaves:
+            if slave.lineage is not self.log_of_master:
+                had = min(slave.end, slave.lineage.common(self.log_of_master))
+                slave.highest = max(slave.highest, had)
+
+    def _delete(self, event: Event) -> None:
+        node, begin = self.nodes[event.node], event.offset or 0
+        node.begin = begin
+        if node is self.master:
+            self._first_offsets.add(begin)
+
+    def _flush(self, event: Event) -> None:
+        node = self.nodes[event.node]
+        node.synced = event.offset or 0
+        node.durable = max(node.durable, node.synced)
+
+    def _rot(self, event: Event) -> None:
+        attributes = event.attrs or {}
+        directory, _, name = attributes["path"].rpartition("/")
+        if directory == COMMIT_LOG_DIRECTORY:
+            self.nodes[event.node].rotten.add(int(name) + int(attributes["offset"]))
+
+    def _truncate(self, event: Event) -> None:
+        self._cut(self.nodes[event.node], event.offset or 0)
+
+    def _cut(self, node: NodeView, offset: int) -> Cut:
+        """The node's log ends at `offset` now, by a truncation."""
+        own, master = node.lineage, self.log_of_master
+        node.cut = cut = Cut(node.name, offset, node.end, own, self.master.name, own.common_records(master))
+        self.cuts.append(cut)
+        node.end = node.highest = node.durable = offset
+        node.lineage = master
+        node.has_halted = node.may_cut = False
+        return cut
+
+    def _open(self, event: Event) -> None:
+        node, end, cut = self.nodes[event.node], event.offset or 0, None
+        node.source = None
+        before = node.durable if node.has_lost_power else node.end
+        whole = node.lineage.whole_records(before)
+        if end < whole and node.may_cut:  # it died within its truncation
+            node.has_lost_power = False
+            node.end = node.lineage.whole_records(node.end)
+            cut, whole = self._cut(node, end), end
+        own = node.lineage
+        if whole <= node.begin and node is not self.master:
+            whole = 0  # nothing is left of it: it begins anew
+        whole = min(whole, node.whole_before_rot(end, whole))
+        if end > len(own.log):
+            own.fill_blank(end)
+        node.opened = opened = Opened(end, before, whole, own, cut, node.has_lost_power)
+        node.end = end
+        # Nothing is there of what is not: it may come again, and elsewhere.
+        node.begin, node.durable = min(node.begin, end), min(node.durable, end)
+        node.synced = 0  # what a kill has left in the page cache may never have been synced
+        if node.has_lost_power:
+            node.has_lost_power = False
+            self._power_is_back(node, opened)
+        # A record whose missing bytes are zeros is whole: a blank needs no more than its head.
+        node.ever = max(node.ever, end)
+        if self.has_followed(node):
+            node.highest = max(node.highest, end)
+        if node is self.master and end < len(self.log_of_master.log):
+            self._begin_lineage(end)  # without what it had not synced, or of a record that had come in part
+            self._own_begin = min(self._own_begin, end)
+
+    def _power_is_back(self, node: NodeView, opened: Opened) -> None:
+        log = self.log_of_master
+        if node is self.master and opened.end < len(log.log):
+            lost_from = max(opened.end, self._own_begin)
+            had = ((slave.name, min(slave.end, slave.lineage.common(log))) for slave in self.slaves)
+            opened.ahead = next(((name, end) for name, end in had if end > lost_from), None)
+        elif node.lineage.common(log) >= opened.end:
+            node.lineage = log
+
+    def _begin_lineage(self, end: int) -> None:
+        """The master's log goes on from `end` in a way of its own."""
+        self.master.lineage = lineage = self.log_of_master.fork(end)
+        for node in self.nodes.values():
+            node.highest = min(node.highest, node.lineage.common(lineage))
+
+    # --- replication ------------------------------------------------------------------------------------------------
+
+    def _peer(self, event: Event) -> str:
+        return self.node_of((event.attrs or {})["network.peer.address"].rpartition(":")[0])
+
+    def _connection_open(self, event: Event) -> None:
+        self.nodes[event.node].peers[event.conn_id or 0] = self._peer(event)
+        self._note_doubles(event)
+
+    def _connection_close(self, event: Event) -> None:
+        self._note_doubles(event)
+        self.nodes[event.node].peers.pop(event.conn_id or 0, None)
+
+    @property
+    def _is_doubled(self) -> bool:
+        """Whether a slave has two connections to the master."""
+        peers = self.master.peers.values()
+        return len(set(peers)) < len(peers)
+
+    def _note_doubles(self, event: Event) -> None:
+        if self._is_doubled:
+            self._doubled_ns = event.sim_time_ns
+
+    def _client_connect(self, event: Event) -> None:
+        node = self.nodes[event.node]
+        node.has_halted = node.may_cut = False
+        node.source = self.log_of_master if self._peer(event) == self.master.name else None
+
+    def _client_compare(self, event: Event) -> None:
+        if event.status == "lookup_failed":
+            self.nodes[event.node].could_not_ask = True
+
+    def _client_close(self, event: Event) -> None:
+        self.nodes[event.node].could_not_ask = False
+
+    def _client_halt(self, event: Event) -> None:
+        if self._peer(event) == self.master.name:
+            node = self.nodes[event.node]
+            node.has_halted = node.may_cut = True
+
+    # --- puts -------------------------------------------------------------------------------------------------------
+
+    def _put_begin(self, event: Event) -> None:
+        node = self.nodes[event.node]
+        node.unanswered[event.msg_id or 0] = (event.sim_time_ns or 0) - node.paused_ns
+
+    def _put_end(self, event: Event) -> None:
+        # Who takes no steps answers nobody: the time of a pause does not count.
+        node = self.nodes[event.node]
+        began_ns = node.unanswered.pop(event.msg_id or 0)
+        node.waited_s = ((event.sim_time_ns or 0) - node.paused_ns - began_ns) / 1e9
+        if event.status == "PUT_OK":
+            self.acked += 1
+
+    # --- nodes and operators ----------------------------------------------------------------------------------------
+
+    def _kill(self, event: Event) -> None:
+        self.nodes[event.node].died(in_order=False)
+
+    def _stop(self, event: Event) -> None:
+        self.nodes[event.node].died(in_order=True)
+
+    def _power_loss(self, event: Event) -> None:
+        node = self.nodes[event.node]
+        node.died(in_order=False)
+        node.has_lost_power = True
+
+    def _pause(self, event: Event) -> None:
+        self.nodes[event.node].paused_at_ns = event.sim_time_ns or 0
+
+    def _resume(self, event: Event) -> None:
+        node = self.nodes[event.node]
+        if node.paused_at_ns is not None:
+            node.paused_ns += (event.sim_time_ns or 0) - node.paused_at_ns
+            node.paused_at_ns = None
+
+    def _term(self, event: Event) -> None:
+        self.nodes[event.node].term = int((event.attrs or {})["term"])
+
+    def _role(self, event: Event) -> None:
+        if event.status == "changed":
+            self.nodes[event.node].role = (event.attrs or {})["role"]
+
+    def _slave_synchronize(self, event: Event) -> None:
+        self.nodes[event.node].tables[(event.attrs or {})["part"]] = event.status or ""
+
+    def _promote(self, event: Event) -> None:
+        node = self.nodes[event.node]
+        followers = {slave.name for slave in self.slaves if self.has_followed(slave)}
+        self.promotion = Promotion(self.log_of_master, followers, event.status == LONGEST)
+        self._own_begin = node.end
+        self._set_master(node)
+        self._begin_lineage(self._own_begin)
+
+    def _set_master(self, node: NodeView) -> None:
+        self.master = node
+        self.slaves = tuple(each for each in self.nodes.values() if each is not node)
+
+    def _set_up_anew(self, event: Event) -> None:
+        self.nodes[event.node].set_up_anew(self.log_of_master)

@@ -1,0 +1,147 @@
+"""Each invariant alone: a small history in which it breaks, and one in which it holds. More: `test_invariants.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
+from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
+from rmq_actors.testing.invariants.invariant import Invariant
+from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story, cut, follow, halt
+
+
+def prefix(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"abc" if holds else b"abX")
+
+
+def whole(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"abc" if holds else b"ab")
+
+
+def answer(story: Story, holds: bool) -> None:
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.now_s += ANSWER_MAX_S if holds else ANSWER_MAX_S + 1
+    story.answer(0, 3)
+
+
+def derived(story: Story, holds: bool) -> None:
+    if not holds:
+        story.damaged[SLAVE] = ["consumequeue/Topic/0: entry 3 speaks of nothing"]
+    story.end()
+
+
+def convergence(story: Story, holds: bool) -> None:
+    for node in (MASTER, SLAVE, OTHER) if holds else (MASTER, SLAVE):
+        story.append(node, b"abc")
+    story.end()
+
+
+def divergence(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    story.promote(SLAVE, is_longest=False)
+    if holds:
+        story.append(SLAVE, b"other")
+    halt(story, MASTER if holds else OTHER)
+
+
+def survival(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    story.emit(MASTER, "log.flush", offset=3)
+    story.lose_power(MASTER, 3 if holds else 0)
+
+
+def synced(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    story.append(SLAVE, b"abc")
+    story.emit(SLAVE, "log.flush", offset=3 if holds else 2)
+    story.emit(SLAVE, "ha.client.report", offset=3)
+
+
+def report(story: Story, holds: bool) -> None:
+    story.emit(OTHER, "ha.client.report", offset=0 if holds else 1)
+
+
+def replicated(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    if holds:
+        story.append(SLAVE, b"abc")
+    story.emit(MASTER, "ha.replicated", offset=3)
+
+
+def ack(story: Story, holds: bool) -> None:
+    story.put(0, b"abc")
+    if holds:
+        story.append(SLAVE, b"abc")
+    story.answer(0, 3)
+
+
+def acknowledged(story: Story, holds: bool) -> None:
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.answer(0, 3)
+    story.promote(SLAVE if holds else OTHER, is_longest=True)
+
+
+def leaks(story: Story, holds: bool) -> None:
+    story.left_open += [] if holds else ["slave-1: a socket", "slave-1: a file"]
+    story.end()
+
+
+def followed_unasked(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    story.promote(SLAVE, is_longest=False)
+    follow(story, MASTER, "10.0.0.2")
+    if holds:
+        story.kept[MASTER] = b"abc"
+        cut(story, MASTER, 0)
+    attributes = {"questions": "1"}
+    story.emit(MASTER, "ha.client.compare", status="lookup_failed", offset=0 if holds else 3, attributes=attributes)
+    story.emit(MASTER, "ha.client.report", offset=0 if holds else 3)
+
+
+HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
+    history.__name__: history
+    for history in (
+        prefix,
+        whole,
+        answer,
+        derived,
+        convergence,
+        divergence,
+        survival,
+        synced,
+        report,
+        replicated,
+        ack,
+        acknowledged,
+        leaks,
+        followed_unasked,
+    )
+}
+
+
+@pytest.mark.parametrize("holds", [True, False], ids=["holds", "breaks"])
+@pytest.mark.parametrize("invariant", [*REPLICATION_INVARIANTS, *REPLICATION_LIMITS], ids=lambda each: each.name)
+def test_it_holds_or_breaks(invariant: type[Invariant], holds: bool) -> None:
+    story = Story(sync_flush=(SLAVE,) if invariant.name == "synced" else (), takes_parts=False)
+    story.watch(invariant)
+    HISTORIES[invariant.name](story, holds)
+    assert [*story.seen, *story.limits] == ([] if holds else [invariant.name])
+
+
+def test_what_is_left_open_is_told_together() -> None:
+    story = Story()
+    leaks(story, holds=False)
+    assert str(story.broken[0]) == "leaks: slave-1: a socket; slave-1: a file (at event 99)"
+
+
+def test_flipped_bits_are_no_damage_but_in_a_body_they_must_be_found() -> None:
+    story = Story()
+    story.emit(SLAVE, "storage.rot", attributes={"path": "commitlog/00000000000000000000", "offset": "2"})
+    derived(story, holds=False)
+    assert story.seen == []
