@@ -4,7 +4,7 @@ The kinds, with their attributes; the column of an entry that names a node is `n
 
 * node.boot, node.kill, node.power_loss, node.stop, node.pause, node.resume, node.late_error(status)
 * clock.jump(by_ms), clock.drift(rate_ppm)
-* fault.begin(fault_id, fault.kind), fault.end(fault_id, fault.kind)
+* fault.begin and fault.end(fault_id, fault.kind, fault.nodes: their names, with commas between)
 * net.connect(peer, status: ok, refused or timed_out), net.partial_write(peer, size), net.partial_read(peer, size),
   net.stall(peer), net.held(peer, size), net.lost(peer, size, count: of the losses), net.queued(peer, size, wait_s: the
   time that the bandwidth costs)

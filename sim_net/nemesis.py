@@ -120,7 +120,11 @@ class Nemesis:
     def _begin(self, applied: AppliedFault) -> None:
         world = self._world
         fault = applied.fault
-        attributes: dict[str, str | int] = {"fault_id": applied.fault_id, "fault.kind": fault_kind(fault)}
+        attributes: dict[str, str | int] = {
+            "fault_id": applied.fault_id,
+            "fault.kind": fault_kind(fault),
+            "fault.nodes": ",".join(fault.nodes),
+        }
         applied.begun = True
         world.journal.record("", "fault.begin", **attributes)
         undo = fault.begin(world)

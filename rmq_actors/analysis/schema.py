@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from inspect import get_annotations
+from typing import Any, cast
 
+import msgspec
 from pyspark.sql.types import (
     ArrayType,
     ByteType,
@@ -17,7 +21,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rmq_actors.tracing.event import COLUMNS, KINDS, ColumnType
+from rmq_actors.tracing.event import COLUMNS, ColumnType, Event, unfilled_columns
+from rmq_actors.tracing.events import OWN_KINDS
 
 _SPARK_TYPES: Mapping[ColumnType, DataType] = {
     "int8": ByteType(),
@@ -58,14 +63,13 @@ RUNS_SCHEMA = StructType(
 
 def trace_schema_tables() -> str:
     """The columns and the kinds as Markdown tables, for `docs/trace-schema.md`."""
+    unfilled = unfilled_columns(OWN_KINDS.values())
     columns = [
-        f"| `{column.name}` | {column.type} | {'yes' if column.nullable else 'no'} | {column.meaning} |"
+        f"| `{column.name}` | {column.type} | {'yes' if column.nullable else 'no'} | "
+        f"{'not yet filled: ' if column.name in unfilled else ''}{column.meaning} |"
         for column in COLUMNS
     ]
-    kinds = [
-        f"| `{kind.name}` | {_names(kind.columns)} | {_names(kind.attributes)} | {kind.emitter} | {kind.meaning} |"
-        for kind in KINDS.values()
-    ]
+    kinds = [_row(kind) for kind in OWN_KINDS.values()]
     return "\n".join(
         [
             "### Columns",
@@ -76,7 +80,7 @@ def trace_schema_tables() -> str:
             "",
             "### Kinds",
             "",
-            "| kind | columns it needs | `attrs` it needs | emitted by | meaning |",
+            "| kind | columns | `attrs` | emitted by | meaning |",
             "|--|--|--|--|--|",
             *kinds,
             "",
@@ -84,5 +88,25 @@ def trace_schema_tables() -> str:
     )
 
 
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "-"
+def _row(kind: type[Event]) -> str:
+    optional = {
+        field.encode_name
+        for field in msgspec.structs.fields(cast("Any", kind))
+        if not field.required and field.default is None
+    }
+    types = {name: str(each) for base in reversed(kind.__mro__) for name, each in get_annotations(base).items()}
+    columns = [name for name in kind.field_names if name not in kind.attribute_names]
+    attributes = {name: types[field].removesuffix(" | None") for name, field in kind.attribute_names.items()}
+    texts = (
+        _listed(dict.fromkeys(columns, ""), optional),
+        _listed({name: "" if text == "str" else f" {text}" for name, text in attributes.items()}, optional),
+        kind.emitter,
+        " ".join((kind.__doc__ or "").split()),
+    )
+    return f"| `{kind.kind}` | {' | '.join(texts)} |"
+
+
+def _listed(names: Mapping[str, str], optional: AbstractSet[str]) -> str:
+    """Names with what is to be said of each; those in brackets may be missing."""
+    texts = (f"`{name}`{text}" if name not in optional else f"[`{name}`{text}]" for name, text in names.items())
+    return ", ".join(texts) or "-"

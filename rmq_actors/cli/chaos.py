@@ -22,7 +22,7 @@ from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, ru
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.scenarios import SCENARIO, SCENARIOS, Outcome, RunResult, observable, run_case
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.event import COLUMNS, RUN_COLUMNS, Event
 
 chaos_app = typer.Typer(
     help="Run replication under faults, on a simulated network, disk and clock.", no_args_is_help=True
@@ -202,7 +202,8 @@ def _load(path: Path) -> CaseFile:
 
 
 def _event_to_json(event: Event) -> dict[str, object]:
-    return {name: value for name, value in event._asdict().items() if value is not None}
+    columns = {column.name: getattr(event, column.name) for column in COLUMNS if column.name not in RUN_COLUMNS}
+    return {name: value for name, value in columns.items() if value is not None}
 
 
 def _event_row(event: Event) -> str:

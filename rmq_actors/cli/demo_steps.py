@@ -33,6 +33,7 @@ from rmq_actors.testing.observation import OBSERVABLE, RARELY_OBSERVED
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.scenarios import SCENARIO
 from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.events.run import RunEnd, RunStart
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import TraceWriter
 from rmq_actors.wire.record import Message
@@ -120,14 +121,14 @@ def replicate(out: Path, console: Console) -> Replicated:
     with TraceWriter(out / "traces", info.campaign, info.scenario) as writer, progress_bar(console) as progress:
         run = writer.open_run(info)
         recorder.subscribe(run)
-        recorder.record("", "demo", "run.start")
+        recorder.record(RunStart(), actor="demo")
         task = progress.add_task("replicate: sync puts", total=_WRITERS * _PUTS_PER_WRITER)
         try:
             done = trio.run(_replicate, out / "store", recorder, lambda: progress.advance(task))
         except* DemoFailed as group:
             raise first_leaf(group) from None
         outcome = "passed" if done.identical else "invariant"
-        recorder.record("", "demo", "run.end", status=outcome)
+        recorder.record(RunEnd(status=outcome), actor="demo")
         run.end(outcome)
     if not done.identical:
         raise DemoFailed(f"the logs differ: SHA-256 {done.sha256_master} and {done.sha256_slave}")

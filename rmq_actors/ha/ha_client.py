@@ -30,6 +30,7 @@ from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.log_records import LogCleaned, LogRecords
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.tracing.events.ha import HaClientCompare
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.ha_frames import REPORT
@@ -427,13 +428,8 @@ class HAClient:
         return now - self._unanswered.since_s < (SILENCE_PATIENCE_S if is_silent else LOOKUP_PATIENCE_S)
 
     def _note_comparison(self, comparison: LogComparison, status: str) -> None:
-        self._tracer.emit(
-            "ha.client.compare",
-            self.name,
-            status=status,
-            offset=self._store.commit_log.max_offset,
-            attributes={"questions": str(comparison.questions)},
-        )
+        end = self._store.commit_log.max_offset
+        self._tracer.emit(HaClientCompare(status=status, offset=end, questions=comparison.questions))
 
     async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
         slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)

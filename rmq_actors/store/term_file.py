@@ -16,6 +16,7 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.json_file import ConfigFileDamaged, JsonFile
 from rmq_actors.store.layout import TERM_FILE
+from rmq_actors.tracing.events.store import StoreTerm
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.fastjson import JsonValue
 
@@ -84,6 +85,4 @@ class TermFile:
                 await self._file.persist({"leads": term.leads, "resigned": term.resigned, "term": term.number})
             _log.info("the term of replication is %s (it was %s)", term, self.term)
             self.term = term
-            self._tracer.emit(
-                "store.term", "TermFile", status=status, attributes={"term": str(term.number), "leads": str(term.leads)}
-            )
+            self._tracer.emit(StoreTerm(status=status, term=term.number, leads=term.leads))

@@ -9,6 +9,7 @@ import attrs
 from rmq_actors.testing.invariants import FollowedUnasked
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.run import FaultObserved
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import ClockDrift, Fault, Partition, Schedule, fault_kind
 
@@ -136,7 +137,7 @@ class FaultObserver:
         name = name_of(event) if name_of is not None else None
         if name is not None and name not in self.observed:
             self.observed.add(name)
-            self.recorder.record(event.node, "FaultObserver", "fault.observed", status=name, parent_seq=event.seq)
+            self.recorder.record(FaultObserved(status=name, parent_seq=event.seq), event.node, "FaultObserver")
 
     def _fault_begins(self, event: Event) -> None:
         fault = (event.attrs or {})["fault.kind"]

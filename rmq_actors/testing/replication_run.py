@@ -39,6 +39,7 @@ from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.events import run as run_events
 from rmq_actors.tracing.recorder import Recorder, Tracer
 from rmq_actors.wire.record import Message
 from sim_net import LinkConfig, Node, SimDisk, World, WorldConfig
@@ -171,18 +172,16 @@ class ReplicationRun:
     def promoted(self, node: str, *, is_longest: bool) -> None:
         """An operator has chosen the next master. `is_longest`: for its log, among all slaves that have followed."""
         status = LONGEST if is_longest else "shortest"
-        self.recorder.record(node, "Operator", "operator.promote", status=status)
+        self.recorder.record(run_events.OperatorPromote(status=status), node)
 
     # --- what is told -----------------------------------------------------------------------------------------------
 
     def _on_broken(self, broken: Broken) -> None:
-        self.recorder.record(
-            "", "Judge", "invariant.broken", status=broken.invariant, attributes={"detail": broken.detail}
-        )
+        self.recorder.record(run_events.InvariantBroken(status=broken.invariant, detail=broken.detail))
         self._broken.set()
 
     def _on_limit(self, name: str, what: str) -> None:
-        self.recorder.record("", "Judge", "fault.observed", status=name, attributes={"detail": what})
+        self.recorder.record(run_events.FaultObserved(status=name, detail=what), actor="Judge")
         self.observer.observed.add(name)
         self.reached_limit = True
         self._broken.set()
@@ -314,7 +313,7 @@ class ReplicationRun:
 
     async def _set_up_anew(self, node: Node) -> None:
         """Remove all that it has. Once that is durable it begins as a new slave does."""
-        self.recorder.record(node.name, "Operator", "operator.set_up_anew")
+        self.recorder.record(run_events.OperatorSetUpAnew(), node.name)
         _remove_all(node.disk, "")
         await node.disk.sync_directory("")
         self._lost.remove(node.name)

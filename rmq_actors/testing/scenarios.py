@@ -24,6 +24,7 @@ from rmq_actors.testing.replication_run import WORLD, ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.events.run import RunEnd, RunStart
 from sim_net import (
     BitRot,
     Deadlock,
@@ -219,9 +220,9 @@ def run_case(case: Case, *, campaign: str = "chaos", sabotage: Callable[[World],
     scenario = scenario_of(case)
     info = RunInfo(campaign, scenario, case.seed, case.to_json())
     run = ReplicationRun(case, world, info, nodes_of(scenario), sabotage)
-    run.recorder.record("", "scenario", "run.start")
+    run.recorder.record(RunStart(), actor="scenario")
     outcome, failure = _outcome(run, world)
-    run.recorder.record("", "scenario", "run.end", status=outcome, attributes={"detail": failure} if failure else None)
+    run.recorder.record(RunEnd(status=outcome, detail=failure or None), actor="scenario")
     return RunResult(
         case,
         info,

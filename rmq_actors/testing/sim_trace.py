@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import marshal
 
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import Event, RunInfo, event_of, values_of
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import World
 from sim_net.journal import JournalEntry
 from sim_net.nemesis import Announce
 
-_COLUMNS = frozenset({"status", "size", "fault_id"})
+_WORLD = "sim_net"
 
 
 def open_sim_recorder(world: World, run: RunInfo) -> Recorder:
@@ -25,26 +25,16 @@ def open_sim_recorder(world: World, run: RunInfo) -> Recorder:
     recorder = Recorder(run, now)
 
     def take(entry: JournalEntry) -> None:
-        attributes = {name: str(value) for name, value in entry.attributes.items() if name not in _COLUMNS}
-        status, size, fault_id = (entry.attributes.get(name) for name in ("status", "size", "fault_id"))
-        recorder.record(
-            entry.node,
-            "sim_net",
-            entry.kind,
-            status=None if status is None else str(status),
-            size=None if size is None else int(size),
-            fault_id=None if fault_id is None else int(fault_id),
-            attributes=attributes,
-        )
+        recorder.record(event_of(entry.kind, entry.attributes), entry.node, _WORLD)
 
     def mix(event: Event) -> None:
-        if event.actor != "sim_net":
+        if event.actor != _WORLD:
             # Far cheaper than `repr`, and says where it ends; version 2 knows no references between objects.
-            add_to_digest(dumps(event[:], 2))  # type: ignore[arg-type]  # every Mapping there is a dict
+            add_to_digest(dumps((event.kind, values_of(event)), 2))
 
     def announce_events(announce: Announce) -> None:
         def tell(event: Event) -> None:
-            if event.actor != "sim_net":
+            if event.actor != _WORLD:
                 announce(event.node, event.kind)
 
         recorder.subscribe(tell)

@@ -22,7 +22,7 @@ from typing import Any, Self
 import attrs
 import pyarrow as pa
 
-from rmq_actors.tracing.event import SCHEMA_VERSION, RunInfo
+from rmq_actors.tracing.event import SCHEMA_VERSION, SCHEMA_VERSIONS_READ, RunInfo
 
 EVENTS_DIRECTORY = "v1"
 RUNS_DIRECTORY = "v1-runs"
@@ -181,8 +181,9 @@ class PartManifest:
             counts = [document[name] for name in ("events", "size_bytes", "runs", "runs_size_bytes")]
         except (ValueError, KeyError, TypeError) as error:
             raise ManifestError(f"{path}: not a manifest: {error!r}") from error
-        if version != SCHEMA_VERSION:
-            raise ManifestError(f"{path}: schema version {version}, this program reads {SCHEMA_VERSION}")
+        if version not in SCHEMA_VERSIONS_READ:
+            readable = ", ".join(map(str, sorted(SCHEMA_VERSIONS_READ)))
+            raise ManifestError(f"{path}: schema version {version}, this program reads {readable}")
         if not all(isinstance(count, int) and count >= 0 for count in counts):
             raise ManifestError(f"{path}: a count is no number from 0 up: {counts}")
         return cls(part, *counts)

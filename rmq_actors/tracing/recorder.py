@@ -1,20 +1,23 @@
 """Recording events: a `Recorder` a run, a `Tracer` a node.
 
-The recorder numbers and times events, checks each against the registry of kinds, keeps them, and tells its listeners
-(the invariant checker, the digest, a spool). It does no I/O: `spool` writes files.
+The recorder numbers and times events, keeps them, and tells its listeners (the invariant checker, the digest, a
+spool). It does no I/O: `spool` writes files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, overload
 
 import attrs
 
-from rmq_actors.tracing.event import KINDS, Event, RunInfo
+from rmq_actors.tracing.event import KINDS, Event, RunInfo, UnknownKind, event_of
+from rmq_actors.tracing.events.node import NodeBoot
 
 #: Gives (virtual time in ns or None, wall time in ns).
 Now = Callable[[], tuple[int | None, int]]
-Listener = Callable[[Event], None]
+Listener = Callable[[Any], object]
+_E = TypeVar("_E", bound=Event)
 
 
 @attrs.define(eq=False)
@@ -30,89 +33,82 @@ class Recorder:
     keep: bool = True
     events_max: int = 5_000_000
     events: list[Event] = attrs.field(factory=list, init=False)
-    #: The listeners of each kind, in the order in which they subscribed.
-    _listeners: dict[str, list[Listener]] = attrs.field(init=False)
+    #: The listeners of each kind that was met so far, in the order in which they subscribed.
+    _listeners: dict[type[Event], list[Listener]] = attrs.field(factory=dict, init=False)
+    #: Those that are told of every kind.
+    _of_all: list[Listener] = attrs.field(factory=list, init=False)
+    #: How often each node has booted.
+    _lives: dict[str, int] = attrs.field(factory=dict, init=False)
     _next_seq: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._listeners = {kind: [] for kind in KINDS}
+        self._listeners[NodeBoot] = [self._begin_life]
 
-    def subscribe(self, listener: Listener, kinds: Iterable[str] = KINDS) -> None:
-        """Call `listener` with each later event of these kinds, in order, at once. Raises `UnknownKind`."""
+    @overload
+    def subscribe(self, listener: Callable[[Event], object], kinds: Iterable[str] | None = None) -> None: ...
+    @overload
+    def subscribe(self, listener: Callable[[_E], object], kinds: Iterable[type[_E]]) -> None: ...
+    def subscribe(self, listener: Listener, kinds: Iterable[type[Event] | str] | None = None) -> None:
+        """Call `listener` with each later event of these kinds, in order, at once; None: of every kind.
+
+        Kinds are classes, or names, where they come from data. Raises `UnknownKind`.
+        """
+        if kinds is None:
+            self._of_all.append(listener)
+            for listeners in self._listeners.values():
+                listeners.append(listener)
+            return
         for kind in kinds:
-            if kind not in KINDS:
+            made = KINDS.get(kind) if isinstance(kind, str) else kind
+            if made is None:
                 raise UnknownKind(kind)
-            self._listeners[kind].append(listener)
+            self._listeners_of(made).append(listener)
 
     def tracer(self, node: str) -> Tracer:
         """The recording end for one node."""
         return Tracer(self, node)
 
-    def record(
-        self,
-        node: str,
-        actor: str,
-        kind: str,
-        *,
-        status: str | None = None,
-        state_from: str | None = None,
-        state_to: str | None = None,
-        conn_id: int | None = None,
-        conn_dir: int | None = None,
-        offset: int | None = None,
-        size: int | None = None,
-        msg_id: int | None = None,
-        fault_id: int | None = None,
-        parent_seq: int | None = None,
-        link_id: int | None = None,
-        attributes: Mapping[str, str] | None = None,
-    ) -> int:
-        """Record one event and return its seq.
+    def record(self, event: Event, node: str = "", actor: str = "") -> int:
+        """Record one event and return its seq; from then on it belongs to the trace, and is not recorded again.
 
-        Raises `UnknownKind` for a kind that the registry does not list, `TraceLimitExceeded` past `events_max`.
+        `actor`: who tells it, if not the one whom its kind names. Raises `UnknownKind` if nobody has registered its
+        class, `TraceLimitExceeded` past `events_max`, `ValueError` if it is recorded already.
         """
-        listeners = self._listeners.get(kind)
+        listeners = self._listeners.get(event.__class__)
         if listeners is None:
-            raise UnknownKind(kind)
+            listeners = self._listeners_of(event.__class__)
         seq = self._next_seq
-        if self.keep and seq >= self.events_max:
-            raise TraceLimitExceeded(
-                f"run {self.run.scenario} seed {self.run.seed}: more than {self.events_max} events"
-            )
-        self._next_seq = seq + 1
-        if not self.keep and not listeners:
+        if self.keep:
+            if seq >= self.events_max:
+                raise TraceLimitExceeded(
+                    f"run {self.run.scenario} seed {self.run.seed}: more than {self.events_max} events"
+                )
+        elif not listeners:
+            self._next_seq = seq + 1
             return seq
-        sim_time_ns, wall_time_ns = self.now()
-        event = Event(
-            seq,
-            sim_time_ns,
-            wall_time_ns,
-            node,
-            actor,
-            kind,
-            status,
-            state_from,
-            state_to,
-            None,
-            parent_seq,
-            link_id,
-            conn_id,
-            conn_dir,
-            offset,
-            size,
-            None,
-            msg_id,
-            None,
-            fault_id,
-            None,
-            None,
-            attributes,
-        )
+        if event.seq >= 0:
+            raise ValueError(f"{event.kind} is recorded a second time, it has the seq {event.seq}")
+        self._next_seq = seq + 1
+        own: Any = event  # frozen for everybody else
+        own.sim_time_ns, own.wall_time_ns = self.now()
+        own.seq = seq
+        own.node = node
+        own.life = self._lives.get(node)
+        own.actor = actor or event.default_actor
         if self.keep:
             self.events.append(event)
         for listener in listeners:
             listener(event)
         return seq
+
+    def _listeners_of(self, kind: type[Event]) -> list[Listener]:
+        if not kind.kind:
+            raise UnknownKind(f"{kind.__qualname__} has no kind")
+        return self._listeners.setdefault(kind, list(self._of_all))
+
+    def _begin_life(self, boot: NodeBoot) -> None:
+        own: Any = boot
+        own.life = self._lives[boot.node] = self._lives.get(boot.node, 0) + 1
 
 
 @attrs.define(eq=False)
@@ -122,7 +118,7 @@ class Tracer:
     recorder: Recorder
     node: str
     _fenced: bool = attrs.field(default=False, init=False)
-    _record: Callable[..., int] = attrs.field(init=False)
+    _record: Callable[[Event, str, str], int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._record = self.recorder.record
@@ -133,44 +129,19 @@ class Tracer:
 
     def emit(
         self,
-        kind: str,
-        actor: str,
+        event: Event | str,
+        actor: str = "",
         *,
-        status: str | None = None,
-        state_from: str | None = None,
-        state_to: str | None = None,
-        conn_id: int | None = None,
-        conn_dir: int | None = None,
-        offset: int | None = None,
-        size: int | None = None,
-        msg_id: int | None = None,
-        parent_seq: int | None = None,
-        link_id: int | None = None,
         attributes: Mapping[str, str] | None = None,
+        **columns: object,
     ) -> int | None:
         """Record one event of this node, as `Recorder.record` does; None once fenced."""
         if self._fenced:
             return None
-        return self._record(
-            self.node,
-            actor,
-            kind,
-            status=status,
-            state_from=state_from,
-            state_to=state_to,
-            conn_id=conn_id,
-            conn_dir=conn_dir,
-            offset=offset,
-            size=size,
-            msg_id=msg_id,
-            parent_seq=parent_seq,
-            link_id=link_id,
-            attributes=attributes,
-        )
-
-
-class UnknownKind(ValueError):
-    """An event of a kind that `KINDS` does not list."""
+        if isinstance(event, str):
+            values = {name: value for name, value in columns.items() if value is not None}
+            event = event_of(event, {**values, **(attributes or {})})
+        return self._record(event, self.node, actor)
 
 
 class TraceLimitExceeded(RuntimeError):

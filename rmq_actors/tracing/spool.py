@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import io
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -27,6 +28,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from rmq_actors.tracing.event import COLUMNS, RUN_COLUMNS, SCHEMA_VERSION, ColumnType, Event, RunInfo
+from rmq_actors.tracing.events.run import FaultBegin
 from rmq_actors.tracing.manifest import (
     EVENTS_DIRECTORY,
     OUTCOME_INCOMPLETE,
@@ -57,7 +59,6 @@ EVENTS_SCHEMA = pa.schema(
 # Columns that grow, or nearly: their differences take a few bits. The others repeat themselves.
 _GROWING = ("seq", "sim_time_ns", "wall_time_ns", "offset", "msg_id")
 _REPEATING = [column.name for column in COLUMNS if column.name not in _GROWING and column.type != "links"]
-_EVENT_FIELDS = {name: position for position, name in enumerate(Event._fields)}
 _COMPRESSION = "zstd"
 _COMPRESSION_LEVEL = 3
 _ROW_GROUP_EVENTS = 262_144
@@ -81,19 +82,18 @@ class TraceDamaged(ValueError):
 def record_batch(run: RunInfo, events: list[Event]) -> pa.RecordBatch:
     """The events of one run as Arrow columns, in the order of `COLUMNS`. Raises `TraceValueError`."""
     constants = {"run_id": run.run_id, "seed": run.seed, "schema_version": SCHEMA_VERSION}
-    fields: list[tuple[Any, ...]] = list(zip(*events, strict=True)) or [()] * len(Event._fields)
     arrays = []
     for column, field in zip(COLUMNS, EVENTS_SCHEMA, strict=True):
         if column.name in RUN_COLUMNS:
             arrays.append(pa.repeat(pa.scalar(constants[column.name], field.type), len(events)))
             continue
-        values = fields[_EVENT_FIELDS[column.name]]
+        values: list[Any] = list(map(operator.attrgetter(column.name), events))
         if column.type == "string_map":
-            values = tuple(None if value is None else list(value.items()) for value in values)
+            values = [None if value is None else list(value.items()) for value in values]
         elif column.type == "links":
-            values = tuple(
+            values = [
                 None if value is None else [{"node": node, "seq": seq} for node, seq in value] for value in values
-            )
+            ]
         try:
             arrays.append(pa.array(values, field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
@@ -174,8 +174,8 @@ class RunWriter:
         """Take the next event; a full buffer is written at once. Raises `OSError`, `TraceValueError`."""
         if not self.is_open:
             raise TraceWriterMisuse(f"{event.kind} after the end of run {self.run.scenario} seed {self.run.seed}")
-        if event.kind == "fault.begin" and event.attrs:
-            self._fault_kinds.add(event.attrs["fault.kind"])
+        if isinstance(event, FaultBegin):
+            self._fault_kinds.add(event.fault_kind)
         self._buffer.append(event)
         if len(self._buffer) >= self._buffer_events_max:
             self.flush()

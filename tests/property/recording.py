@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import attrs
+import msgspec
 import trio
 
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import Event, RunInfo, event_of
+from rmq_actors.tracing.events import KINDS
 from rmq_actors.tracing.recorder import Recorder, Tracer
+
+
+def told(kind: str, columns: Mapping[str, object], attributes: Mapping[str, object] | None = None) -> Event:
+    """An event as a story tells it: what the kind needs and the story does not say is empty, or 0."""
+    fields: tuple[msgspec.structs.FieldInfo, ...] = msgspec.structs.fields(cast("Any", KINDS[kind]))
+    unsaid = {
+        field.encode_name: field.type() if field.type in (int, float, bool) else ""
+        for field in fields
+        if field.required
+    }
+    return event_of(kind, {**unsaid, **columns, **(attributes or {})})
 
 
 def new_recorder() -> Recorder:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 import sim_net
-from rmq_actors.tracing.event import KINDS
+from rmq_actors.tracing.events import OWN_KINDS
 from sim_net import JournalEntry, Schedule, World
 from sim_net.faults import FAULT_TYPES
 from sim_net.sampling import sample_fault
@@ -124,7 +124,7 @@ def test_every_kind_fires_and_is_observed(kind: str, runs: dict[str, list[Seen]]
 
 def test_every_kind_of_journal_entry_comes(runs: dict[str, list[Seen]]) -> None:
     """But for three, which have tests of their own."""
-    simulated = {kind.name for kind in KINDS.values() if kind.emitter.startswith("sim_net")}
+    simulated = {name for name, kind in OWN_KINDS.items() if kind.emitter.startswith("sim_net")}
     came = {kind for seens in runs.values() for seen in seens for kind in seen.entries}
     assert simulated - came <= {"node.late_error", "net.dropped", "storage.torn"}
     assert came <= simulated

@@ -313,7 +313,7 @@ def test_every_kind_begins_and_ends_in_its_time(kind: str) -> None:
     world.run(main)
     found = entries(world, "fault.")
     for fault_id, fault in enumerate(faults):
-        attributes = {"fault_id": fault_id, "fault.kind": kind}
+        attributes = {"fault_id": fault_id, "fault.kind": kind, "fault.nodes": ",".join(fault.nodes)}
         mine = [(time, entry) for time, _, entry, what in found if what == attributes]
         assert mine == [(fault.at_s, "fault.begin"), (fault.at_s + fault.lasts_s, "fault.end")]
 
@@ -410,8 +410,8 @@ def test_a_fault_that_is_late_begins_at_once() -> None:
     world = World(1)
     world.run(main)
     assert [(time, kind, what) for time, _, kind, what in entries(world, "fault.")] == [
-        (5.0, "fault.begin", {"fault_id": 7, "fault.kind": "ShortIO"}),
-        (7.0, "fault.end", {"fault_id": 7, "fault.kind": "ShortIO"}),
+        (5.0, "fault.begin", {"fault_id": 7, "fault.kind": "ShortIO", "fault.nodes": "a"}),
+        (7.0, "fault.end", {"fault_id": 7, "fault.kind": "ShortIO", "fault.nodes": "a"}),
     ]
 
 

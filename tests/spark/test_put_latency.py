@@ -41,6 +41,19 @@ def test_a_begin_is_matched_with_its_end(frame_of: FrameOf) -> None:
     assert [(row["seq"], row["end_seq"]) for row in found] == [(0, 3), (1, 2)]
 
 
+def test_puts_that_are_told_at_once_have_a_row_each(frame_of: FrameOf) -> None:
+    story = Story()
+    story.at(1, "master", "put.begin", msg_id=0, msg_id_last=2, offset=0, size=90)
+    story.at(4, "master", "put.end", msg_id=0, offset=30, status="PUT_OK")
+    story.at(6, "master", "put.end", msg_id=1, msg_id_last=2, offset=90, status="FLUSH_SLAVE_TIMEOUT")
+    found = rows(puts(frame_of({1: story.events})), "msg_id")
+    assert [(row["msg_id"], row["size"], row["status"], row["latency_ns"]) for row in found] == [
+        (0, 90, "PUT_OK", 3_000_000),
+        (1, None, "FLUSH_SLAVE_TIMEOUT", 5_000_000),
+        (2, None, "FLUSH_SLAVE_TIMEOUT", 5_000_000),
+    ]
+
+
 def test_a_restarted_broker_numbers_its_messages_anew(frame_of: FrameOf) -> None:
     story = Story()
     put(story, 0, 1, 2)

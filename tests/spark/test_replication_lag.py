@@ -100,6 +100,17 @@ def test_rows_begin_where_both_ends_are_known(frame_of: FrameOf) -> None:
     assert (row["bucket"], row["lag_bytes_max"]) == (2, 300)
 
 
+def test_the_master_with_the_most_puts_counts_those_told_at_once(frame_of: FrameOf) -> None:
+    story = Story().at(0, "", "run.start")
+    story.at(1, "old", "put.begin", msg_id=0, offset=0, size=1).at(1, "old", "put.begin", msg_id=1, offset=1, size=1)
+    story.at(1, "new", "put.begin", msg_id=0, msg_id_last=2, offset=0, size=3)
+    for node in ("old", "new"):
+        story.at(2, node, "store.open", offset=500, size=0, status="clean")
+    story.at(25, "slave", "store.open", offset=200, size=0, status="clean").at(26, "slave", "ha.client.connect")
+    found = rows(replication_lag(frame_of({1: story.events}), bucket_ms=10), "bucket")
+    assert {row["master"] for row in found} == {"new"}
+
+
 def test_a_run_without_replication_has_no_rows(frame_of: FrameOf) -> None:
     alone = Story().at(0, "master", "put.begin", msg_id=0, offset=0, size=1)
     lost = Story().at(0, "slave", "ha.client.close", status="connect_timeout")

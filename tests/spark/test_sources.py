@@ -133,8 +133,8 @@ def test_a_run_traced_twice_is_named(traces: Path) -> None:
 
 def test_a_manifest_of_another_version_is_named(traces: Path) -> None:
     path = PART.manifest(traces)
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
-    with pytest.raises(TraceCheckFailed, match=r"schema version 2, this program reads 1"):
+    path.write_text(path.read_text().replace('"schema_version": 2', '"schema_version": 3'))
+    with pytest.raises(TraceCheckFailed, match=r"schema version 3, this program reads 1, 2"):
         Traces.find(str(traces))
 
 
@@ -264,3 +264,16 @@ def test_the_version_of_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sa
         return
     with pytest.raises(JavaMissing, match=message):
         check_java()
+
+
+def test_traces_of_version_1_are_read_beside_new_ones(spark: SparkSession, tmp_path: Path) -> None:
+    traces = shutil.copytree(Path(__file__).parents[1] / "traces_of_version_1", tmp_path / "traces")
+    with TraceWriter(traces, "earlier", "handmade") as writer:
+        story = Story().at(0, "a", "node.boot").at(1, "a", "store.open", offset=7, status="clean")
+        writer.write_run(attrs.evolve(run_of(1), campaign="earlier"), story.events, outcome="passed")
+    found = Traces.find(str(traces))
+    events = found.read_events(spark)
+    assert events.columns == [*ARROW_SCHEMA.names, "campaign", "scenario"]
+    opened = events.where("kind = 'store.open'").select("schema_version", "life", "offset").collect()
+    assert {(row["schema_version"], row["life"]) for row in opened} == {(1, None), (2, 1)}
+    assert analyze_in(spark, found, tmp_path / "out").events == 402

@@ -11,13 +11,14 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import TraceWriter
+from tests.property.recording import told
 
 MASTER = "master"
 EPOCH_NS = 1_763_000_000_000_000_000
@@ -109,7 +110,8 @@ class Model:
         return "invariant" if self.plan.breaks else "passed"
 
     def _emit(self, node: str, actor: str, kind: str, **values: object) -> int:
-        return self._recorder.record(node, actor, kind, **values)  # type: ignore[arg-type]
+        attributes: Any = values.pop("attributes", None)
+        return self._recorder.record(told(kind, values, attributes), node, actor)
 
     def _after(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._timer_count += 1

@@ -14,6 +14,7 @@ from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC
+from tests.property.recording import told
 
 #: A file's end without a record.
 A_BLANK = BLANK.pack(20, BLANK_MAGIC) + bytes(12)
@@ -88,7 +89,8 @@ class Story:
     # What happens.
 
     def emit(self, node: str, kind: str, **columns: Any) -> None:
-        self.recorder.record(node, "story", kind, **columns)
+        attributes = columns.pop("attributes", None)
+        self.recorder.record(told(kind, columns, attributes), node, "story")
 
     def append(self, node: str, data: bytes) -> None:
         offset = len(self.logs[node])

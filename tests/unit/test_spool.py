@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from rmq_actors.tracing import spool as spool_module
-from rmq_actors.tracing.event import COLUMNS, Event, RunInfo
+from rmq_actors.tracing.event import COLUMNS, Event, RunInfo, attribute
+from rmq_actors.tracing.events.node import NodeBoot
+from rmq_actors.tracing.events.run import FaultBegin
+from rmq_actors.tracing.events.store import LogAppend
 from rmq_actors.tracing.manifest import ManifestError, PartManifest, PartName, check_name, read_manifests
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import (
@@ -25,31 +31,51 @@ from rmq_actors.tracing.spool import (
     recover,
 )
 
-FULL = Event(
-    seq=0,
-    sim_time_ns=5,
-    wall_time_ns=7,
-    node="master",
-    actor="CommitLog",
-    kind="log.append",
-    status="s",
-    state_from="a",
-    state_to="b",
-    task=1,
-    parent_seq=2,
-    link_id=3,
-    conn_id=4,
-    conn_dir=1,
-    offset=1 << 40,
-    size=100,
-    digest=-1,
-    msg_id=9,
-    msg_uid="uid",
-    fault_id=0,
-    lamport=6,
-    links=(("slave", 3), ("client", 4)),
-    attrs={"detail": "x", "more": "y"},
-)
+
+class Everything(Event, kind="test_spool.everything", actor="CommitLog"):
+    """A kind of a program's own: it has every column, and attributes."""
+
+    status: str
+    state_from: str
+    state_to: str
+    task: int
+    parent_seq: int
+    link_id: int
+    conn_id: int
+    conn_dir: int
+    offset: int
+    size: int
+    msg_id: int
+    msg_id_last: int
+    fault_id: int
+    lamport: int
+    links: tuple[tuple[str, int], ...]
+    detail: str
+    more: int = attribute("test.more")
+    nothing: str | None = None
+
+
+VALUES: Mapping[str, Any] = {
+    "status": "s",
+    "state_from": "a",
+    "state_to": "b",
+    "task": 1,
+    "parent_seq": 2,
+    "link_id": 3,
+    "conn_id": 4,
+    "conn_dir": 1,
+    "offset": 1 << 40,
+    "size": 100,
+    "msg_id": 9,
+    "msg_id_last": 11,
+    "fault_id": 0,
+    "lamport": 6,
+    "links": (("slave", 3), ("client", 4)),
+}
+
+
+def full(**other: Any) -> Event:
+    return Everything(**{**VALUES, "detail": "x", "more": 8, **other})
 
 
 def run_of(seed: int, scenario: str = "replication") -> RunInfo:
@@ -57,11 +83,13 @@ def run_of(seed: int, scenario: str = "replication") -> RunInfo:
 
 
 def events_of(count: int, *, fault: str | None = None) -> list[Event]:
-    events = [Event(seq, seq * 10, 1000 + seq, "master", "CommitLog", "log.append", size=1) for seq in range(count)]
+    ticks = itertools.count()
+    recorder = Recorder(run_of(0), lambda: (10 * (tick := next(ticks)), 1000 + tick))
+    for _ in range(count):
+        recorder.record(LogAppend(offset=0, size=1), "master")
     if fault is not None:
-        begin = Event(count, 0, 0, "", "sim_net", "fault.begin", fault_id=0, attrs={"fault.kind": fault})
-        events.append(begin)
-    return events
+        recorder.record(FaultBegin(fault_id=0, fault_kind=fault, nodes=""))
+    return recorder.events
 
 
 def read_events(traces: Path) -> pa.Table:
@@ -84,15 +112,26 @@ def only_spool(traces: Path) -> Path:
 def test_every_column_comes_back(tmp_path: Path) -> None:
     run = run_of(3)
     with TraceWriter(tmp_path, "tests", "replication") as writer:
-        writer.write_run(run, [FULL], outcome="passed")
+        recorder = Recorder(run, lambda: (5, 7))
+        recorder.record(NodeBoot(), "master")
+        recorder.record(full(), "master")
+        writer.write_run(run, recorder.events[1:], outcome="passed")
     (row,) = read_events(tmp_path).to_pylist(maps_as_pydicts="strict")
-    expected = FULL._asdict() | {
+    assert row == {
+        **VALUES,
         "run_id": run.run_id,
         "seed": 3,
-        "schema_version": 1,
+        "schema_version": 2,
+        "seq": 1,
+        "sim_time_ns": 5,
+        "wall_time_ns": 7,
+        "node": "master",
+        "life": 1,
+        "actor": "CommitLog",
+        "kind": "test_spool.everything",
         "links": [{"node": "slave", "seq": 3}, {"node": "client", "seq": 4}],
+        "attrs": {"detail": "x", "test.more": "8"},
     }
-    assert row == expected
     assert list(row) == [column.name for column in COLUMNS]
 
 
@@ -111,7 +150,7 @@ def test_the_runs_table_has_a_row_a_run(tmp_path: Path) -> None:
         "fault_kinds": ["Kill"],
         "event_count": 4,
         "source": "sim",
-        "schema_version": 1,
+        "schema_version": 2,
     }
     assert (second["outcome"], second["fault_kinds"], second["event_count"]) == ("invariant", ["Delay", "Stall"], 2)
     assert (third["fault_kinds"], third["event_count"]) == ([], 0)
@@ -186,12 +225,12 @@ def test_a_live_run_is_written_buffer_by_buffer(tmp_path: Path) -> None:
     live = writer.open_run(run)
     recorder.subscribe(live)
     for _ in range(10):
-        recorder.record("master", "CommitLog", "log.append", offset=0, size=1)
+        recorder.record(LogAppend(offset=0, size=1), "master")
     size = only_spool(tmp_path).stat().st_size
     for _ in range(9):
-        recorder.record("master", "CommitLog", "log.append", offset=0, size=1)
+        recorder.record(LogAppend(offset=0, size=1), "master")
     assert only_spool(tmp_path).stat().st_size == size
-    recorder.record("", "nemesis", "fault.begin", fault_id=0, attributes={"fault.kind": "Kill"})
+    recorder.record(FaultBegin(fault_id=0, fault_kind="Kill", nodes="master"))
     assert only_spool(tmp_path).stat().st_size > size
     live.end("passed")
     writer.close()
@@ -199,7 +238,7 @@ def test_a_live_run_is_written_buffer_by_buffer(tmp_path: Path) -> None:
     assert (row["outcome"], row["event_count"], row["fault_kinds"]) == ("passed", 20, ["Kill"])
     assert read_events(tmp_path)["seq"].to_pylist() == list(range(20))
     with pytest.raises(TraceWriterMisuse, match=r"log.append after the end of run replication seed 1"):
-        recorder.record("master", "CommitLog", "log.append", offset=0, size=1)
+        recorder.record(LogAppend(offset=0, size=1), "master")
 
 
 def test_a_run_still_open_at_close_is_incomplete(tmp_path: Path) -> None:
@@ -224,7 +263,7 @@ def test_misuse_is_named(tmp_path: Path) -> None:
 
 
 def test_a_value_that_does_not_fit_names_its_column() -> None:
-    event = FULL._replace(size=1 << 31)
+    event = full(size=1 << 31)
     with pytest.raises(TraceValueError, match=r"scenario replication seed 1: column size"):
         record_batch(run_of(1), [event])
 
@@ -368,14 +407,17 @@ def test_no_traces_directory_is_named(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.events.store import LogAppend
+from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import TraceWriter
 
 run = RunInfo("tests", "replication", 1)
 writer = TraceWriter(sys.argv[1], "tests", "replication", buffer_events_max=100)
-live = writer.open_run(run)
+recorder = Recorder(run, lambda: (1, 1), keep=False)
+recorder.subscribe(writer.open_run(run))
 for seq in range(1050):
-    live(Event(seq, seq, seq, "master", "CommitLog", "log.append", offset=seq, size=1))
+    recorder.record(LogAppend(offset=seq, size=1), "master")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

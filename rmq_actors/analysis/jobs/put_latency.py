@@ -24,12 +24,16 @@ def puts(events: DataFrame) -> DataFrame:
     """One row for each put.
 
     campaign, scenario, run_id, node, msg_id, seq (of its put.begin), end_seq, size in bytes, status, latency_ns. A put
-    without an answer has null end_seq, status and latency_ns.
+    without an answer has null end_seq, status and latency_ns. Puts that were told at once have a row each; the first
+    one's size is that of all, the others' is null.
     """
     later = Window.partitionBy("run_id", "node", "msg_id").orderBy("seq")
     answered = F.col("next_kind") == "put.end"
     return (
         events.where(F.col("kind").isin("put.begin", "put.end"))
+        .withColumn("first_id", F.col("msg_id"))
+        .withColumn("msg_id", F.explode(F.sequence("msg_id", F.coalesce("msg_id_last", "msg_id"))))
+        .withColumn("size", F.when(F.col("msg_id") == F.col("first_id"), F.col("size")))
         .withColumn("time_ns", event_time_ns())
         .withColumn("next_kind", F.lead("kind").over(later))
         .withColumn("end_seq", F.when(answered, F.lead("seq").over(later)))

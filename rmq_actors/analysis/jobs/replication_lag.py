@@ -67,10 +67,11 @@ def replication_lag(events: DataFrame, *, bucket_ms: int | None = None) -> DataF
 
 def _pairs(timed: DataFrame, bucket_ms: int | None) -> DataFrame:
     """Who replicates from whom, and when: `_PAIR`. Of several masters in a run, the one with the most puts."""
+    told = F.coalesce("msg_id_last", "msg_id") - F.col("msg_id") + 1
     nodes = timed.groupBy("campaign", "scenario", "run_id", "node").agg(
         F.max(F.col("kind").isin(*_MASTER_KINDS)).alias("serves"),
         F.max(F.col("kind").isin(*_SLAVE_KINDS)).alias("follows"),
-        F.count(F.when(F.col("kind") == "put.begin", 1)).alias("puts"),
+        F.sum(F.when(F.col("kind") == "put.begin", told)).alias("puts"),
         F.min("time_ns").alias("start_ns"),
         F.max("time_ns").alias("end_ns"),
     )

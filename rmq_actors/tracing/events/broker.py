@@ -1,0 +1,89 @@
+"""What a broker does beside its store: registration, roles, the tables of its master."""
+
+from __future__ import annotations
+
+from rmq_actors.tracing.event import Event, attribute
+
+
+class BrokerRegister(
+    Event, kind="broker.register", emitter="broker.registration_service", actor="BrokerRegistrationService"
+):
+    """A request about this broker was made of a name server; status ok, or what it failed by."""
+
+    status: str
+    peer_address: str = attribute("network.peer.address")
+    request: str
+
+
+class BrokerUnregister(
+    Event, kind="broker.unregister", emitter="broker.registration_service", actor="BrokerRegistrationService"
+):
+    """A stopping broker has asked a name server to forget it; status ok, or what that failed by."""
+
+    status: str
+    peer_address: str = attribute("network.peer.address")
+
+
+class BrokerMaster(
+    Event, kind="broker.master", emitter="broker.registration_service", actor="BrokerRegistrationService"
+):
+    """A slave learned where its master is."""
+
+    master_addr: str
+    ha_server_addr: str
+
+
+class BrokerRole(Event, kind="broker.role", emitter="broker.role_changes", actor="RoleChanges"):
+    """The broker changed its role, with its log ending at offset.
+
+    status: changed, reopened: it has the same one, or the step that failed.
+    """
+
+    status: str
+    offset: int
+    role: str
+    broker_id: int = attribute("broker.id")
+    detail: str
+
+
+class BrokerExchange(Event, kind="broker.exchange", emitter="broker.role_exchange", actor="RoleExchange"):
+    """A master that exchanges roles is at this step, with its log ending at offset; effect: what it is about to do."""
+
+    status: str
+    offset: int
+    effect: str
+    peer_address: str = attribute("network.peer.address")
+    detail: str
+
+
+class BrokerExchangePartner(
+    Event, kind="broker.exchange_partner", emitter="broker.exchange_partner", actor="ExchangePartner"
+):
+    """What a slave says to the master that exchanges roles with it.
+
+    status: can, waits, ready, refuses, leads, or is_promoted: it is about to become the master.
+    """
+
+    status: str
+    offset: int
+    detail: str
+
+
+class BrokerSlaveSynchronize(
+    Event, kind="broker.slave_synchronize", emitter="broker.slave_synchronize, broker.last_round"
+):
+    """A slave has asked its master for a table; status changed, unchanged, or what that failed by."""
+
+    status: str
+    part: str
+    peer_address: str = attribute("network.peer.address")
+    detail: str
+
+
+class BrokerPersistOffsets(
+    Event, kind="broker.persist_offsets", emitter="broker.offset_persist_service", actor="OffsetPersistService"
+):
+    """Offsets that changed were written; status written, or what that failed by."""
+
+    status: str
+    part: str

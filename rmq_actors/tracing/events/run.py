@@ -1,0 +1,57 @@
+"""The run, its faults, and what its checkers say."""
+
+from __future__ import annotations
+
+from rmq_actors.tracing.event import Event, attribute
+
+
+class RunStart(Event, kind="run.start", emitter="testing.scenarios, cli"):
+    """The run begins."""
+
+
+class RunEnd(Event, kind="run.end", emitter="testing.scenarios, cli"):
+    """The run ends; status is its outcome."""
+
+    status: str
+    detail: str | None = None
+
+
+class FaultBegin(Event, kind="fault.begin", emitter="sim_net.nemesis", actor="sim_net"):
+    """A fault takes effect; fault.nodes: the nodes that it is of, with commas between."""
+
+    fault_id: int
+    fault_kind: str = attribute("fault.kind")
+    nodes: str = attribute("fault.nodes")
+
+
+class FaultEnd(Event, kind="fault.end", emitter="sim_net.nemesis", actor="sim_net"):
+    """A fault is over; fault.nodes: the nodes that it is of, with commas between."""
+
+    fault_id: int
+    fault_kind: str = attribute("fault.kind")
+    nodes: str = attribute("fault.nodes")
+
+
+class FaultObserved(Event, kind="fault.observed", emitter="testing.observation, testing.replication_run"):
+    """The program under test met a fault."""
+
+    status: str
+    parent_seq: int | None = None
+    detail: str | None = None
+
+
+class InvariantBroken(Event, kind="invariant.broken", emitter="testing.replication_run", actor="Judge"):
+    """An invariant does not hold; status names it."""
+
+    status: str
+    detail: str
+
+
+class OperatorPromote(Event, kind="operator.promote", emitter="testing.replication_run", actor="Operator"):
+    """An operator makes this node the master; status says by what it was chosen: longest or shortest log."""
+
+    status: str
+
+
+class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.replication_run", actor="Operator"):
+    """An operator removes all that a slave has."""
