@@ -8,10 +8,7 @@ from __future__ import annotations
 import attrs
 import trio
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.ref import Request
-from rmq_actors.actors.restart import Restart
-from rmq_actors.actors.system import open_actor_system
+from rmq_actors.actors import Actor, Context, Request, Restart, open_actor_system
 
 
 @attrs.frozen

@@ -9,10 +9,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from rmq_actors.actors.asyncio_host import open_trio_guest
-from rmq_actors.embedding.cluster import log_sha256, open_cluster
-from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.wire.record import Message
+from rmq_actors import Message, PutStatus, log_sha256, open_cluster, open_trio_guest
 
 
 async def main(directory: Path) -> None:

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import trio
 
-from rmq_actors.embedding.cluster import log_sha256, open_cluster
-from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.wire.record import Message
+from rmq_actors import Message, PutStatus, log_sha256, open_cluster
 
 
 async def main(directory: Path) -> None:

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import trio
 
-from rmq_actors.embedding.local_store import open_message_store
-from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
-from rmq_actors.wire.record import Message, decode_message
+from rmq_actors import FlushDiskType, Message, MessageStoreConfig, decode_message, open_message_store
 
 CONFIG = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import trio
 
-from rmq_actors.embedding.cluster import open_cluster
-from rmq_actors.embedding.remoting_client import open_remoting_client
+from rmq_actors import open_cluster, open_remoting_client
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.routes import ClusterInfo, TopicRouteData
 from rmq_actors.wire.headers import encode_header

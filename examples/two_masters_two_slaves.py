@@ -12,14 +12,19 @@ from pathlib import Path
 import attrs
 import trio
 
+from rmq_actors import (
+    BrokerConfig,
+    HaConfig,
+    Message,
+    PutStatus,
+    decode_message,
+    open_local_name_server,
+    open_remoting_client,
+)
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
-from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
+from rmq_actors.broker.config import BROKER_KEYS
 from rmq_actors.embedding.cluster import real_recorder
-from rmq_actors.embedding.name_server import open_local_name_server
 from rmq_actors.embedding.properties_file import load_config_file
-from rmq_actors.embedding.remoting_client import open_remoting_client
-from rmq_actors.ha.config import HaConfig
-from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
@@ -29,7 +34,6 @@ from rmq_actors.wire.bodies.routes import TopicRouteData
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.topics import GetRouteInfoRequestHeader
-from rmq_actors.wire.record import Message, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 

@@ -1,3 +1,81 @@
-"""A RocketMQ-compatible message broker with master/slave replication, written as Trio actors."""
+"""A RocketMQ-compatible message broker with master/slave replication, written as Trio actors.
+
+What users need is here by name, and imported at its first use: who needs the actors alone does not load a broker.
+`rmq_actors.testing` has what tests need, `rmq_actors.actors` and `sim_net` stand alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rmq_actors.actors.asyncio_host import open_trio_guest as open_trio_guest
+    from rmq_actors.broker.config import BrokerConfig as BrokerConfig
+    from rmq_actors.embedding.broker import load_broker_config as load_broker_config
+    from rmq_actors.embedding.broker import open_configured_broker as open_configured_broker
+    from rmq_actors.embedding.cluster import CLUSTER_STORE as CLUSTER_STORE
+    from rmq_actors.embedding.cluster import RealCluster as RealCluster
+    from rmq_actors.embedding.cluster import log_sha256 as log_sha256
+    from rmq_actors.embedding.cluster import open_cluster as open_cluster
+    from rmq_actors.embedding.cluster_protocol import BrokerDown as BrokerDown
+    from rmq_actors.embedding.cluster_protocol import BrokerStatus as BrokerStatus
+    from rmq_actors.embedding.cluster_protocol import Cluster as Cluster
+    from rmq_actors.embedding.cluster_protocol import ExchangeFailed as ExchangeFailed
+    from rmq_actors.embedding.cluster_protocol import Unsupported as Unsupported
+    from rmq_actors.embedding.local_store import open_message_store as open_message_store
+    from rmq_actors.embedding.name_server import open_local_name_server as open_local_name_server
+    from rmq_actors.embedding.remoting_client import open_remoting_client as open_remoting_client
+    from rmq_actors.ha.config import HaConfig as HaConfig
+    from rmq_actors.protocols.put_completion import PutStatus as PutStatus
+    from rmq_actors.store.config import BrokerRole as BrokerRole
+    from rmq_actors.store.config import FlushDiskType as FlushDiskType
+    from rmq_actors.store.config import MessageStoreConfig as MessageStoreConfig
+    from rmq_actors.store.message_puts import PutResult as PutResult
+    from rmq_actors.wire.record import Message as Message
+    from rmq_actors.wire.record import StoredMessage as StoredMessage
+    from rmq_actors.wire.record import decode_message as decode_message
 
 __version__ = "0.1.0"
+
+#: The module of each public name.
+_MODULES = {
+    "BrokerConfig": "broker.config",
+    "BrokerDown": "embedding.cluster_protocol",
+    "BrokerRole": "store.config",
+    "BrokerStatus": "embedding.cluster_protocol",
+    "CLUSTER_STORE": "embedding.cluster",
+    "Cluster": "embedding.cluster_protocol",
+    "ExchangeFailed": "embedding.cluster_protocol",
+    "FlushDiskType": "store.config",
+    "HaConfig": "ha.config",
+    "Message": "wire.record",
+    "MessageStoreConfig": "store.config",
+    "PutResult": "store.message_puts",
+    "PutStatus": "protocols.put_completion",
+    "RealCluster": "embedding.cluster",
+    "StoredMessage": "wire.record",
+    "Unsupported": "embedding.cluster_protocol",
+    "decode_message": "wire.record",
+    "load_broker_config": "embedding.broker",
+    "log_sha256": "embedding.cluster",
+    "open_cluster": "embedding.cluster",
+    "open_configured_broker": "embedding.broker",
+    "open_local_name_server": "embedding.name_server",
+    "open_message_store": "embedding.local_store",
+    "open_remoting_client": "embedding.remoting_client",
+    "open_trio_guest": "actors.asyncio_host",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use. AttributeError for any other."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

@@ -21,7 +21,7 @@ from rmq_actors.analysis.report import report
 from rmq_actors.cli import interrupts
 from rmq_actors.cli.failures import replay_command
 from rmq_actors.cli.progress import progress_bar
-from rmq_actors.embedding.cluster import Cluster, log_sha256, open_cluster, real_recorder
+from rmq_actors.embedding.cluster import RealCluster, log_sha256, open_cluster, real_recorder
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
@@ -105,7 +105,7 @@ async def _replicate(directory: Path, recorder: Recorder, on_put: Callable[[], o
         )
 
 
-async def _write(cluster: Cluster, writer: int, on_put: Callable[[], object]) -> None:
+async def _write(cluster: RealCluster, writer: int, on_put: Callable[[], object]) -> None:
     for number in range(_PUTS_PER_WRITER):
         body = f"message {number} of writer {writer} ".encode() * (1 + number % 20)
         result = await cluster.master.put_message(Message("Demo", body, writer, {"KEYS": f"{writer}-{number}"}))

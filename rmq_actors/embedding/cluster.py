@@ -6,14 +6,16 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
-from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.embedding.brokers import Addresses, Brokers, check_topology, masters_first
+from rmq_actors.embedding.cluster_protocol import Unsupported
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import open_name_server
@@ -23,6 +25,10 @@ from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.wire.address import parse_address
+
+_HOST = "127.0.0.1"
+_HA = HaConfig()
 
 #: The settings of a cluster unless it is given others: RocketMQ's, but for small files, as those of a test are thrown
 #: away. (RocketMQ's log has files of 1 GiB, its index of 420 MB. They are sparse, but quotas and copies count them
@@ -50,34 +56,135 @@ def log_sha256(commit_log: CommitLog) -> str:
 
 
 @attrs.define(eq=False)
-class Cluster:
-    """A running master and its running slaves, and where their name server is ("host:port"), if they have one."""
+class _Process:
+    """A running broker's part of this process: its tasks, and how they end."""
 
-    master: BrokerController
-    slaves: list[BrokerController]
-    name_server_address: str | None = None
+    nursery: trio.Nursery
+    scope: trio.CancelScope
+    stopping: trio.Event = attrs.field(factory=trio.Event)
+    ended: trio.Event = attrs.field(factory=trio.Event)
 
-    async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
-        """Return when the master serves every slave. Raises `trio.TooSlowError`."""
-        with trio.fail_after(timeout_s):
-            await self.master.store.wait_for_slaves(len(self.slaves))
+
+@attrs.define(eq=False)
+class RealCluster(Brokers):
+    """A cluster in this process: see `cluster_protocol.Cluster`. Its brokers listen on loopback, at ports that stay.
+
+    It has no power to lose, pauses nobody and cuts no link (`Unsupported`). A killed broker is one whose tasks end at
+    once, without its orderly stop; what it has written is in the files, as after kill -9.
+    """
+
+    _directory: Path
+    _recorder: Recorder
+    _nursery: trio.Nursery
+    _processes: dict[str, _Process] = attrs.field(factory=dict, init=False)
+    _reached_at: dict[str, Addresses] = attrs.field(factory=dict, init=False)
+
+    @property
+    def name_server_address(self) -> str | None:
+        """Where the cluster's name server is, as "host:port", if it has one."""
+        return self._namesrv_addr
+
+    @property
+    def master(self) -> BrokerController:
+        """The only master. Raises `ValueError` if there are several, `BrokerDown`."""
+        return self.broker(self._only_master())
+
+    @property
+    def slaves(self) -> list[BrokerController]:
+        """The running slaves."""
+        return [self.broker(name) for name in self.running if self._follows[name] is not None]
 
     async def wait_until_registered(self, timeout_s: float = 30.0) -> None:
         """Return when the name server has every broker. Raises `trio.TooSlowError`."""
         with trio.fail_after(timeout_s):
-            for broker in (self.master, *self.slaves):
+            for broker in list(self._brokers.values()):
                 if broker.remoting is not None and broker.remoting.registration is not None:
                     await broker.remoting.registration.wait_until_registered()
 
-    async def wait_until_replicated(self, timeout_s: float = 30.0) -> None:
-        """Return when every slave has all that the master had at the call. Raises `trio.TooSlowError`."""
-        end = self.master.store.commit_log.max_offset
-        with trio.fail_after(timeout_s):
-            for slave in self.slaves:
-                log = slave.store.commit_log
-                with slave.store.log_end.subscribe() as growth:
-                    while log.max_offset < end:
-                        await growth.receive()
+    async def start(self, name: str) -> None:
+        """See `Cluster.start`. Raises what `open_broker` raises."""
+        if name not in self._follows:
+            raise ValueError(f"no broker {name!r}: there are {', '.join(self._follows)}")
+        if name in self._processes:
+            raise ValueError(f"broker {name} is running")
+        await self._nursery.start(self._live, name)
+
+    async def stop(self, name: str) -> None:
+        """See `Cluster.stop`."""
+        process = self._process(name)
+        process.stopping.set()
+        await process.ended.wait()
+
+    async def kill(self, name: str) -> None:
+        """See `Cluster.kill`."""
+        process = self._process(name)
+        process.scope.cancel()
+        await process.ended.wait()
+
+    async def power_loss(self, name: str) -> NoReturn:
+        """Raises `Unsupported`."""
+        raise Unsupported(f"the power of {name} cannot be taken in a real cluster; SimCluster does that")
+
+    def pause(self, name: str) -> NoReturn:
+        """Raises `Unsupported`."""
+        raise Unsupported(f"{name} shares this process with the test that would pause it; SimCluster does that")
+
+    def resume(self, name: str) -> NoReturn:
+        """Raises `Unsupported`."""
+        raise Unsupported(f"{name} cannot be paused in a real cluster, nor go on; SimCluster does that")
+
+    def partition(self, a: str, b: str) -> NoReturn:
+        """Raises `Unsupported`."""
+        raise Unsupported(f"{a} and {b} speak over loopback, which is not cut; SimCluster does that")
+
+    def heal(self) -> None:
+        """Does nothing: no link is cut."""
+
+    # --- for `Brokers` ----------------------------------------------------------------------------------------------
+
+    def _addresses(self, name: str) -> Addresses:
+        return self._reached_at[name]
+
+    def _listens(self, name: str) -> tuple[str, int, int]:
+        known = self._reached_at.get(name)
+        if known is None:
+            return _HOST, 0, 0
+        return _HOST, parse_address(known.remoting)[1], parse_address(known.ha)[1]
+
+    def _start_within(self, name: str, task: Callable[[], Awaitable[None]]) -> None:
+        self._process(name).nursery.start_soon(task)
+
+    def _process(self, name: str) -> _Process:
+        self.broker(name)
+        return self._processes[name]
+
+    async def _live(self, name: str, *, task_status: trio.TaskStatus[None]) -> None:
+        tracer = self._recorder.tracer(name)
+        process = None
+        try:
+            with trio.CancelScope() as scope:
+                async with (
+                    open_broker(self._config(name), real_environment(self._directory / name), tracer) as broker,
+                    trio.open_nursery() as nursery,
+                ):
+                    self._processes[name] = process = _Process(nursery, scope)
+                    self._brokers[name] = broker
+                    assert broker.remoting is not None
+                    self._reached_at[name] = Addresses(broker.remoting.broker_addr, broker.ha_address)
+                    tracer.emit("node.boot", "BrokerController")
+                    task_status.started()
+                    await process.stopping.wait()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._processes.pop(name, None)
+            self._brokers.pop(name, None)
+            if process is not None:
+                process.ended.set()
+
+    async def stop_all(self) -> None:
+        """Stop every broker in order, those that were started last first."""
+        for name in reversed(list(self._processes)):
+            await self.stop(name)
 
 
 @contextlib.asynccontextmanager
@@ -85,49 +192,49 @@ async def open_cluster(
     directory: str | os.PathLike[str],
     *,
     slaves: int = 1,
+    follows: Mapping[str, str | None] | None = None,
     store: MessageStoreConfig = CLUSTER_STORE,
+    ha: HaConfig = _HA,
     recorder: Recorder | None = None,
     name_server: bool = False,
     wait_connected: bool = True,
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[RealCluster]:
     """A cluster whose stores are `directory`/master and `directory`/slave-1, -2, ...; it stops in order at the end.
 
-    The master serves every slave when the block begins, unless `wait_connected` is false: before that it answers
-    SLAVE_NOT_AVAILABLE. `store` holds the settings of all of them but for the slaves' role; by default a SYNC_MASTER
-    with small files (`CLUSTER_STORE`). With a `name_server` the brokers listen for clients too, on free ports; they are
-    registered with it when the block begins, and slaves learn from it where their master is.
+    `follows` names other brokers, and whom each follows, None for a master: {"a": None, "b": "a", "c": "b"}. The
+    masters serve every slave when the block begins, unless `wait_connected` is false: before that they answer
+    SLAVE_NOT_AVAILABLE. `store` and `ha` hold the settings of all of them, but for the slaves' role and for addresses;
+    by default a SYNC_MASTER with small files (`CLUSTER_STORE`). With a `name_server` the brokers are registered with it
+    when the block begins, and slaves learn from it where their master is.
 
-    Raises what `open_broker` raises. A slave that is not connected after 30 s is a `trio.TooSlowError`, in an exception
-    group as what fails within the block.
+    Raises `ValueError` for brokers that cannot be, and what `open_broker` raises; `trio.TooSlowError` if a slave is not
+    connected after 30 s. What fails within the block comes out of it in an exception group.
     """
     directory = Path(directory)
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))
+    if follows is None:
+        follows = {"master": None, **{f"slave-{number}": "master" for number in range(1, slaves + 1)}}
+    names = check_topology(follows)
+    cannot_start: Exception | None = None
     async with contextlib.AsyncExitStack() as stack:
         namesrv_addr = await _open_name_server(directory, recorder, stack) if name_server else None
-
-        async def start(name: str, broker_id: int, master_address: str | None) -> BrokerController:
-            config = BrokerConfig(
-                # The brokers of one name are a master and its slaves, for a name server.
-                name if namesrv_addr is None else "broker-a",
-                attrs.evolve(store, broker_role=BrokerRole.SLAVE if broker_id else store.broker_role),
-                HaConfig(ha_listen_port=0, ha_master_address=master_address),
-                remoting=None if namesrv_addr is None else RemotingServerConfig(listen_port=0),
-                broker_id=broker_id,
-                namesrv_addr=namesrv_addr,
-            )
-            tracer = recorder.tracer(name)
-            broker = await stack.enter_async_context(open_broker(config, real_environment(directory / name), tracer))
-            tracer.emit("node.boot", "BrokerController")
-            return broker
-
-        master = await start("master", 0, None)
-        address = None if name_server else master.ha_address
-        followers = [await start(f"slave-{number}", number, address) for number in range(1, slaves + 1)]
-        cluster = Cluster(master, followers, namesrv_addr)
-        await cluster.wait_until_registered()
-        if wait_connected:
-            await cluster.wait_until_connected()
-        yield cluster
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        cluster = RealCluster(names, store, ha, directory, recorder, nursery)
+        cluster.use_name_servers(namesrv_addr)
+        try:
+            for name in masters_first(names):
+                await cluster.start(name)
+            await cluster.wait_until_registered()
+            if wait_connected:
+                await cluster.wait_until_connected()
+        except Exception as error:  # noqa: BLE001 - raised below: here it would come out as a group of exceptions
+            cannot_start = error
+            nursery.cancel_scope.cancel()
+        else:
+            yield cluster
+            await cluster.stop_all()
+    if cannot_start is not None:
+        raise cannot_start
 
 
 async def _open_name_server(directory: Path, recorder: Recorder, stack: contextlib.AsyncExitStack) -> str:

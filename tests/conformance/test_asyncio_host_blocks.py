@@ -15,7 +15,7 @@ from rmq_actors.actors.actor import Actor, Context
 from rmq_actors.actors.asyncio_host import TrioEnded, TrioGuest, run_in_asyncio
 from rmq_actors.actors.ref import Request
 from rmq_actors.actors.system import open_actor_system
-from rmq_actors.embedding.cluster import Cluster, log_sha256, open_cluster
+from rmq_actors.embedding.cluster import RealCluster, log_sha256, open_cluster
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.wire.record import Message
@@ -240,7 +240,7 @@ def test_a_cluster_in_an_asyncio_program(tmp_path: Path) -> None:
 def test_a_cluster_that_is_cancelled_stops_and_can_be_opened_again(tmp_path: Path) -> None:
     store = MessageStoreConfig(broker_role=BrokerRole.SYNC_MASTER, mapped_file_size_commit_log_bytes=1 << 20)
 
-    def cluster_alone() -> contextlib.AbstractAsyncContextManager[Cluster]:
+    def cluster_alone() -> contextlib.AbstractAsyncContextManager[RealCluster]:
         return open_cluster(tmp_path, slaves=0, store=store)
 
     async def main(guest: TrioGuest) -> None:

@@ -1,0 +1,332 @@
+"""What both kinds of clusters do alike, once they can start a broker and run something within its process."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import attrs
+import trio
+
+from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.role_exchange import ExchangeRefused
+from rmq_actors.embedding.cluster_protocol import BrokerDown, BrokerStatus, ExchangeFailed
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.message_puts import PutResult
+from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, Message, StoredMessage, decode_message
+
+T = TypeVar("T")
+
+_LOOK_EVERY_S = 0.01
+#: After an exchange's limit the slave opens its store again, then the master does.
+_LONGER_S = 60.0
+
+
+@attrs.frozen
+class Addresses:
+    """Where others reach a broker, as "host:port": its requests, and its log."""
+
+    remoting: str
+    ha: str
+
+
+def check_topology(follows: Mapping[str, str | None]) -> dict[str, str | None]:
+    """A copy of `follows`: each broker by name, and whom it follows, None for a master. Raises `ValueError`."""
+    for name, master in follows.items():
+        if not name or "/" in name or name.startswith("."):
+            raise ValueError(f"a broker's name is that of a directory, too, not {name!r}")
+        if master is not None and master not in follows:
+            raise ValueError(f"{name} follows {master!r}, which is no broker of this cluster")
+        _root(name, follows)
+    if not follows:
+        raise ValueError("a cluster has one broker or more")
+    return dict(follows)
+
+
+def _root(name: str, follows: Mapping[str, str | None]) -> str:
+    """The master whose log a broker has, over the slaves between the two."""
+    seen, at = [name], name
+    while (master := follows[at]) is not None:
+        if master in seen:
+            raise ValueError(f"{' follows '.join([*seen, master])}: one of them must be a master")
+        seen.append(master)
+        at = master
+    return at
+
+
+def _letters(number: int) -> str:
+    """a to z, then aa, ab and so on."""
+    before, last = divmod(number, 26)
+    return (_letters(before - 1) if before else "") + chr(ord("a") + last)
+
+
+def masters_first(follows: Mapping[str, str | None]) -> list[str]:
+    """The brokers' names in an order in which each can be started: whoever it follows has been."""
+
+    def steps(name: str) -> int:
+        master = follows[name]
+        return 0 if master is None else 1 + steps(master)
+
+    return sorted(follows, key=steps)
+
+
+def messages_of(log: CommitLog) -> Iterator[StoredMessage]:
+    """Every message of a log, in its order; blanks are none."""
+    for view in log.ranges(log.min_offset, log.max_offset):
+        position = 0
+        while position < len(view):
+            size, magic = BLANK.unpack_from(view, position)
+            if magic == MESSAGE_MAGIC:
+                yield decode_message(view[position : position + size])
+            position += size
+
+
+@attrs.define(eq=False)
+class Brokers(ABC):
+    """The brokers of a cluster: see `cluster_protocol.Cluster` for what is public.
+
+    A group is a master with all who follow it; its brokers share a brokerName: broker-a, broker-b and so on.
+    """
+
+    _follows: dict[str, str | None]
+    _store: MessageStoreConfig
+    _ha: HaConfig
+    _namesrv_addr: str | None = attrs.field(default=None, init=False)
+    _brokers: dict[str, BrokerController] = attrs.field(factory=dict, init=False)
+    #: The brokerName of each.
+    _groups: dict[str, str] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        masters = [name for name, master in self._follows.items() if master is None]
+        names = {name: f"broker-{_letters(number)}" for number, name in enumerate(masters)}
+        self._groups = {name: names[_root(name, self._follows)] for name in self._follows}
+
+    # --- what the two kinds differ in -------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def start(self, name: str) -> None:
+        """See `Cluster.start`."""
+
+    @abstractmethod
+    async def kill(self, name: str) -> None:
+        """See `Cluster.kill`."""
+
+    @abstractmethod
+    def _addresses(self, name: str) -> Addresses:
+        """Where a broker is reached, which runs or has run."""
+
+    @abstractmethod
+    def _listens(self, name: str) -> tuple[str, int, int]:
+        """Where a broker is to listen: host, port for requests, HA port."""
+
+    @abstractmethod
+    def _start_within(self, name: str, task: Callable[[], Awaitable[None]]) -> None:
+        """Start a task in the process of a running broker, which ends with that."""
+
+    def use_name_servers(self, addresses: str | None) -> None:
+        """From the next start on brokers register at "host:port;host:port", and slaves ask there for their master."""
+        self._namesrv_addr = addresses
+
+    # --- what it tells ----------------------------------------------------------------------------------------------
+
+    @property
+    def follows(self) -> Mapping[str, str | None]:
+        """See `Cluster.follows`."""
+        return dict(self._follows)
+
+    @property
+    def running(self) -> Sequence[str]:
+        """See `Cluster.running`."""
+        return [name for name in self._follows if name in self._brokers]
+
+    def broker(self, name: str) -> BrokerController:
+        """A running broker itself. Raises `BrokerDown`, and `ValueError` if there is none of that name."""
+        if name not in self._follows:
+            raise ValueError(f"no broker {name!r}: there are {', '.join(self._follows)}")
+        try:
+            return self._brokers[name]
+        except KeyError:
+            raise BrokerDown(f"broker {name} is not running") from None
+
+    def messages(self, name: str) -> list[StoredMessage]:
+        """See `Cluster.messages`."""
+        return list(messages_of(self.broker(name).store.commit_log))
+
+    def status(self, name: str) -> BrokerStatus:
+        """See `Cluster.status`."""
+        broker = self.broker(name)
+        log, followed = broker.store.commit_log, broker.followed_master
+        halted = None if followed is None else followed.halted
+        return BrokerStatus(
+            role=broker.config.store.broker_role,
+            term=broker.term.number,
+            min_offset=log.min_offset,
+            max_offset=log.max_offset,
+            flushed_offset=log.flushed_where,
+            slaves=len(broker.ha_service.connections),
+            is_following=followed is not None and followed.is_followed,
+            halted=None if halted is None else halted.reason,
+        )
+
+    # --- what it does -----------------------------------------------------------------------------------------------
+
+    async def restart(self, name: str) -> None:
+        """See `Cluster.restart`."""
+        if name in self._brokers:
+            await self.kill(name)
+        await self.start(name)
+
+    async def put(self, message: Message, *, to: str | None = None) -> PutResult:
+        """See `Cluster.put`."""
+        return await self._call(to or self._only_master(), lambda broker: broker.put_message(message))
+
+    async def promote(self, name: str) -> None:
+        """See `Cluster.promote`."""
+        self.broker(name)
+        old = _root(name, self._follows)
+        if old == name:
+            raise ValueError(f"{name} is the master already")
+        self._put_in_front(name, [each for each, group in self._groups.items() if group == self._groups[name]])
+        # The old master first: two that lead would both take puts.
+        for each in sorted(self._of_group(name), key=lambda other: (other != old, other != name)):
+            if each in self._brokers:
+                await self._take_role(each)
+
+    async def exchange(self, name: str, *, limit_s: float = 30.0) -> None:
+        """See `Cluster.exchange`."""
+        old = self._follows.get(name)
+        if old is None or self._follows[old] is not None:
+            raise ValueError(f"{name} is no slave of a master")
+        await self._call(old, lambda broker: _exchange(broker, self._addresses(name).remoting, limit_s))
+        others = [each for each in self._of_group(name) if self._follows[each] == old and each != name]
+        self._put_in_front(name, [old, *others])
+        for each in others:
+            if each in self._brokers:
+                await self._take_role(each)
+
+    async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
+        """See `Cluster.wait_until_connected`."""
+        with trio.fail_after(timeout_s):
+            await self._look(
+                lambda: all(self._follows[name] is None or self.status(name).is_following for name in self.running)
+            )
+            for name in self.running:
+                if self._follows[name] is None:
+                    await self._call(name, functools.partial(_serves, self._running_slaves(name)))
+
+    async def wait_until_replicated(self, timeout_s: float = 30.0) -> None:
+        """See `Cluster.wait_until_replicated`."""
+        ends = {name: self.status(name).max_offset for name in self.running if self._follows[name] is None}
+        roots = {name: _root(name, self._follows) for name in self.running}
+        with trio.fail_after(timeout_s):
+            await self._look(
+                lambda: all(
+                    name not in self._brokers or self.status(name).max_offset >= ends.get(root, 0)
+                    for name, root in roots.items()
+                )
+            )
+
+    def _running_slaves(self, master: str) -> int:
+        return sum(self._follows[name] == master for name in self.running)
+
+    # --- for both ---------------------------------------------------------------------------------------------------
+
+    async def _look(self, predicate: Callable[[], bool]) -> None:
+        while not predicate():  # noqa: ASYNC110 - what it looks at has many causes
+            await trio.sleep(_LOOK_EVERY_S)
+
+    async def _call(self, name: str, call: Callable[[BrokerController], Awaitable[T]]) -> T:
+        """What `call` returns or raises, in the broker's process, where it goes on if the caller is cancelled."""
+        broker, over = self.broker(name), trio.Event()
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        async def run() -> None:
+            try:
+                results.append(await call(broker))
+            except Exception as error:  # noqa: BLE001 - it is the caller's: in a node it would end the process
+                errors.append(error)
+            finally:
+                over.set()
+
+        self._start_within(name, run)
+        await over.wait()
+        if errors:
+            raise errors[0]
+        if not results:
+            raise BrokerDown(f"broker {name} died before it answered")
+        return results[0]
+
+    async def _take_role(self, name: str) -> None:
+        """Let a running broker become what it is configured to be."""
+        config = self._config(name)
+
+        async def change(broker: BrokerController) -> None:
+            await broker.change_role(
+                config.store.broker_role,
+                broker_id=config.broker_id,
+                ha_master_address=config.ha.ha_master_address,
+                master_addr=config.master_addr,
+            )
+
+        await self._call(name, change)
+
+    def _put_in_front(self, name: str, others: Sequence[str]) -> None:
+        self._follows[name] = None
+        self._follows.update(dict.fromkeys((each for each in others if each != name), name))
+
+    def _of_group(self, name: str) -> list[str]:
+        return [each for each, group in self._groups.items() if group == self._groups[name]]
+
+    def _only_master(self) -> str:
+        masters = [name for name, master in self._follows.items() if master is None]
+        if len(masters) > 1:
+            raise ValueError(f"there are several masters, {', '.join(masters)}: name one of them")
+        return masters[0]
+
+    def _config(self, name: str) -> BrokerConfig:
+        """A broker's configuration, as its place in the cluster has it now."""
+        master, group = self._follows[name], self._of_group(name)
+        host, port, ha_port = self._listens(name)
+        # With name servers these tell where the master is.
+        address = None if master is None or self._namesrv_addr is not None else self._addresses(master)
+        return BrokerConfig(
+            self._groups[name],
+            attrs.evolve(self._store, broker_role=self._store.broker_role if master is None else BrokerRole.SLAVE),
+            attrs.evolve(
+                self._ha,
+                ha_listen_host=host,
+                ha_listen_port=ha_port,
+                ha_master_address=None if address is None else address.ha,
+            ),
+            remoting=RemotingServerConfig(host, port),
+            # The place among the group's brokers; the first one's, as a slave, is the last.
+            broker_id=0 if master is None else group.index(name) or len(group),
+            namesrv_addr=self._namesrv_addr,
+            master_addr=None if address is None else address.remoting,
+        )
+
+
+async def _serves(slaves: int, broker: BrokerController) -> None:
+    await broker.store.wait_for_slaves(slaves)
+
+
+async def _exchange(broker: BrokerController, slave_addr: str, limit_s: float) -> None:
+    exchange = broker.exchange
+    assert exchange is not None
+    try:
+        exchange.begin(slave_addr, limit_s)
+    except ExchangeRefused as error:
+        raise ExchangeFailed(str(error)) from error
+    with trio.move_on_after(limit_s + _LONGER_S):
+        while not exchange.info().ended:  # noqa: ASYNC110 - as operators do
+            await trio.sleep(_LOOK_EVERY_S)
+    info = exchange.info()
+    if not info.exchanged:
+        raise ExchangeFailed(info.detail)

@@ -1,0 +1,123 @@
+"""What users import: the public names, and nothing else in examples and documents."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.examples.blocks import PROJECT
+
+PUBLIC = {
+    "rmq_actors": {
+        "BrokerConfig",
+        "BrokerDown",
+        "BrokerRole",
+        "BrokerStatus",
+        "CLUSTER_STORE",
+        "Cluster",
+        "ExchangeFailed",
+        "FlushDiskType",
+        "HaConfig",
+        "Message",
+        "MessageStoreConfig",
+        "PutResult",
+        "PutStatus",
+        "RealCluster",
+        "StoredMessage",
+        "Unsupported",
+        "decode_message",
+        "load_broker_config",
+        "log_sha256",
+        "open_cluster",
+        "open_configured_broker",
+        "open_local_name_server",
+        "open_message_store",
+        "open_remoting_client",
+        "open_trio_guest",
+    },
+    "rmq_actors.testing": {
+        "Effects",
+        "PLANTED_BUGS",
+        "SIM_STORE",
+        "SIM_WORLD",
+        "SimCluster",
+        "run_handler",
+    },
+}
+#: The doors of what stands alone.
+_OTHER_DOORS = {"rmq_actors.actors", "sim_net", "sim_net.search", "sim_net.strategies"}
+#: Pages and examples that speak to a broker request by request, as there are no clients yet, or show a part's inside.
+_DEEPER = {"examples/remoting_client.py", "examples/two_masters_two_slaves.py"}
+
+
+def imported(source: str) -> set[tuple[str, str]]:
+    """Module and name of each import from the project."""
+    return {
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("rmq_actors", "sim_net")
+        for alias in node.names
+    }
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Each example, and each block of Python in README and docs that imports something, with where it is."""
+    found = [(f"examples/{path.name}", path.read_text()) for path in sorted((PROJECT / "examples").glob("*.py"))]
+    for path in [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]:
+        found += [
+            (str(path.relative_to(PROJECT)), block)
+            for block in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+            if re.search(r"^\s*from (rmq_actors|sim_net)", block, re.MULTILINE)
+        ]
+    return found
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_the_public_names_are_these(package: str) -> None:
+    module = importlib.import_module(package)
+    assert set(module._MODULES) == PUBLIC[package]
+    for name in PUBLIC[package]:
+        assert getattr(module, name) is not None
+        assert name in dir(module)
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        module.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_type_checkers_see_the_same_names(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__file__ is not None
+    source = ast.parse((PROJECT / module.__file__).read_text())
+    seen = {
+        alias.name: (node.module or "").removeprefix(f"{package}.")
+        for node in ast.walk(source)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}.")
+        for alias in node.names
+    }
+    assert seen == module._MODULES
+
+
+def test_a_name_that_nobody_uses_loads_nothing() -> None:
+    program = "import rmq_actors, rmq_actors.testing, sys; print('trio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert done.stdout == "False\n"
+
+
+def test_examples_and_documents_import_public_names_alone() -> None:
+    deeper = {
+        (where, module, name)
+        for where, source in blocks()
+        if where not in _DEEPER
+        for module, name in imported(source)
+        if module not in _OTHER_DOORS and name not in PUBLIC.get(module, ())
+    }
+    assert not deeper
+
+
+def test_the_exceptions_are_needed() -> None:
+    assert {where for where, _ in blocks()} >= _DEEPER
