@@ -50,7 +50,7 @@ PUBLIC = {
     },
 }
 #: The doors of what stands alone.
-_OTHER_DOORS = {"rmq_actors.actors", "sim_net", "sim_net.search", "sim_net.strategies"}
+_OTHER_DOORS = {"rmq_actors.actors", "rmq_actors.tracing", "sim_net", "sim_net.search", "sim_net.strategies"}
 #: Pages and examples that speak to a broker request by request, as there are no clients yet, or show a part's inside.
 _DEEPER = {"examples/remoting_client.py", "examples/two_masters_two_slaves.py"}
 
