@@ -1,75 +1,127 @@
-"""What an operator does when a master is lost for good: stop it, promote a slave, and let the old master follow."""
+"""An operator that loses masters for good: it stops them, promotes a slave, and lets the old master follow.
+
+It decides which broker is the master: it writes the brokers' configurations, and each broker's own process sees to it
+that it becomes what its configuration says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable, Iterable
 
 import attrs
 import trio
 
+from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.store.truncation import TruncationRefused
+from rmq_actors.testing.brokers import Beside
+from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.run_ends import NotConverged
 from rmq_actors.testing.view import LONGEST
-
-if TYPE_CHECKING:
-    from rmq_actors.testing.replication_run import ReplicationRun
+from sim_net import Node
 
 #: For so long the operator waits for slaves to be up, which faults have stopped; longer than any fault lasts.
 _SLAVES_UP_S = 120.0
 #: For so long a master that gives its role up waits for a slave to have its whole log; then it is stopped.
 _CATCH_UP_S = 10.0
 _LOOK_EVERY_S = 0.1
+#: The pause between two looks at a broker that needs a command.
+_COMMAND_EVERY_S = 0.5
 
 
-@attrs.frozen
-class FailOvers:
-    """The fail-overs of one run, one after the other."""
+@attrs.define(eq=False)
+class FailOverOperator(Operator):
+    """Makes the fail-overs of one run, one after the other; ends halts and old terms by command meanwhile."""
 
-    run_: ReplicationRun
+    def beside(self, name: str) -> Iterable[Beside]:
+        """A broker becomes what is configured, and is given commands."""
+        yield from super().beside(name)
+        yield self._become_what_is_configured
+        yield self._end_halts
+        yield self._end_old_terms
 
-    async def run(self) -> None:
-        """Return when the last one is done, and its old master has been started again."""
-        workload = self.run_.workload
+    async def act(self) -> None:
+        """Return when the last fail-over is done, and its old master has been started again."""
+        workload = self.brokers.workload
         for number in range(1, workload.fail_overs + 1):
             await trio.sleep_until(number * workload.fail_over_at_s)
             await self._fail_over()
 
+    # --- at each broker ---------------------------------------------------------------------------------------------
+
+    async def _become_what_is_configured(self, broker: BrokerController, node: Node) -> None:
+        brokers, name = self.brokers, node.name
+        while True:
+            configured = brokers.configured
+            if brokers.follows.get(name) is not None:
+                config = brokers.config(name)
+                await broker.change_role(
+                    config.store.broker_role,
+                    ha_master_address=config.ha.ha_master_address,
+                    master_addr=config.master_addr,
+                )
+            await configured.wait()
+
+    async def _end_halts(self, broker: BrokerController, _: Node) -> None:
+        """By command, a log that parts from its master's is cut; who could not ask where it does asks again."""
+        while True:
+            await trio.sleep(_COMMAND_EVERY_S)
+            followed = broker.followed_master
+            halted = None if followed is None else followed.halted
+            if followed is None or halted is None:
+                continue
+            if halted.common_end is None:
+                broker.follow_again()
+            elif self.brokers.workload.divergence == "command":
+                with contextlib.suppress(TruncationRefused, OSError):  # a full disk, say: it is tried again
+                    await broker.truncate_log()
+
+    async def _end_old_terms(self, broker: BrokerController, node: Node) -> None:
+        """By command, a master goes to a greater term than the slaves that refuse it for its own."""
+        brokers, name = self.brokers, node.name
+        while True:
+            await trio.sleep(_COMMAND_EVERY_S)
+            refusing = [other.term.number for other in brokers.running.values() if _refuses_old_term(other)]
+            greatest = max(refusing, default=0)
+            if brokers.follows.get(name) == name and not broker.config.is_slave and greatest > broker.term.number:
+                await broker.change_role(broker.config.store.broker_role, term=greatest + 1)
+
+    # --- fail-overs -------------------------------------------------------------------------------------------------
+
     async def _fail_over(self) -> None:
         """The old master is never the master again before it has followed the new one."""
-        run, workload = self.run_, self.run_.workload
-        old = run.master
+        brokers, workload = self.brokers, self.brokers.workload
+        old = brokers.master
         if workload.lost_by == "step_down" and await self._step_down(old):
             return
         if not self._slaves_well:
             return  # nobody has what it has: there is nobody to promote
-        del run.follows[old]
-        node = run.nodes[old]
+        brokers.disable(old)
         if workload.lost_by == "power_loss":
-            node.power_loss()
+            brokers.power_loss(old)
         else:
-            node.kill()
-        run.brokers.pop(old, None)
+            brokers.kill(old)
         new = await self._choose()
-        run.promoted(new, is_longest=workload.promoted == LONGEST)
-        run.configure(**{name: new for name in run.names if name != old})
+        brokers.promote(new, is_longest=workload.promoted == LONGEST)
+        brokers.configure(**{name: new for name in brokers.names if name != old})
         await trio.sleep(workload.back_after_s)
-        run.configure(**{old: new})
-        if not node.is_up:
-            node.restart()
+        brokers.configure(**{old: new})
+        if not brokers.nodes[old].is_up:
+            brokers.restart(old)
 
     async def _step_down(self, old: str) -> bool:
         """Let a slave have the whole log while nobody writes; whether that worked. Nothing may be lost then."""
-        run = self.run_
-        run.may_write = False
+        brokers = self.brokers
+        self.clients.may_write = False
         try:
             if not await self._look(lambda: self._is_replicated(old), _CATCH_UP_S):
                 return False
             new = max(self._candidates(), key=self._end)
-            run.promoted(new, is_longest=True)
-            run.configure(**dict.fromkeys(run.names, new))
+            brokers.promote(new, is_longest=True)
+            brokers.configure(**dict.fromkeys(brokers.names, new))
             return True
         finally:
-            run.may_write = True
+            self.clients.may_write = True
 
     async def _look(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
         """Look now and then, for so long; whether it came true."""
@@ -79,7 +131,7 @@ class FailOvers:
         return is_true
 
     def _is_replicated(self, old: str) -> bool:
-        view = self.run_.view
+        view = self.brokers.view
         return (
             not view.unanswered
             and self._is_open(old)
@@ -88,25 +140,29 @@ class FailOvers:
 
     async def _choose(self) -> str:
         """When all slaves are up that have followed: the one with the longest log, or the shortest."""
-        run = self.run_
         if not await self._look(lambda: 0 < self._slaves_well == len(self._candidates()), _SLAVES_UP_S):
             raise NotConverged(f"{_SLAVES_UP_S:g} s after a master was lost, its slaves are not up")
-        choose = max if run.workload.promoted == LONGEST else min
+        choose = max if self.brokers.workload.promoted == LONGEST else min
         return choose(self._candidates(), key=self._end)
 
     @property
     def _slaves_well(self) -> int:
-        view = self.run_.view
+        view = self.brokers.view
         return sum(view.has_followed(slave) for slave in view.slaves)
 
     def _candidates(self) -> list[str]:
         """The slaves whose logs are open, and that have followed the master: others may have another log."""
-        view = self.run_.view
+        view = self.brokers.view
         return [slave.name for slave in view.slaves if self._is_open(slave.name) and view.has_followed(slave)]
 
     def _end(self, name: str) -> int:
-        return self.run_.view.nodes[name].end
+        return self.brokers.view.nodes[name].end
 
     def _is_open(self, name: str) -> bool:
-        run = self.run_
-        return run.nodes[name].is_up and name in run.brokers and not run.view.nodes[name].has_lost_power
+        brokers = self.brokers
+        return brokers.nodes[name].is_up and name in brokers.running and not brokers.view.nodes[name].has_lost_power
+
+
+def _refuses_old_term(slave: BrokerController) -> bool:
+    followed = slave.followed_master
+    return followed is not None and "old_term" in followed.ends

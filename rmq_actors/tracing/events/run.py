@@ -47,11 +47,11 @@ class InvariantBroken(Event, kind="invariant.broken", emitter="testing.replicati
     detail: str
 
 
-class OperatorPromote(Event, kind="operator.promote", emitter="testing.replication_run", actor="Operator"):
+class OperatorPromote(Event, kind="operator.promote", emitter="testing.brokers", actor="Operator"):
     """An operator makes this node the master; status says by what it was chosen: longest or shortest log."""
 
     status: str
 
 
-class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.replication_run", actor="Operator"):
+class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.brokers", actor="Operator"):
     """An operator removes all that a slave has."""

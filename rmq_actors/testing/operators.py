@@ -1,0 +1,84 @@
+"""What an operator does in a run: `Operator` is the least of it, what every cluster needs to get well again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import trio
+
+from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.protocols.ha_master import OffsetGone
+from rmq_actors.testing.brokers import Beside, BrokersUnderTest
+from rmq_actors.testing.clients import Writers
+from rmq_actors.tracing.event import Event
+from sim_net import Node
+
+_LOOK_EVERY_S = 0.1
+#: A store cleans its log by itself after a minute. Until then the operator lets it, and not at the same time.
+_CLEANED_UNTIL_S = 50.0
+
+
+@attrs.define(eq=False)
+class Operator:
+    """Restarts brokers that cannot write any more, and sets up slaves anew whose master has deleted what comes next.
+
+    Where `clean_every_s` says so it has each broker clean its log. A scenario's operator derives from this one.
+    """
+
+    brokers: BrokersUnderTest
+    clients: Writers
+    #: The slaves at the other end of the masters' connections.
+    _slaves: dict[tuple[str, int], str] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self._cleans:
+            self.brokers.recorder.subscribe(self._on_connection, ("ha.connection.open", "ha.connection.close"))
+
+    @property
+    def _cleans(self) -> bool:
+        return self.brokers.workload.clean_every_s > 0
+
+    def beside(self, name: str) -> Iterable[Beside]:
+        """What is done at the broker of that name while it runs."""
+        if self._cleans:
+            yield self._clean
+
+    async def act(self) -> None:
+        """Do what the scenario is about, while faults are at work. Returns when it is done."""
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start what goes on for the whole run."""
+        if self._cleans:
+            nursery.start_soon(self._restart_lost)
+
+    def restart_unwriteable(self) -> None:
+        """Restart brokers whose stores have met a failed sync: they refuse puts until then."""
+        brokers = self.brokers
+        for name, broker in list(brokers.running.items()):
+            if broker.store.failure and brokers.nodes[name].is_up:
+                brokers.kill(name)
+                brokers.restart(name)
+
+    async def _clean(self, broker: BrokerController, _: Node) -> None:
+        until_s = trio.current_time() + _CLEANED_UNTIL_S
+        while trio.current_time() < until_s:
+            await trio.sleep(self.brokers.workload.clean_every_s)
+            await broker.store.clean_commit_log_service.clean()
+
+    def _on_connection(self, event: Event) -> None:
+        key, view = (event.node, event.conn_id or 0), self.brokers.view
+        if event.kind == "ha.connection.open":
+            host = (event.attrs or {})["network.peer.address"].rpartition(":")[0]
+            self._slaves[key] = view.node_of(host)
+        elif event.status == OffsetGone.reason and view.needs_what_is_gone(view.nodes[self._slaves[key]]):
+            self.brokers.to_empty.add(self._slaves[key])
+
+    async def _restart_lost(self) -> None:
+        brokers = self.brokers
+        while True:
+            await trio.sleep(_LOOK_EVERY_S)
+            for name in brokers.names:
+                if name in brokers.to_empty and name in brokers.running and brokers.nodes[name].is_up:
+                    brokers.kill(name)
+                    brokers.restart(name)
