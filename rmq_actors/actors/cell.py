@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import attrs
@@ -16,6 +16,8 @@ from rmq_actors.actors.dead_letters import DeadLetter, DeadLetters, Reason
 from rmq_actors.actors.mailbox import EMPTY, Mailbox, MailboxLimits
 from rmq_actors.actors.restart import ExitKind
 from rmq_actors.ports.entropy import Entropy
+from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.actor import ActorDeadLetter, ActorSend
 from rmq_actors.tracing.recorder import Tracer
 
 
@@ -81,22 +83,9 @@ class Runtime:
     trace_messages: bool
     _next_link_id: int = attrs.field(default=0, init=False)
 
-    def emit(
-        self,
-        kind: str,
-        actor: str,
-        *,
-        status: str | None = None,
-        link_id: int | None = None,
-        parent_seq: int | None = None,
-        attributes: Mapping[str, str] | None = None,
-    ) -> int | None:
+    def emit(self, event: Event, actor: str) -> int | None:
         """Record one event, if anything is recorded, and return its seq."""
-        if self.tracer is None:
-            return None
-        return self.tracer.emit(
-            kind, actor, status=status, link_id=link_id, parent_seq=parent_seq, attributes=attributes
-        )
+        return None if self.tracer is None else self.tracer.emit(event, actor)
 
     def chance(self) -> float:
         """The jitter of one pause, in [0, 1); none without a source of randomness."""
@@ -106,7 +95,7 @@ class Runtime:
         """Make `message` a dead letter."""
         self.dead_letters.add(DeadLetter(message, to, reason))
         if self.trace_messages:
-            self.emit("actor.dead_letter", to, status=reason, attributes={"message": type(message).__name__})
+            self.emit(ActorDeadLetter(status=reason, message=type(message).__name__), to)
 
     def sealed(self, message: object, to: str, reply: PendingReply | None, deadline: float) -> Envelope:
         """`message` in an envelope, numbered and traced if messages are."""
@@ -115,11 +104,13 @@ class Runtime:
         link_id, self._next_link_id = self._next_link_id, self._next_link_id + 1
         handling = HANDLING.get()
         seq = self.emit(
-            "actor.send",
+            ActorSend(
+                link_id=link_id,
+                parent_seq=None if handling is None else handling.seq,
+                to=to,
+                message=type(message).__name__,
+            ),
             "" if handling is None else handling.cell.path,
-            link_id=link_id,
-            parent_seq=None if handling is None else handling.seq,
-            attributes={"to": to, "message": type(message).__name__},
         )
         return Envelope(message, reply, deadline, link_id, seq)
 

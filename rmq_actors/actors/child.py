@@ -12,6 +12,7 @@ import trio
 from rmq_actors.actors.cell import HANDLING, Cell, Runtime, Terminated
 from rmq_actors.actors.restart import Exit, History, Restart, first_leaf
 from rmq_actors.actors.service import Service
+from rmq_actors.tracing.events.actor import ActorCrash, ActorRestart, ActorStart, ActorStop, ActorStuck
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class Child:
             self._runtime.cancel_budget_s,
             where,
         )
-        self._runtime.emit("actor.stuck", self.path, attributes={"detail": where})
+        self._runtime.emit(ActorStuck(detail=where), self.path)
 
     def begin_anew(self) -> None:
         """Its supervisor is started again, and starts it with a clean record."""
@@ -164,9 +165,9 @@ class Child:
         if self._task is None or self._task.eventual_parent_nursery is not None:
             return  # whoever starts it was cancelled: it ends as one that was never ready
         if self.restarts:
-            self._runtime.emit("actor.restart", self.path, parent_seq=self.exit_seq)
+            self._runtime.emit(ActorRestart(parent_seq=self.exit_seq), self.path)
         else:
-            self._runtime.emit("actor.start", self.path)
+            self._runtime.emit(ActorStart(), self.path)
         self._is_ready = True
         if self.state == "starting":
             self.state = "running"
@@ -174,12 +175,10 @@ class Child:
     def _trace_exit(self, ended: Exit) -> None:
         if ended.error is None:
             status = None if ended.kind == "stopped" else ended.kind
-            self.exit_seq = self._runtime.emit("actor.stop", self.path, status=status)
+            self.exit_seq = self._runtime.emit(ActorStop(status=status), self.path)
         else:
             cause = first_leaf(ended.error)
-            self.exit_seq = self._runtime.emit(
-                "actor.crash", self.path, status=type(cause).__name__, attributes={"detail": str(cause)}
-            )
+            self.exit_seq = self._runtime.emit(ActorCrash(status=type(cause).__name__, detail=str(cause)), self.path)
 
 
 def waits_at(task: trio.lowlevel.Task) -> Iterator[str]:

@@ -17,6 +17,7 @@ from rmq_actors.actors.mailbox import EMPTY
 from rmq_actors.actors.ref import ActorRef
 from rmq_actors.actors.restart import covers, first_leaf
 from rmq_actors.actors.timers import Timers
+from rmq_actors.tracing.events.actor import ActorHandlerFailed, ActorMessage
 
 if TYPE_CHECKING:
     from rmq_actors.actors.supervisor import Supervisor
@@ -145,11 +146,8 @@ class Incarnation(Generic[M]):
         seq = None
         if envelope.link_id is not None:
             seq = cell.runtime.emit(
-                "actor.message",
+                ActorMessage(link_id=envelope.link_id, parent_seq=envelope.seq, message=type(message).__name__),
                 cell.path,
-                link_id=envelope.link_id,
-                parent_seq=envelope.seq,
-                attributes={"message": type(message).__name__},
             )
         HANDLING.set(Handling(cell, envelope.deadline, seq))
         try:
@@ -166,9 +164,7 @@ class Incarnation(Generic[M]):
         cell = self._cell
         cause = first_leaf(error)
         _log.error("%s goes on after %r", cell.path, cause)
-        cell.runtime.emit(
-            "actor.handler_failed", cell.path, status=type(cause).__name__, attributes={"detail": str(cause)}
-        )
+        cell.runtime.emit(ActorHandlerFailed(status=type(cause).__name__, detail=str(cause)), cell.path)
         if isinstance(item, Envelope) and item.reply is not None:
             failure = HandlerFailed(f"{cell.path} failed to handle {type(item.message).__name__}")
             failure.__cause__ = error

@@ -7,6 +7,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from rmq_actors.tracing.events.actor import ActorWakeup
 from rmq_actors.tracing.recorder import Tracer
 
 
@@ -53,5 +54,5 @@ class WakeUp:
         if woken:
             self._event = trio.Event()
         if self._tracer is not None:
-            self._tracer.emit("actor.wakeup", self.name, status=self._cause if woken else "interval")
+            self._tracer.emit(ActorWakeup(status=self._cause if woken else "interval"), self.name)
         return woken

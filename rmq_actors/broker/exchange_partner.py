@@ -26,6 +26,7 @@ from rmq_actors.protocols.slave_synchronize import Metadata
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.tracing.events.broker import BrokerExchangePartner
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import IllegalAddress
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -216,9 +217,5 @@ class ExchangePartner:
 
     def _trace(self, what: str, detail: str) -> None:
         self._tracer.emit(
-            "broker.exchange_partner",
-            self.name,
-            status=what,
-            offset=self._broker.store.commit_log.max_offset,
-            attributes={"detail": detail[:200]},
+            BrokerExchangePartner(status=what, offset=self._broker.store.commit_log.max_offset, detail=detail[:200])
         )

@@ -19,6 +19,7 @@ from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_tables
 from rmq_actors.protocols.slave_synchronize import Metadata
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.store.log_records import LogCleaned, LogRecords
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.recorder import Tracer
 
 if TYPE_CHECKING:
@@ -90,10 +91,7 @@ class LastRound:
 
     def _note(self, master: str, part: str, status: str, detail: str) -> None:
         self._tracer.emit(
-            "broker.slave_synchronize",
-            "LastRound",
-            status=status,
-            attributes={"part": part, "network.peer.address": master, "detail": detail[:200]},
+            BrokerSlaveSynchronize(status=status, part=part, peer_address=master, detail=detail[:200]), "LastRound"
         )
 
 

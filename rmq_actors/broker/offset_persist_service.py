@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.tracing.events.broker import BrokerPersistOffsets
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -53,4 +54,4 @@ class OffsetPersistService:
                 status = type(error).__name__
                 _log.error("%s: the %s are not written: %s", self.name, part, error)
             if status:
-                self._tracer.emit("broker.persist_offsets", self.name, status=status, attributes={"part": part})
+                self._tracer.emit(BrokerPersistOffsets(status=status, part=part))

@@ -32,6 +32,7 @@ from rmq_actors.remoting.connection import (
     RemotingError,
     RemotingSendRequestError,
 )
+from rmq_actors.tracing.events.broker import BrokerMaster, BrokerRegister, BrokerUnregister
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import IllegalAddress, parse_address
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfigSerializeWrapper
@@ -181,12 +182,7 @@ class BrokerRegistrationService:
             # Where a connection ended nobody refused: the name server is gone, or back and knows nobody.
             was_reached = not isinstance(error, RemotingConnectError | RemotingSendRequestError)
             machine.failed(address, trio.current_time(), self._entropy.random(), was_reached=was_reached)
-        self._tracer.emit(
-            "broker.register",
-            self.name,
-            status=status,
-            attributes={"network.peer.address": address, "request": request.kind},
-        )
+        self._tracer.emit(BrokerRegister(status=status, peer_address=address, request=request.kind))
         self._wake.wakeup("request")
 
     def _encode(self, topics: TopicConfigSerializeWrapper) -> bytes:
@@ -252,9 +248,7 @@ class BrokerRegistrationService:
         self._known = master
         _log.info("%s: the master is %s", self.name, master)
         self._tracer.emit(
-            "broker.master",
-            self.name,
-            attributes={"master_addr": master.master_addr or "", "ha_server_addr": master.ha_server_addr or ""},
+            BrokerMaster(master_addr=master.master_addr or "", ha_server_addr=master.ha_server_addr or "")
         )
         if master.ha_server_addr is not None and master.ha_server_addr != known.ha_server_addr:
             self._ha_masters.put(master.ha_server_addr)
@@ -268,7 +262,7 @@ class BrokerRegistrationService:
         except _FAILURES as error:
             status = type(error).__name__
             _log.warning("cannot unregister from name server %s: %s", address, _without(address, error))
-        self._tracer.emit("broker.unregister", self.name, status=status, attributes={"network.peer.address": address})
+        self._tracer.emit(BrokerUnregister(status=status, peer_address=address))
 
 
 def _without(address: str, error: Exception) -> str:

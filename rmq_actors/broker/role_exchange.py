@@ -21,6 +21,7 @@ from rmq_actors.protocols.configuration import Properties
 from rmq_actors.protocols.exchange import TIME_LIMIT_MAX_S, Effect, MasterExchange, Note, Outcome, Partner, Step
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.tracing.events.broker import BrokerExchange
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import IllegalAddress, parse_address
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -334,11 +335,13 @@ class RoleExchange:
         if machine.step is Step.ENDED:
             effect = "exchanged" if machine.is_exchanged else "not_exchanged"
         self._tracer.emit(
-            "broker.exchange",
-            self.name,
-            status=machine.step.value,
-            offset=self._broker.store.commit_log.max_offset,
-            attributes={"effect": effect, "network.peer.address": self._slave_addr, "detail": machine.detail[:200]},
+            BrokerExchange(
+                status=machine.step.value,
+                offset=self._broker.store.commit_log.max_offset,
+                effect=effect,
+                peer_address=self._slave_addr,
+                detail=machine.detail[:200],
+            )
         )
 
 

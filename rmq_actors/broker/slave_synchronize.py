@@ -19,6 +19,7 @@ from rmq_actors.protocols.slave_synchronize import Metadata, SlaveSynchronizatio
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.store.term_file import TermFile
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
@@ -136,10 +137,7 @@ class SlaveSynchronize:
             if status == "changed":
                 _log.info("%s: %s taken over from %s", self.name, part.value, master)
         self._tracer.emit(
-            "broker.slave_synchronize",
-            self.name,
-            status=status,
-            attributes={"part": part.value, "network.peer.address": master, "detail": detail[:200]},
+            BrokerSlaveSynchronize(status=status, part=part.value, peer_address=master, detail=detail[:200]), self.name
         )
 
     async def _ask(self, master: str, part: Metadata) -> bytes | None:

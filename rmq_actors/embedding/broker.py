@@ -23,6 +23,7 @@ from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.tls import Tls, TlsConfig
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder
 
 LISTEN_PORT = 10911
@@ -122,8 +123,8 @@ async def open_configured_broker(
     files = BrokerFiles(home, file, properties.values, loaded.others)
     recorder = recorder or real_recorder(RunInfo("embedding", config.broker_name, 0, source="broker"))
     tracer = recorder.tracer(config.broker_name)
+    tracer.emit(NodeBoot())
     async with open_broker(config, environment, tracer, tls=tls, files=files) as broker:
-        tracer.emit("node.boot", "BrokerController")
         yield broker
 
 

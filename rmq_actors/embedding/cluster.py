@@ -24,6 +24,7 @@ from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.address import parse_address
 
@@ -160,6 +161,7 @@ class RealCluster(Brokers):
 
     async def _live(self, name: str, *, task_status: trio.TaskStatus[None]) -> None:
         tracer = self._recorder.tracer(name)
+        tracer.emit(NodeBoot())
         process = None
         try:
             with trio.CancelScope() as scope:
@@ -171,7 +173,6 @@ class RealCluster(Brokers):
                     self._brokers[name] = broker
                     assert broker.remoting is not None
                     self._reached_at[name] = Addresses(broker.remoting.broker_addr, broker.ha_address)
-                    tracer.emit("node.boot", "BrokerController")
                     task_status.started()
                     await process.stopping.wait()
                     nursery.cancel_scope.cancel()

@@ -19,6 +19,7 @@ from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.tls import TlsServer, tls_server
 from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder
 
 
@@ -78,10 +79,10 @@ async def _open(
 ) -> AsyncIterator[NamesrvController]:
     recorder = recorder or real_recorder(RunInfo("embedding", "namesrv", 0, source="broker"))
     tracer = recorder.tracer("namesrv")
+    tracer.emit(NodeBoot(), "NamesrvController")
     async with open_name_server(
         config, real_environment(root), tracer, tls=tls, other_properties=other_properties
     ) as controller:
-        tracer.emit("node.boot", "NamesrvController")
         yield controller
 
 

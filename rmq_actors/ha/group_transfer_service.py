@@ -7,6 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from rmq_actors.protocols.group_transfer import GroupTransfer, ReplicationState
+from rmq_actors.tracing.events.ha import HaReplicated
 from rmq_actors.tracing.recorder import Tracer
 
 
@@ -44,5 +45,5 @@ class GroupTransferService:
         if state == known:  # the store assumes none until it is told
             return
         if state.replicated_to > known.replicated_to:
-            self._tracer.emit("ha.replicated", self.name, offset=state.replicated_to)
+            self._tracer.emit(HaReplicated(offset=state.replicated_to))
         self._replicated(state)

@@ -30,7 +30,14 @@ from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.log_records import LogCleaned, LogRecords
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.tracing.events.ha import HaClientCompare
+from rmq_actors.tracing.events.ha import (
+    HaClientClose,
+    HaClientCompare,
+    HaClientConnect,
+    HaClientHalt,
+    HaClientRedirect,
+    HaClientReport,
+)
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.ha_frames import REPORT
@@ -242,9 +249,7 @@ class HAClient:
                         nursery.start_soon(self._follow_forever, self.master.address)
                     await self.master.changed()
                     nursery.cancel_scope.cancel()
-                self._tracer.emit(
-                    "ha.client.redirect", self.name, attributes={"network.peer.address": self.master.address or ""}
-                )
+                self._tracer.emit(HaClientRedirect(peer_address=self.master.address or ""))
 
     def request_stop(self) -> None:
         """Close the connection and end."""
@@ -266,11 +271,7 @@ class HAClient:
                 _log.log(level, "master %s is not followed any more: %s: %s", address, halt.reason, _with_remedy(halt))
                 told = halt
                 self._tracer.emit(
-                    "ha.client.halt",
-                    self.name,
-                    status=halt.reason,
-                    offset=halt.end_offset,
-                    attributes={"network.peer.address": address, "detail": halt.detail},
+                    HaClientHalt(status=halt.reason, offset=halt.end_offset, peer_address=address, detail=halt.detail)
                 )
                 ask_again_s = ASK_AGAIN_S * (1 - self._entropy.random() / 3) if halt.may_end else math.inf
                 await self.master.wait_halted(halt, ask_again_s)
@@ -284,14 +285,14 @@ class HAClient:
             await self._one_connection(address, backoff)
         except* (Diverged, LogBeginsLater, FileSizeMismatch) as group:
             cause = first_leaf(group)
-            self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
+            self._tracer.emit(HaClientClose(status=close_reason(cause)))
             self.master.ended(close_reason(cause))
             end = self._store.commit_log.max_offset
             common_end = cause.common_end if isinstance(cause, Diverged) else None
             halts.append(Halt(close_reason(cause), str(cause), address, end, common_end))
         except* (MasterRefused, AppendRefused, LogCleaned, OSError) as group:
             cause = first_leaf(group)
-            self._tracer.emit("ha.client.close", self.name, status=close_reason(cause))
+            self._tracer.emit(HaClientClose(status=close_reason(cause)))
             self.master.ended(close_reason(cause))
             self._warn(f"master {address}: {close_reason(cause)}: {self._detail(cause)}")
         return halts[0] if halts else None
@@ -319,7 +320,7 @@ class HAClient:
         if connecting.cancelled_caught:
             raise ConnectTimeout(f"no answer within {self.config.connect_timeout_ms} ms")
         self._unanswered = unanswered
-        self._tracer.emit("ha.client.connect", self.name, attributes={"network.peer.address": address})
+        self._tracer.emit(HaClientConnect(peer_address=address))
         with stream.socket:
             set_buffer_sizes(stream.socket, self.config)
             # A master that dies after its answer takes this connection along.
@@ -528,7 +529,7 @@ class Reporter:
         while report := self._slave.report(self._offset(), trio.current_time()):
             # What is sent, not what should be: a machine that lies must show in the trace.
             (reported,) = REPORT.unpack(report)
-            self._tracer.emit("ha.client.report", HAClient.name, conn_dir=0, offset=reported)
+            self._tracer.emit(HaClientReport(offset=reported))
             while report:
                 report = report[await self._socket.send(report) :]
             self._slave.sent()

@@ -18,6 +18,7 @@ from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferC
 from rmq_actors.protocols.network_failure import network_failure
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.tracing.events.ha import HaConnectionClose, HaConnectionOpen
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -71,9 +72,7 @@ class HAConnection:
     async def run(self) -> str:
         """Return when the connection is over, and why. A failure that is not the network's or the peer's is raised."""
         reason = "stopped"
-        self._tracer.emit(
-            "ha.connection.open", "HAConnection", conn_id=self.conn_id, attributes={"network.peer.address": self.peer}
-        )
+        self._tracer.emit(HaConnectionOpen(conn_id=self.conn_id, peer_address=self.peer))
         try:
             with self._stream.socket:
                 async with trio.open_nursery() as nursery:
@@ -89,7 +88,7 @@ class HAConnection:
             reason = "crashed"
             raise
         finally:
-            self._tracer.emit("ha.connection.close", "HAConnection", conn_id=self.conn_id, status=reason)
+            self._tracer.emit(HaConnectionClose(conn_id=self.conn_id, status=reason))
         return reason
 
     def _services(self) -> tuple[ReadSocketService, WriteSocketService]:

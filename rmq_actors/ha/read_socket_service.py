@@ -10,6 +10,7 @@ import trio
 
 from rmq_actors.protocols.ha_master import SlaveReports
 from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.tracing.events.ha import HaReport
 from rmq_actors.tracing.recorder import Tracer
 
 _RECEIVE_BYTES = 4096
@@ -68,7 +69,7 @@ class ReadSocketService:
             )
             if offset is None:
                 continue
-            self._tracer.emit("ha.report", self.name, conn_id=self.conn_id, conn_dir=0, offset=offset)
+            self._tracer.emit(HaReport(conn_id=self.conn_id, offset=offset))
             if self.reported is None:
                 self._first_report.send_nowait(offset)  # there is room for this one, and no other comes
             self.reported = offset

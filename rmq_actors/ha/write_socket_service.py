@@ -12,6 +12,7 @@ from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import Transfer, TransferCursor
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.flush_services import FlushOutcome
+from rmq_actors.tracing.events.ha import HaHeartbeat, HaTransfer
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.ha_frames import encode_transfer_header
 
@@ -162,9 +163,9 @@ class WriteSocketService:
                 buffers.append(self._commit_log.select(frame.offset, frame.size))
         first, size = frames[0].offset, sum(frame.size for frame in frames)
         if size:
-            self._tracer.emit("ha.transfer", self.name, conn_id=self.conn_id, conn_dir=1, offset=first, size=size)
+            self._tracer.emit(HaTransfer(conn_id=self.conn_id, offset=first, size=size))
         else:
-            self._tracer.emit("ha.heartbeat", self.name, conn_id=self.conn_id, conn_dir=1, offset=first)
+            self._tracer.emit(HaHeartbeat(conn_id=self.conn_id, offset=first))
         self.sent_bytes += size
         return buffers
 

@@ -9,6 +9,7 @@ import trio
 
 from rmq_actors.namesrv.route_table import Broker, RouteInfoManager
 from rmq_actors.remoting.connection import RemotingConnection
+from rmq_actors.tracing.events.namesrv import NamesrvRemove
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -69,4 +70,4 @@ class BrokerHousekeepingService:
     def _note_removal(self, broker: Broker, conn_id: int, why: str) -> None:
         _log.warning("%s is out of the routes: %s", broker, why)
         status = "expired" if why == "expired" else "closed"
-        self._tracer.emit("namesrv.remove", self.name, conn_id=conn_id, status=status, attributes=broker.attributes)
+        self._tracer.emit(NamesrvRemove(conn_id=conn_id, status=status, **broker.identity), self.name)

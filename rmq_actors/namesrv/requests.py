@@ -14,6 +14,7 @@ from rmq_actors.namesrv.route_table import Broker, Outcome, RegisterBrokerResult
 from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, ProcessRequest, ProcessRequestAsync, RequestPool
+from rmq_actors.tracing.events.namesrv import NamesrvRegister, NamesrvRemove
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
@@ -138,13 +139,8 @@ class DefaultRequestProcessor:
             _log.warning("%s registers, but %s has its name and id", broker, result.superseded_by)
         elif result.outcome is not Outcome.RENEWED:
             _log.info("%s registered: %s", broker, result.outcome.value)
-        self._tracer.emit(
-            "namesrv.register",
-            self.name,
-            conn_id=request.connection.conn_id,
-            status=result.outcome.value if result.superseded_by is None else "superseded",
-            attributes=broker.attributes,
-        )
+        status = result.outcome.value if result.superseded_by is None else "superseded"
+        self._tracer.emit(NamesrvRegister(conn_id=request.connection.conn_id, status=status, **broker.identity))
 
     def _unregister_broker(self, request: RemotingRequest) -> RemotingCommand:
         command = request.command
@@ -154,7 +150,7 @@ class DefaultRequestProcessor:
         was_live = self._routes.unregister_broker(broker, conn_id=conn_id)
         _log.info("%s unregistered%s", broker, "" if was_live else ": it was not there, or another one is now")
         status = "unregistered" if was_live else "not_live"
-        self._tracer.emit("namesrv.remove", self.name, conn_id=conn_id, status=status, attributes=broker.attributes)
+        self._tracer.emit(NamesrvRemove(conn_id=conn_id, status=status, **broker.identity), self.name)
         return _success(command)
 
     def _query_data_version(self, request: RemotingRequest) -> RemotingCommand:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypedDict
 
 import attrs
 import msgspec
@@ -57,6 +58,15 @@ class RouteTableLimits:
     name_length_max: int = attrs.field(default=512, validator=_POSITIVE)
 
 
+class BrokerIdentity(TypedDict):
+    """The fields of a `Broker`."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+
+
 @attrs.frozen
 class Broker:
     """Who somebody at an address says to be."""
@@ -70,14 +80,14 @@ class Broker:
         return f"{self.broker_name} id {self.broker_id} of {self.cluster_name} at {self.broker_addr}"
 
     @property
-    def attributes(self) -> Mapping[str, str]:
-        """What identifies it in a trace."""
-        return {
-            "broker.cluster": self.cluster_name,
-            "broker.name": self.broker_name,
-            "broker.id": str(self.broker_id),
-            "broker.address": self.broker_addr,
-        }
+    def identity(self) -> BrokerIdentity:
+        """Its fields, as the events of a name server have them."""
+        return BrokerIdentity(
+            cluster_name=self.cluster_name,
+            broker_name=self.broker_name,
+            broker_id=self.broker_id,
+            broker_addr=self.broker_addr,
+        )
 
 
 @attrs.define(eq=False)

@@ -9,6 +9,7 @@ import attrs
 
 from rmq_actors.protocols.plain_access import AclException, PlainAccessRules
 from rmq_actors.remoting.hooks import RpcRefused
+from rmq_actors.tracing.events.remoting import RemotingDenied
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.acl_signature import SessionCredentials, sign_command
 from rmq_actors.wire.remoting_command import RemotingCommand
@@ -49,11 +50,7 @@ class AclServerRpcHook:
         except AclException as error:
             reason = str(error)
             _log.warning("%s: %s: request %d refused: %r", self.name, remote_address, command.code, reason)
-            self._tracer.emit(
-                "remoting.denied",
-                self.name,
-                attributes={"network.peer.address": remote_address, "code": str(command.code), "detail": reason[:200]},
-            )
+            self._tracer.emit(RemotingDenied(peer_address=remote_address, code=command.code, detail=reason[:200]))
             raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"{_JAVA_NAME}: {reason}") from error
 
     def after_response(self, remote_address: str, request: RemotingCommand, response: RemotingCommand) -> None:

@@ -18,6 +18,7 @@ from rmq_actors.remoting.idle import close_idle_connections
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.tls import TlsClient
 from rmq_actors.remoting.transport import SocketTransport, Transport
+from rmq_actors.tracing.events.remoting import RemotingClientClose, RemotingClientConnect, RemotingClientConnectFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.remoting_command import RemotingCommand
@@ -192,12 +193,7 @@ class RemotingClient:
         self.connections[connection.conn_id] = connection
         peer.connection = connection
         self._end_attempt(peer)
-        self._tracer.emit(
-            "remoting.client.connect",
-            self.name,
-            conn_id=connection.conn_id,
-            attributes={"network.peer.address": peer.address},
-        )
+        self._tracer.emit(RemotingClientConnect(conn_id=connection.conn_id, peer_address=peer.address), self.name)
         if self.listener is not None:
             self.listener.on_connected(connection)
 
@@ -212,18 +208,14 @@ class RemotingClient:
             peer.backoff.succeeded()
         else:
             self._pause(peer, f"the last connection ended ({reason}) without an answer")
-        self._tracer.emit("remoting.client.close", self.name, conn_id=connection.conn_id, status=reason)
+        self._tracer.emit(RemotingClientClose(conn_id=connection.conn_id, status=reason), self.name)
         if self.listener is not None:
             self.listener.on_closed(connection, reason)
 
     def _attempt_failed(self, peer: _Peer, failure: str, *, timed_out: bool = False) -> None:
         # Whoever asked is told, and knows better what it means.
         _log.debug("%s: %s", peer.address, failure)
-        self._tracer.emit(
-            "remoting.client.connect_failed",
-            self.name,
-            attributes={"network.peer.address": peer.address, "detail": failure[:200]},
-        )
+        self._tracer.emit(RemotingClientConnectFailed(peer_address=peer.address, detail=failure[:200]), self.name)
         self._pause(peer, failure)
         peer.timed_out = timed_out
         self._end_attempt(peer)

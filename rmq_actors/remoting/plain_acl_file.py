@@ -29,6 +29,7 @@ import yaml
 from rmq_actors.ports.disk import Disk
 from rmq_actors.protocols.plain_access import Permission, PlainAccessResource, PlainAccessRules, retry_topic
 from rmq_actors.protocols.remote_address import IllegalRemoteAddress, RemoteAddressStrategy, remote_address_strategy
+from rmq_actors.tracing.events.remoting import AclLoad
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -254,7 +255,7 @@ class AclFileWatchService:
         rules = parse_plain_acl(contents)
         self.rules, self._contents = rules, contents
         _log.info("%s: %d accounts in %s", self.name, len(rules.accounts), ", ".join(contents))
-        self._tracer.emit("acl.load", self.name, status="ok", attributes={"detail": ", ".join(contents)})
+        self._tracer.emit(AclLoad(status="ok", detail=", ".join(contents)))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look at the files until asked to stop."""
@@ -277,7 +278,7 @@ class AclFileWatchService:
         if reason != self._refused:
             self._refused = reason
             _log.error("%s: the rules stay as they were: %s", self.name, reason)
-            self._tracer.emit("acl.load", self.name, status="kept", attributes={"detail": reason[:200]})
+            self._tracer.emit(AclLoad(status="kept", detail=reason[:200]))
 
     def _read(self) -> dict[str, bytes]:
         paths = list(self._paths_below(self.directory, _DEPTH_MAX))

@@ -12,6 +12,7 @@ import trio
 from rmq_actors.protocols.request_queue import RequestQueue
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
+from rmq_actors.tracing.events.remoting import RemotingBusy, RemotingFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.response_code import ResponseCode
@@ -120,11 +121,12 @@ class RequestPool:
 
     def _refuse(self, request: RemotingRequest, remark: str) -> None:
         self._tracer.emit(
-            "remoting.busy",
+            RemotingBusy(
+                conn_id=request.connection.conn_id,
+                status=remark[1 : remark.index("]")].lower(),
+                code=request.command.code,
+            ),
             self.name,
-            conn_id=request.connection.conn_id,
-            status=remark[1 : remark.index("]")].lower(),
-            attributes={"code": str(request.command.code)},
         )
         request.refuse(ResponseCode.SYSTEM_BUSY, remark)
 
@@ -210,11 +212,12 @@ def answer_failure(request: RemotingRequest, error: Exception, tracer: Tracer) -
     else:
         _log.error("%s: the processor failed", where, exc_info=error)
     tracer.emit(
-        "remoting.failed",
-        "ProcessorTable",
-        conn_id=request.connection.conn_id,
-        status="bad_request" if peers_mistake else type(error).__name__,
-        attributes={"code": str(request.command.code), "detail": text[:200]},
+        RemotingFailed(
+            conn_id=request.connection.conn_id,
+            status="bad_request" if peers_mistake else type(error).__name__,
+            code=request.command.code,
+            detail=text[:200],
+        )
     )
     if not request.is_answered:
         request.refuse(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}, {text}")

@@ -17,6 +17,7 @@ from rmq_actors.remoting.idle import close_idle_connections
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.tls import TlsServer
 from rmq_actors.remoting.transport import SocketTransport, Transport
+from rmq_actors.tracing.events.remoting import RemotingClose, RemotingOpen, RemotingRefused
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
 
@@ -88,7 +89,7 @@ class RemotingServer:
             return
         if len(self.connections) >= self.config.connections_max:
             _log.warning("%s: %s refused: %d connections are open", self.name, peer, len(self.connections))
-            self._tracer.emit("remoting.refused", self.name, attributes={"network.peer.address": peer})
+            self._tracer.emit(RemotingRefused(peer_address=peer), self.name)
             stream.socket.close()
             return
         conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
@@ -101,18 +102,13 @@ class RemotingServer:
 
     def on_connected(self, connection: RemotingConnection) -> None:
         """A `ConnectionListener`: trace, and tell the server's own listener."""
-        self._tracer.emit(
-            "remoting.open",
-            self.name,
-            conn_id=connection.conn_id,
-            attributes={"network.peer.address": connection.remote_address},
-        )
+        self._tracer.emit(RemotingOpen(conn_id=connection.conn_id, peer_address=connection.remote_address), self.name)
         if self._listener is not None:
             self._listener.on_connected(connection)
 
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
         """A `ConnectionListener`: trace, and tell the server's own listener."""
         del self.connections[connection.conn_id]
-        self._tracer.emit("remoting.close", self.name, conn_id=connection.conn_id, status=reason)
+        self._tracer.emit(RemotingClose(conn_id=connection.conn_id, status=reason), self.name)
         if self._listener is not None:
             self._listener.on_closed(connection, reason)

@@ -20,6 +20,7 @@ from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import PreparedFile
 from rmq_actors.store.mapped_file_queue import PAGE_BYTES
+from rmq_actors.tracing.events.store import LogAllocate
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class AllocateMappedFileService:
             self._note_failure(from_offset, error)
             return
         prepared = self._commit_log.prepared = PreparedFile(from_offset, file)
-        self._tracer.emit("log.allocate", self.name, offset=from_offset, status="ok")
+        self._tracer.emit(LogAllocate(offset=from_offset, status="ok"))
         if self._config.warm_maped_file_enable:
             try:
                 await self._warm_up(prepared)
@@ -107,7 +108,7 @@ class AllocateMappedFileService:
 
     def _note_failure(self, from_offset: int, error: OSError) -> None:
         _log.warning("%s: no file prepared for offset %d: %s", self.name, from_offset, error)
-        self._tracer.emit("log.allocate", self.name, offset=from_offset, status=type(error).__name__)
+        self._tracer.emit(LogAllocate(offset=from_offset, status=type(error).__name__))
 
     def _withdraw(self) -> None:
         """Remove the prepared file, unless the log has taken it. One that cannot be removed stays, for the log."""

@@ -24,6 +24,7 @@ from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.config import MessageStoreConfig, parse_hours
 from rmq_actors.store.queue_offsets import NO_TIME, store_timestamp_at
 from rmq_actors.store.running_flags import RunningFlag, RunningFlags
+from rmq_actors.tracing.events.store import LogDelete, QueueDelete, StoreDiskFull
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MAGIC_BYTES, check_record
 
@@ -158,9 +159,9 @@ class CleanCommitLogService:
             changed = self._flags.set(RunningFlag.DISK_FULL, f"the disk is {percent} % full")
         else:
             changed = decision.disk_full is False and self._flags.clear(RunningFlag.DISK_FULL)
-        if changed:
+        if changed and percent is not None:  # nothing changes unless it is known
             _log.warning("%s: the disk is %s %% full, puts are %s", self.name, percent, _accepted(decision.disk_full))
-            self._tracer.emit("store.disk_full", self.name, status=_accepted(decision.disk_full), size=percent)
+            self._tracer.emit(StoreDiskFull(status=_accepted(decision.disk_full), size=percent))
         return decision
 
     async def clean(self) -> int:
@@ -222,7 +223,7 @@ class CleanCommitLogService:
         except OSError as error:
             _log.warning("%s: the log's oldest file cannot be removed: %s", self.name, error)
             return False
-        self._tracer.emit("log.delete", self.name, offset=log.min_offset, status=reason)
+        self._tracer.emit(LogDelete(offset=log.min_offset, status=reason))
         _log.info("%s: the log begins at %d now (%s)", self.name, log.min_offset, reason)
         try:
             await log.sync_names()
@@ -280,4 +281,4 @@ class CleanConsumeQueueService:
         except OSError as error:
             _log.warning("%s: files of before offset %d cannot be removed: %s", self.name, log_min, error)
         if total:
-            self._tracer.emit("queue.delete", self.name, offset=log_min, size=total)
+            self._tracer.emit(QueueDelete(offset=log_min, size=total))

@@ -22,6 +22,7 @@ from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile, PreparedFile
 from rmq_actors.store.mapped_file_queue import PAGE_BYTES, MappedFileQueue, sync_directories
 from rmq_actors.store.recovery import LogEnd, LogWalk
+from rmq_actors.tracing.events.store import LogAppend, LogRoll, StoreOpen
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.message_id import create_message_id
 from rmq_actors.wire.record import (
@@ -35,8 +36,6 @@ from rmq_actors.wire.record import (
     encode_blank,
 )
 from rmq_actors.wire.record_runs import RUN_AFTER, RUN_RECORDS, run_length
-
-_ACTOR = "CommitLog"
 
 #: The next queue offset of each (topic, queue id), light queues (%LMQ%) among them, which RocketMQ keeps in a table of
 #: their own.
@@ -139,11 +138,7 @@ class CommitLog:
         queue.truncate(end.end_offset)
         queue.flushed_where = min(queue.flushed_where, flushed_where)
         tracer.emit(
-            "store.open",
-            _ACTOR,
-            offset=end.end_offset,
-            size=end.cut_bytes,
-            status="torn_tail_cut" if end.cut_bytes else "clean",
+            StoreOpen(offset=end.end_offset, size=end.cut_bytes, status="torn_tail_cut" if end.cut_bytes else "clean")
         )
         return cls(queue, table, tracer, flushed_where, queue.max_offset)
 
@@ -236,7 +231,7 @@ class CommitLog:
             if encoded.multi_queues:
                 self._count_multi_queues(encoded)
         if not to_pool:
-            self._tracer.emit("log.append", _ACTOR, offset=offset, size=size)
+            self._tracer.emit(LogAppend(offset=offset, size=size))
         return AppendMessageResult(offset, size, queue_offset, store_timestamp_ms, store_host, encoded.starts)
 
     def _count_multi_queues(self, encoded: EncodedMessage) -> None:
@@ -264,7 +259,7 @@ class CommitLog:
             raise
         self._commit_failed = False
         self._uncommitted = bytearray()
-        self._tracer.emit("log.append", _ACTOR, offset=offset, size=size)
+        self._tracer.emit(LogAppend(offset=offset, size=size))
 
     def append_data(self, offset: int, data: BytesLike, *, whole_records: bool = False) -> int:
         """Append a master's bytes as they are; they lie in one of its files. Where the log ends now.
@@ -310,7 +305,7 @@ class CommitLog:
         mapped_file = self._add_file(offset) if is_first else self._file_with_room()
         mapped_file.append(data)
         self._next_record_offset = next_record_offset
-        self._tracer.emit("log.append", _ACTOR, offset=offset, size=len(data))
+        self._tracer.emit(LogAppend(offset=offset, size=len(data)))
         return end
 
     def remove_unwritten_file(self) -> None:
@@ -386,13 +381,13 @@ class CommitLog:
             mapped_file = self._queue.add_created_file(prepared.file, from_offset)
         else:
             mapped_file = self._queue.add_file(from_offset)
-        self._tracer.emit("log.roll", _ACTOR, offset=from_offset)
+        self._tracer.emit(LogRoll(offset=from_offset))
         return mapped_file
 
     def _end_file(self, mapped_file: MappedFile) -> None:
         offset, room = mapped_file.end_offset, mapped_file.room_bytes
         mapped_file.append(encode_blank(room), advance=room)
-        self._tracer.emit("log.append", _ACTOR, offset=offset, size=room)
+        self._tracer.emit(LogAppend(offset=offset, size=room))
 
     # Durability: for the flush services.
 

@@ -18,6 +18,7 @@ import trio
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel, LatestChannel, LatestSender
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
+from rmq_actors.tracing.events.store import LogFlush, LogFlushFailed
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -151,11 +152,11 @@ class FlushService:
             self.failure = FlushFailed(str(error))
             _log.error("%s: a sync failed, the store refuses writes from now on: %s", self.name, error)
             self._tracer.emit(
-                "log.flush_failed", self.name, offset=self._commit_log.flushed_where, status=type(error).__name__
+                LogFlushFailed(offset=self._commit_log.flushed_where, status=type(error).__name__), self.name
             )
             self._outcomes.put(self.failure)
             return False
-        self._tracer.emit("log.flush", self.name, offset=flushed_where)
+        self._tracer.emit(LogFlush(offset=flushed_where), self.name)
         self._outcomes.put(flushed_where)
         return True
 

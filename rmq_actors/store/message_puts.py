@@ -26,6 +26,7 @@ from rmq_actors.store.flush_services import FlushService
 from rmq_actors.store.put_completion_service import PutCompletionService
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_stats import StoreStatsService
+from rmq_actors.tracing.events.store import PutBegin, PutEnd
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch, encode_message_batch
 from rmq_actors.wire.dispatch_request import (
@@ -49,7 +50,6 @@ from rmq_actors.wire.record import (
 
 _log = logging.getLogger(__name__)
 
-_ACTOR = "MessageStore"
 
 PROPERTY_REAL_TOPIC = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID = "REAL_QID"
@@ -100,9 +100,7 @@ class PendingPut:
         """Give the answer, and wake whoever waits for it."""
         append = self._append
         if append is not None and self._tracer is not None:
-            self._tracer.emit(
-                "put.end", _ACTOR, msg_id=self._msg_id, offset=append.offset + append.size, status=status.value
-            )
+            self._tracer.emit(PutEnd(msg_id=self._msg_id, offset=append.offset + append.size, status=status.value))
         self.result = PutResult(status, append)
         if self._took is not None:
             self._took(1000 * (trio.current_time() - self._arrived))
@@ -338,7 +336,7 @@ class MessagePuts:
             self._failed_puts.succeeded()
         self._note_duration(arrived)
         msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
-        self._tracer.emit("put.begin", _ACTOR, msg_id=msg_id, offset=appended.offset, size=appended.size)
+        self._tracer.emit(PutBegin(msg_id=msg_id, offset=appended.offset, size=appended.size))
         topic, _ = encoded.topic_queue
         self.stats.put(topic, appended.size, len(appended.starts))
         pending = PendingPut(appended, msg_id, self._tracer, self.stats.put_took, arrived)

@@ -26,6 +26,7 @@ from rmq_actors.store.recovery import (
     DamagedLog,
 )
 from rmq_actors.store.running_flags import RunningFlag, RunningFlags
+from rmq_actors.tracing.events.store import StoreDispatch, StoreDispatchFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import BLANK
@@ -190,7 +191,7 @@ class ReputMessageService:
                 await trio.lowlevel.checkpoint()
         if count:
             offset = self._reput.reput_from_offset
-            self._tracer.emit("store.dispatch", self.name, offset=offset, size=count)
+            self._tracer.emit(StoreDispatch(offset=offset, size=count))
             self.dispatched.put(offset)
 
     async def _give_way(self, until: float) -> None:
@@ -206,9 +207,5 @@ class ReputMessageService:
             self._failing = True
             _log.error("%s: cannot dispatch, puts are refused: %s", self.name, error)
         self._tracer.emit(
-            "store.dispatch_failed",
-            self.name,
-            offset=self._reput.reput_from_offset,
-            status=type(error).__name__,
-            attributes={"detail": str(error)},
+            StoreDispatchFailed(offset=self._reput.reput_from_offset, status=type(error).__name__, detail=str(error))
         )

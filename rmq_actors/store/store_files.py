@@ -29,6 +29,7 @@ from rmq_actors.store.recovery import LogEnd, LogWalk, RecoveryPlan, keep_aside,
 from rmq_actors.store.reput_message_service import Reput
 from rmq_actors.store.store_checkpoint import RecoveryPoint, StoreCheckpoint
 from rmq_actors.store.transaction_state_service import TransactionStateService, record_reader
+from rmq_actors.tracing.events.store import LogFlush
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import DispatchRequest
 
@@ -195,7 +196,7 @@ class _Opening:
             await store_checkpoint.write(store_checkpoint.checkpoint)
         if has_aborted and point is not None and self._may_have_failed_sync():
             await write_again(queue, commit_log.flushed_where, end.end_offset)
-        self.tracer.emit("log.flush", "CommitLog", offset=await commit_log.flush())
+        self.tracer.emit(LogFlush(offset=await commit_log.flush()), "CommitLog")
         while sum(dispatcher.delete_expired(first) for dispatcher in derived.dispatchers):
             pass
         derived.consume_queues.correct_min_offset(first)

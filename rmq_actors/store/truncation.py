@@ -19,6 +19,7 @@ from rmq_actors.store.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.recovery import LogEnd, keep_aside
 from rmq_actors.store.store_checkpoint import Checkpoint, RecoveryPoint, StoreCheckpoint
 from rmq_actors.store.store_files import StoreFiles
+from rmq_actors.tracing.events.store import LogTruncate
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 
@@ -82,7 +83,7 @@ class _Truncation:
             except OSError:
                 log.on_failed_sync()
                 raise
-        self.tracer.emit("log.truncate", "CommitLog", offset=self.end_offset, size=size)
+        self.tracer.emit(LogTruncate(offset=self.end_offset, size=size))
         _log.warning("the log is cut at %d; %d bytes behind it are kept in cut/", self.end_offset, size)
         return size
 

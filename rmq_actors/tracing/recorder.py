@@ -6,12 +6,12 @@ spool). It does no I/O: `spool` writes files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
 
 import attrs
 
-from rmq_actors.tracing.event import KINDS, Event, RunInfo, UnknownKind, event_of
+from rmq_actors.tracing.event import KINDS, Event, RunInfo, UnknownKind
 from rmq_actors.tracing.events.node import NodeBoot
 
 #: Gives (virtual time in ns or None, wall time in ns).
@@ -127,20 +127,10 @@ class Tracer:
         """Drop every later event: the node's incarnation is dead."""
         self._fenced = True
 
-    def emit(
-        self,
-        event: Event | str,
-        actor: str = "",
-        *,
-        attributes: Mapping[str, str] | None = None,
-        **columns: object,
-    ) -> int | None:
+    def emit(self, event: Event, actor: str = "") -> int | None:
         """Record one event of this node, as `Recorder.record` does; None once fenced."""
         if self._fenced:
             return None
-        if isinstance(event, str):
-            values = {name: value for name, value in columns.items() if value is not None}
-            event = event_of(event, {**values, **(attributes or {})})
         return self._record(event, self.node, actor)
 
 

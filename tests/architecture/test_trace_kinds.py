@@ -32,10 +32,6 @@ def emitters() -> dict[str, set[str]]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            if isinstance(node.func, ast.Attribute) and node.func.attr == "emit":
-                names = {value.value for value in ast.walk(node) if isinstance(value, ast.Constant)}
-                for name in names & OWN_KINDS.keys():
-                    found.setdefault(str(name), set()).add(module)
             if isinstance(node.func, ast.Name) and node.func.id in imported:
                 made = imported[node.func.id]
             elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):

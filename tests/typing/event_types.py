@@ -37,6 +37,7 @@ def emits(tracer: Tracer) -> None:
     tracer.emit(LogAppend(1, 2))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     tracer.emit(LogAppend(offset=1, size=2, seq=3))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     tracer.emit(StoreOpen(offset=1, status="half"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tracer.emit("log.append")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     tracer.emit(JobDone(status="ok"))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
