@@ -26,8 +26,9 @@ from rmq_actors.testing.evidence import FILES_CHANGE, WorldEvidence
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.testing.workload import Workload
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
+from rmq_actors.tracing.events.storage import StorageError, StorageStuck
 from rmq_actors.tracing.recorder import Recorder, Tracer
 from sim_net import Node, SimDisk, World
 
@@ -99,7 +100,8 @@ class BrokersUnderTest:
             sync_flush=[name for name in self.names if self._flush_type(name) is FlushDiskType.SYNC_FLUSH],
         )
         self.recorder.subscribe(evidence.forget_files, FILES_CHANGE)
-        self.recorder.subscribe(self._on_disk, ("node.boot", "storage.error", "storage.stuck"))
+        self.recorder.subscribe(self._on_boot, [NodeBoot])
+        self.recorder.subscribe(self._on_disk_error, [StorageError, StorageStuck])
 
     # --- what is done to them ---------------------------------------------------------------------------------------
 
@@ -241,11 +243,11 @@ class BrokersUnderTest:
         await node.disk.sync_directory("")
         self.to_empty.remove(node.name)
 
-    def _on_disk(self, event: Event) -> None:
-        if event.kind == "node.boot":
-            self._met_disk_errors.discard(event.node)
-        else:
-            self._met_disk_errors.add(event.node)
+    def _on_boot(self, boot: NodeBoot) -> None:
+        self._met_disk_errors.discard(boot.node)
+
+    def _on_disk_error(self, error: StorageError | StorageStuck) -> None:
+        self._met_disk_errors.add(error.node)
 
 
 def _remove_all(disk: SimDisk, directory: str) -> None:

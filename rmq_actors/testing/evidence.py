@@ -12,10 +12,12 @@ from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
 from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.node import NodePowerLoss
+from rmq_actors.tracing.events.store import LogTruncate, StoreOpen
 from sim_net import Node, SimDisk, SimFile, World
 
 #: After one of these other files may stand under the names: recovery, a truncation or a power cut has put them there.
-FILES_CHANGE = ("store.open", "log.truncate", "node.power_loss")
+FILES_CHANGE: tuple[type[Event], ...] = (StoreOpen, LogTruncate, NodePowerLoss)
 
 
 @attrs.define(eq=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -10,7 +11,8 @@ from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
 
-_Check = Callable[[Event, ClusterView], str | None]
+_Applier = Callable[[Any], None]
+_Check = Callable[[Any, ClusterView], str | None]
 
 
 @attrs.frozen
@@ -30,14 +32,15 @@ class Judge:
     """Follows one run, until the first invariant breaks: what it sees after that says nothing."""
 
     view: ClusterView
-    invariants: Iterable[Invariant]
+    invariants: Iterable[Invariant[Any]]
     on_broken: Callable[[Broken], object]
     #: What is documented as a limit has come to pass: nothing is promised any more.
     on_limit: Callable[[str, str], object]
     broken: Broken | None = attrs.field(default=None, init=False)
     #: How many events were looked at.
     checks: int = attrs.field(default=0, init=False)
-    _by_kind: Mapping[str, tuple[Callable[[Event], None] | None, tuple[tuple[Invariant, _Check], ...]]] = attrs.field(
+    #: What applies the events of each kind, and who checks them.
+    _by_kind: Mapping[type[Event], tuple[_Applier | None, Sequence[tuple[Invariant[Any], _Check]]]] = attrs.field(
         init=False
     )
 
@@ -53,7 +56,7 @@ class Judge:
         }
 
     @property
-    def kinds(self) -> Collection[str]:
+    def kinds(self) -> Collection[type[Event]]:
         """The kinds of events that `observe` looks at."""
         return self._by_kind.keys()
 
@@ -62,7 +65,7 @@ class Judge:
         if self.broken is not None:
             return
         self.checks += 1
-        apply, checks = self._by_kind[event.kind]
+        apply, checks = self._by_kind[event.__class__]
         if apply is not None:
             apply(event)
         for invariant, check in checks:
@@ -81,6 +84,6 @@ class Judge:
                 self._break(invariant, detail, seq)
                 return
 
-    def _break(self, invariant: Invariant, detail: str, seq: int) -> None:
+    def _break(self, invariant: Invariant[Any], detail: str, seq: int) -> None:
         self.broken = Broken(invariant.name, detail, seq)
         self.on_broken(self.broken)

@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import attrs
 
 from rmq_actors.testing.invariants import FollowedUnasked
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
-from rmq_actors.tracing.events.run import FaultObserved
+from rmq_actors.tracing.events.broker import BrokerRole
+from rmq_actors.tracing.events.ha import (
+    HaClientClose,
+    HaClientHalt,
+    HaClientReport,
+    HaConnectionClose,
+    HaConnectionOpen,
+    HaHeartbeat,
+    HaReport,
+    HaTransfer,
+)
+from rmq_actors.tracing.events.network import (
+    NetConnect,
+    NetHeld,
+    NetLost,
+    NetPartialRead,
+    NetPartialWrite,
+    NetQueued,
+    NetReset,
+    NetStall,
+)
+from rmq_actors.tracing.events.node import ClockJump, NodeKill, NodePowerLoss, NodeResume
+from rmq_actors.tracing.events.run import FaultBegin, FaultEnd, FaultObserved
+from rmq_actors.tracing.events.storage import (
+    StorageError,
+    StorageLost,
+    StorageRot,
+    StorageSlow,
+    StorageStuck,
+    StorageTorn,
+)
+from rmq_actors.tracing.events.store import LogAppend, LogDelete, LogFlush, LogTruncate, PutEnd, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import ClockDrift, Fault, Partition, Schedule, fault_kind
 
@@ -85,70 +117,68 @@ class FaultObserver:
     _sent_ns: dict[int, int] = attrs.field(factory=dict, init=False)
     #: The node that last went on after a pause, and when.
     _resumed: tuple[str, int] = attrs.field(default=("", 0), init=False)
-    _names: Mapping[str, Callable[[Event], str | None]] = attrs.field(init=False)
+    _names: Mapping[type[Event], Callable[[Any], str | None]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._names = {
-            "fault.begin": self._fault_begins,
-            "fault.end": self._fault_ends,
-            "net.partial_write": lambda _: "partial_write",
-            "net.partial_read": lambda _: "partial_read",
-            "net.held": self._held,
-            "net.lost": lambda _: "loss",
-            "net.queued": lambda _: "bandwidth",
-            "storage.slow": lambda _: "disk_slow",
-            "storage.stuck": lambda _: "disk_stuck",
-            "storage.error": self._disk_error,
-            "storage.lost": lambda event: "unsynced_lost" if event.status == "data" else None,
-            "storage.torn": lambda _: "torn_pages",
-            "net.connect": lambda event: "connect_refused" if event.status == "refused" else None,
-            "clock.jump": self._jump,
-            "log.append": self._append,
-            "ha.connection.open": self._connected,
-            "ha.client.halt": lambda _: "halt",
-            "log.truncate": lambda _: "truncation",
-            "log.delete": lambda _: "log_cleaned",
-            "storage.rot": lambda _: "bit_rot",
-            "broker.role": self._role,
-            "node.resume": self._resume,
-            "ha.heartbeat": self._goes_on,
-            "ha.client.report": self._goes_on,
-            "log.flush": self._goes_on,
-            "net.stall": lambda _: "stall" if self._active.get("Stall") else None,
-            "net.reset": self._reset,
-            "ha.connection.close": self._closed,
-            "ha.client.close": self._closed,
-            "put.end": self._put_ended,
-            "node.kill": self._kill,
-            "node.power_loss": self._power_loss,
-            "store.open": self._opened,
-            "ha.transfer": self._transfer,
-            "ha.report": self._report,
+            FaultBegin: self._fault_begins,
+            FaultEnd: self._fault_ends,
+            NetPartialWrite: lambda _: "partial_write",
+            NetPartialRead: lambda _: "partial_read",
+            NetHeld: self._held,
+            NetLost: lambda _: "loss",
+            NetQueued: lambda _: "bandwidth",
+            StorageSlow: lambda _: "disk_slow",
+            StorageStuck: lambda _: "disk_stuck",
+            StorageError: self._disk_error,
+            StorageLost: lambda event: "unsynced_lost" if event.status == "data" else None,
+            StorageTorn: lambda _: "torn_pages",
+            NetConnect: lambda event: "connect_refused" if event.status == "refused" else None,
+            ClockJump: self._jump,
+            LogAppend: self._append,
+            HaConnectionOpen: self._connected,
+            HaClientHalt: lambda _: "halt",
+            LogTruncate: lambda _: "truncation",
+            LogDelete: lambda _: "log_cleaned",
+            StorageRot: lambda _: "bit_rot",
+            BrokerRole: self._role,
+            NodeResume: self._resume,
+            HaHeartbeat: self._goes_on,
+            HaClientReport: self._goes_on,
+            LogFlush: self._goes_on,
+            NetStall: lambda _: "stall" if self._active.get("Stall") else None,
+            NetReset: self._reset,
+            HaConnectionClose: self._closed,
+            HaClientClose: self._closed,
+            PutEnd: self._put_ended,
+            NodeKill: self._kill,
+            NodePowerLoss: self._power_loss,
+            StoreOpen: self._opened,
+            HaTransfer: self._transfer,
+            HaReport: self._report,
         }
 
     @property
-    def kinds(self) -> Collection[str]:
+    def kinds(self) -> Collection[type[Event]]:
         """The kinds of events that `observe` looks at."""
         return self._names.keys()
 
     def observe(self, event: Event) -> None:
         """Look at one event: subscribe this to the run's recorder, for `kinds`."""
-        name_of = self._names.get(event.kind)
+        name_of = self._names.get(type(event))
         name = name_of(event) if name_of is not None else None
         if name is not None and name not in self.observed:
             self.observed.add(name)
             self.recorder.record(FaultObserved(status=name, parent_seq=event.seq), event.node, "FaultObserver")
 
-    def _fault_begins(self, event: Event) -> None:
-        fault = (event.attrs or {})["fault.kind"]
-        self._active[fault] = self._active.get(fault, 0) + 1
-        fault_id = event.fault_id or 0
-        self._at_work[fault_id] = self._schedule.faults[fault_id]
+    def _fault_begins(self, event: FaultBegin) -> None:
+        self._active[event.fault_kind] = self._active.get(event.fault_kind, 0) + 1
+        self._at_work[event.fault_id] = self._schedule.faults[event.fault_id]
         self._weigh()
 
-    def _fault_ends(self, event: Event) -> None:
-        self._active[(event.attrs or {})["fault.kind"]] -= 1
-        self._at_work.pop(event.fault_id or 0)
+    def _fault_ends(self, event: FaultEnd) -> None:
+        self._active[event.fault_kind] -= 1
+        self._at_work.pop(event.fault_id)
 
     def _weigh(self) -> None:
         """Which of the faults at work matter now."""
@@ -164,7 +194,7 @@ class FaultObserver:
             return any(view.lacks(slave) for slave in slaves)
         return view.unanswered > 0 or any(view.lacks(slave) for slave in view.slaves)
 
-    def _append(self, event: Event) -> str | None:
+    def _append(self, event: LogAppend) -> str | None:
         if event.node == self._view.master.name:
             self._weigh()
             if event.node in self._jumped:
@@ -173,72 +203,72 @@ class FaultObserver:
                 return "clock_drift"
         return None
 
-    def _jump(self, event: Event) -> None:
+    def _jump(self, event: ClockJump) -> None:
         self._jumped.add(event.node)
 
-    def _disk_error(self, event: Event) -> str | None:
-        if (event.attrs or {})["operation"].startswith("sync"):
+    def _disk_error(self, event: StorageError) -> str | None:
+        if event.operation.startswith("sync"):
             return "sync_failed"
-        return {"EIO": "disk_error", "ENOSPC": "disk_full"}.get(event.status or "")
+        return {"EIO": "disk_error", "ENOSPC": "disk_full"}.get(event.status)
 
-    def _connected(self, event: Event) -> str | None:
-        host = (event.attrs or {})["network.peer.address"].rpartition(":")[0]
+    def _connected(self, event: HaConnectionOpen) -> str | None:
+        host = event.peer_address.rpartition(":")[0]
         connections = self._connections.setdefault((event.node, host), set())
-        connections.add(event.conn_id or 0)
+        connections.add(event.conn_id)
         return "second_connection" if len(connections) > 1 else None
 
-    def _role(self, event: Event) -> str | None:
+    def _role(self, event: BrokerRole) -> str | None:
         if event.status != "changed":
             return None
-        return "step_down" if (event.attrs or {})["role"] == "SLAVE" else "promotion"
+        return "step_down" if event.role == "SLAVE" else "promotion"
 
-    def _reset(self, event: Event) -> None:
-        self._resets[event.node] = event.status or ""
+    def _reset(self, event: NetReset) -> None:
+        self._resets[event.node] = event.status
 
-    def _held(self, _: Event) -> str | None:
+    def _held(self, _: NetHeld) -> str | None:
         names = {"Partition": "partition", "Hold": "hold"}
         causes = [name for kind, name in names.items() if self._active.get(kind)]
         if any(isinstance(each, Partition) and not each.two_way for each in self._at_work.values()):
             causes.append("partition_one_way")
         return next((name for name in causes if name not in self.observed), None)
 
-    def _resume(self, event: Event) -> None:
+    def _resume(self, event: NodeResume) -> None:
         self._resumed = event.node, event.sim_time_ns or 0
 
-    def _goes_on(self, event: Event) -> str | None:
+    def _goes_on(self, event: HaHeartbeat | HaClientReport | LogFlush) -> str | None:
         """Work that is done in the very instant in which its node goes on has waited for that."""
         return "pause" if (event.node, event.sim_time_ns) == self._resumed else None
 
-    def _closed(self, event: Event) -> str | None:
-        if event.kind == "ha.connection.close":
+    def _closed(self, event: HaConnectionClose | HaClientClose) -> str | None:
+        if isinstance(event, HaConnectionClose):
             for (node, _), connections in self._connections.items():
                 if node == event.node:
-                    connections.discard(event.conn_id or 0)
+                    connections.discard(event.conn_id)
         if event.status == "offset_gone":
             return "offset_gone"
         if event.status == "connect_timeout":
             return "connect_timeout"
         if event.status == "housekeeping":
-            return "housekeeping_master" if event.kind == "ha.connection.close" else "housekeeping_slave"
+            return "housekeeping_master" if isinstance(event, HaConnectionClose) else "housekeeping_slave"
         if event.status == "connection_lost":
             # The network's account of the reset comes before the broker's of its lost connection.
             return {"fault": "reset", "killed": "kill"}.get(self._resets.pop(event.node, ""))
         return None
 
-    def _put_ended(self, event: Event) -> str | None:
-        if event.status == "PUT_OK" and (event.offset or 0) > self._view.nodes[event.node].end:
+    def _put_ended(self, event: PutEnd) -> str | None:
+        if event.status == "PUT_OK" and event.offset > self._view.nodes[event.node].end:
             return "answered_from_pool"
         return "slave_timeout" if event.status == "FLUSH_SLAVE_TIMEOUT" else None
 
-    def _kill(self, event: Event) -> None:
+    def _kill(self, event: NodeKill) -> None:
         self._killed = True
 
-    def _power_loss(self, event: Event) -> None:
+    def _power_loss(self, event: NodePowerLoss) -> None:
         self._powerless.add(event.node)
 
-    def _opened(self, event: Event) -> str | None:
+    def _opened(self, event: StoreOpen) -> str | None:
         self._forget_connections(event.node)
-        end, view = event.offset or 0, self._view
+        end, view = event.offset, self._view
         if event.node == view.master.name and any(slave.end > end for slave in view.slaves):
             return "master_behind"
         if event.node in self._powerless:
@@ -249,10 +279,10 @@ class FaultObserver:
         """A node's process has begun anew, and counts them from 1."""
         self._connections = {key: connections for key, connections in self._connections.items() if key[0] != node}
 
-    def _transfer(self, event: Event) -> None:
-        self._sent_ns.setdefault(event.conn_id or 0, event.sim_time_ns or 0)
+    def _transfer(self, event: HaTransfer) -> None:
+        self._sent_ns.setdefault(event.conn_id, event.sim_time_ns or 0)
 
-    def _report(self, event: Event) -> str | None:
-        sent_ns = self._sent_ns.pop(event.conn_id or 0, None)
+    def _report(self, event: HaReport) -> str | None:
+        sent_ns = self._sent_ns.pop(event.conn_id, None)
         late = sent_ns is not None and (event.sim_time_ns or 0) - sent_ns > _LATE_S * 1e9
         return "delay" if late and self._active.get("Delay") else None

@@ -11,7 +11,7 @@ from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.protocols.ha_master import OffsetGone
 from rmq_actors.testing.brokers import Beside, BrokersUnderTest
 from rmq_actors.testing.clients import Writers
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.ha import HaConnectionClose, HaConnectionOpen
 from sim_net import Node
 
 _LOOK_EVERY_S = 0.1
@@ -33,7 +33,8 @@ class Operator:
 
     def __attrs_post_init__(self) -> None:
         if self._cleans:
-            self.brokers.recorder.subscribe(self._on_connection, ("ha.connection.open", "ha.connection.close"))
+            self.brokers.recorder.subscribe(self._on_open, [HaConnectionOpen])
+            self.brokers.recorder.subscribe(self._on_close, [HaConnectionClose])
 
     @property
     def _cleans(self) -> bool:
@@ -66,13 +67,13 @@ class Operator:
             await trio.sleep(self.brokers.workload.clean_every_s)
             await broker.store.clean_commit_log_service.clean()
 
-    def _on_connection(self, event: Event) -> None:
-        key, view = (event.node, event.conn_id or 0), self.brokers.view
-        if event.kind == "ha.connection.open":
-            host = (event.attrs or {})["network.peer.address"].rpartition(":")[0]
-            self._slaves[key] = view.node_of(host)
-        elif event.status == OffsetGone.reason and view.needs_what_is_gone(view.nodes[self._slaves[key]]):
-            self.brokers.to_empty.add(self._slaves[key])
+    def _on_open(self, event: HaConnectionOpen) -> None:
+        self._slaves[event.node, event.conn_id] = self.brokers.view.peer(event)
+
+    def _on_close(self, event: HaConnectionClose) -> None:
+        slave, view = self._slaves[event.node, event.conn_id], self.brokers.view
+        if event.status == OffsetGone.reason and view.needs_what_is_gone(view.nodes[slave]):
+            self.brokers.to_empty.add(slave)
 
     async def _restart_lost(self) -> None:
         brokers = self.brokers

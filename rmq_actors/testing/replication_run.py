@@ -23,6 +23,10 @@ from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events import run as run_events
+from rmq_actors.tracing.events.actor import ActorCrash
+from rmq_actors.tracing.events.broker import BrokerRole
+from rmq_actors.tracing.events.ha import HaClientHalt, HaConnectionClose, HaConnectionOpen
+from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
 from sim_net import LinkConfig, World, WorldConfig
@@ -42,16 +46,16 @@ _EVENTS_WAIT_S = 5.0
 CONVERGENCE_S = 30.0
 
 #: After one of these the run may have become what the harness waits for.
-_MOVES = (
-    "store.dispatch",
-    "actor.crash",
-    "log.append",
-    "put.end",
-    "store.open",
-    "ha.connection.open",
-    "ha.connection.close",
-    "ha.client.halt",
-    "broker.role",
+_MOVES: tuple[type[Event], ...] = (
+    StoreDispatch,
+    ActorCrash,
+    LogAppend,
+    PutEnd,
+    StoreOpen,
+    HaConnectionOpen,
+    HaConnectionClose,
+    HaClientHalt,
+    BrokerRole,
 )
 
 
@@ -86,7 +90,7 @@ class ReplicationRun:
         self.observer = FaultObserver(self.recorder, self.case.schedule, self.view)
         self.recorder.subscribe(self.judge.observe, self.judge.kinds)
         self.recorder.subscribe(self.observer.observe, self.observer.kinds)
-        self.recorder.subscribe(self._on_crash, ("actor.crash",))
+        self.recorder.subscribe(self._on_crash, [ActorCrash])
         self.recorder.subscribe(self._on_move, _MOVES)
         self.clients = Writers(self.brokers)
         self.operator = (FailOverOperator if self.workload.fail_overs else Operator)(self.brokers, self.clients)
@@ -108,12 +112,11 @@ class ReplicationRun:
         self.reached_limit = True
         self._broken.set()
 
-    def _on_crash(self, event: Event) -> None:
+    def _on_crash(self, event: ActorCrash) -> None:
         # A supervisor may mend it; it is a fault of the product all the same.
-        detail = (event.attrs or {})["detail"]
         if event.status == RoleChangeFailed.__name__ and self.brokers.met_disk_error(event.node):
             return  # what a disk's fault makes of a change of role: the process ends, and is started again
-        self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {detail}")
+        self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {event.detail}")
 
     def _on_move(self, event: Event) -> None:
         self._moved.set()

@@ -9,7 +9,7 @@ it did stands in `NodeView.appended`, `opened` and `cut` for the invariants.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -17,8 +17,30 @@ from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import Appended, Cut, NodeView, Opened
 from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.broker import BrokerRole, BrokerSlaveSynchronize
+from rmq_actors.tracing.events.ha import (
+    HaClientClose,
+    HaClientCompare,
+    HaClientConnect,
+    HaClientHalt,
+    HaConnectionClose,
+    HaConnectionOpen,
+)
+from rmq_actors.tracing.events.node import NodeKill, NodePause, NodePowerLoss, NodeResume, NodeStop
+from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
+from rmq_actors.tracing.events.storage import StorageRot
+from rmq_actors.tracing.events.store import (
+    LogAppend,
+    LogDelete,
+    LogFlush,
+    LogTruncate,
+    PutBegin,
+    PutEnd,
+    StoreOpen,
+    StoreTerm,
+)
 
-#: The status of `operator.promote`: the slave was chosen as the one with the longest log.
+#: The status of `OperatorPromote`: the slave was chosen as the one with the longest log.
 LONGEST = "longest"
 
 
@@ -71,7 +93,7 @@ class ClusterView:
     cuts: list[Cut] = attrs.field(factory=list, init=False)
     promotion: Promotion | None = attrs.field(default=None, init=False)
     #: What applies the events of each kind.
-    appliers: Mapping[str, Callable[[Event], None]] = attrs.field(init=False)
+    appliers: Mapping[type[Event], Callable[[Any], None]] = attrs.field(init=False)
     #: Where the log begins that the master has written itself: others may have had what is before it from another.
     _own_begin: int = attrs.field(default=0, init=False)
     #: Where the master's log ever began.
@@ -84,35 +106,35 @@ class ClusterView:
         self.nodes = {name: NodeView(name, first, name in self.sync_flush) for name in self.names}
         self._set_master(self.nodes[self.first_master])
         self.appliers = {
-            "log.append": self._append,
-            "log.truncate": self._truncate,
-            "log.delete": self._delete,
-            "log.flush": self._flush,
-            "storage.rot": self._rot,
-            "store.open": self._open,
-            "store.term": self._term,
-            "broker.role": self._role,
-            "broker.slave_synchronize": self._slave_synchronize,
-            "ha.connection.open": self._connection_open,
-            "ha.connection.close": self._connection_close,
-            "ha.client.connect": self._client_connect,
-            "ha.client.compare": self._client_compare,
-            "ha.client.close": self._client_close,
-            "ha.client.halt": self._client_halt,
-            "put.begin": self._put_begin,
-            "put.end": self._put_end,
-            "node.kill": self._kill,
-            "node.stop": self._stop,
-            "node.power_loss": self._power_loss,
-            "node.pause": self._pause,
-            "node.resume": self._resume,
-            "operator.promote": self._promote,
-            "operator.set_up_anew": self._set_up_anew,
+            LogAppend: self._append,
+            LogTruncate: self._truncate,
+            LogDelete: self._delete,
+            LogFlush: self._flush,
+            StorageRot: self._rot,
+            StoreOpen: self._open,
+            StoreTerm: self._term,
+            BrokerRole: self._role,
+            BrokerSlaveSynchronize: self._slave_synchronize,
+            HaConnectionOpen: self._connection_open,
+            HaConnectionClose: self._connection_close,
+            HaClientConnect: self._client_connect,
+            HaClientCompare: self._client_compare,
+            HaClientClose: self._client_close,
+            HaClientHalt: self._client_halt,
+            PutBegin: self._put_begin,
+            PutEnd: self._put_end,
+            NodeKill: self._kill,
+            NodeStop: self._stop,
+            NodePowerLoss: self._power_loss,
+            NodePause: self._pause,
+            NodeResume: self._resume,
+            OperatorPromote: self._promote,
+            OperatorSetUpAnew: self._set_up_anew,
         }
 
     def apply(self, event: Event) -> None:
         """Go on to what is true after `event`."""
-        applier = self.appliers.get(event.kind)
+        applier = self.appliers.get(type(event))
         if applier is not None:
             applier(event)
 
@@ -192,15 +214,19 @@ class ClusterView:
         first = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(expected))
         return f"{node.name} differs from the master's log at offset {begin + first}"
 
+    def peer(self, event: HaConnectionOpen | HaClientConnect | HaClientHalt) -> str:
+        """The node at the other end of the connection that the event is of."""
+        return self.node_of(event.peer_address.rpartition(":")[0])
+
     def acks_at(self, event: Event) -> int:
         """How many slaves must have what is acknowledged by `event`, the last one applied."""
         return min(self.acks, 1) if self._is_doubled or self._doubled_ns == event.sim_time_ns else self.acks
 
     # --- logs -------------------------------------------------------------------------------------------------------
 
-    def _append(self, event: Event) -> None:
-        node, offset = self.nodes[event.node], event.offset or 0
-        end = offset + (event.size or 0)
+    def _append(self, event: LogAppend) -> None:
+        node, offset = self.nodes[event.node], event.offset
+        end = offset + event.size
         node.appended = appended = Appended(offset, end, node.end)
         if offset != node.end and not self._begins_at(node, offset):
             appended.continues = False
@@ -246,25 +272,24 @@ class ClusterView:
                 had = min(slave.end, slave.lineage.common(self.log_of_master))
                 slave.highest = max(slave.highest, had)
 
-    def _delete(self, event: Event) -> None:
-        node, begin = self.nodes[event.node], event.offset or 0
+    def _delete(self, event: LogDelete) -> None:
+        node, begin = self.nodes[event.node], event.offset
         node.begin = begin
         if node is self.master:
             self._first_offsets.add(begin)
 
-    def _flush(self, event: Event) -> None:
+    def _flush(self, event: LogFlush) -> None:
         node = self.nodes[event.node]
-        node.synced = event.offset or 0
+        node.synced = event.offset
         node.durable = max(node.durable, node.synced)
 
-    def _rot(self, event: Event) -> None:
-        attributes = event.attrs or {}
-        directory, _, name = attributes["path"].rpartition("/")
+    def _rot(self, event: StorageRot) -> None:
+        directory, _, name = event.path.rpartition("/")
         if directory == COMMIT_LOG_DIRECTORY:
-            self.nodes[event.node].rotten.add(int(name) + int(attributes["offset"]))
+            self.nodes[event.node].rotten.add(int(name) + event.file_offset)
 
-    def _truncate(self, event: Event) -> None:
-        self._cut(self.nodes[event.node], event.offset or 0)
+    def _truncate(self, event: LogTruncate) -> None:
+        self._cut(self.nodes[event.node], event.offset)
 
     def _cut(self, node: NodeView, offset: int) -> Cut:
         """The node's log ends at `offset` now, by a truncation."""
@@ -276,8 +301,8 @@ class ClusterView:
         node.has_halted = node.may_cut = False
         return cut
 
-    def _open(self, event: Event) -> None:
-        node, end, cut = self.nodes[event.node], event.offset or 0, None
+    def _open(self, event: StoreOpen) -> None:
+        node, end, cut = self.nodes[event.node], event.offset, None
         node.source = None
         before = node.durable if node.has_lost_power else node.end
         whole = node.lineage.whole_records(before)
@@ -324,16 +349,13 @@ class ClusterView:
 
     # --- replication ------------------------------------------------------------------------------------------------
 
-    def _peer(self, event: Event) -> str:
-        return self.node_of((event.attrs or {})["network.peer.address"].rpartition(":")[0])
-
-    def _connection_open(self, event: Event) -> None:
-        self.nodes[event.node].peers[event.conn_id or 0] = self._peer(event)
+    def _connection_open(self, event: HaConnectionOpen) -> None:
+        self.nodes[event.node].peers[event.conn_id] = self.peer(event)
         self._note_doubles(event)
 
-    def _connection_close(self, event: Event) -> None:
+    def _connection_close(self, event: HaConnectionClose) -> None:
         self._note_doubles(event)
-        self.nodes[event.node].peers.pop(event.conn_id or 0, None)
+        self.nodes[event.node].peers.pop(event.conn_id, None)
 
     @property
     def _is_doubled(self) -> bool:
@@ -345,70 +367,72 @@ class ClusterView:
         if self._is_doubled:
             self._doubled_ns = event.sim_time_ns
 
-    def _client_connect(self, event: Event) -> None:
+    def _client_connect(self, event: HaClientConnect) -> None:
         node = self.nodes[event.node]
         node.has_halted = node.may_cut = False
-        node.source = self.log_of_master if self._peer(event) == self.master.name else None
+        node.source = self.log_of_master if self.peer(event) == self.master.name else None
 
-    def _client_compare(self, event: Event) -> None:
+    def _client_compare(self, event: HaClientCompare) -> None:
         if event.status == "lookup_failed":
             self.nodes[event.node].could_not_ask = True
 
-    def _client_close(self, event: Event) -> None:
+    def _client_close(self, event: HaClientClose) -> None:
         self.nodes[event.node].could_not_ask = False
 
-    def _client_halt(self, event: Event) -> None:
-        if self._peer(event) == self.master.name:
+    def _client_halt(self, event: HaClientHalt) -> None:
+        if self.peer(event) == self.master.name:
             node = self.nodes[event.node]
             node.has_halted = node.may_cut = True
 
     # --- puts -------------------------------------------------------------------------------------------------------
 
-    def _put_begin(self, event: Event) -> None:
+    def _put_begin(self, event: PutBegin) -> None:
         node = self.nodes[event.node]
-        node.unanswered[event.msg_id or 0] = (event.sim_time_ns or 0) - node.paused_ns
+        began_ns = (event.sim_time_ns or 0) - node.paused_ns
+        for msg_id in event.msg_ids:
+            node.unanswered[msg_id] = began_ns
 
-    def _put_end(self, event: Event) -> None:
+    def _put_end(self, event: PutEnd) -> None:
         # Who takes no steps answers nobody: the time of a pause does not count.
         node = self.nodes[event.node]
-        began_ns = node.unanswered.pop(event.msg_id or 0)
+        began_ns = min([node.unanswered.pop(msg_id) for msg_id in event.msg_ids])
         node.waited_s = ((event.sim_time_ns or 0) - node.paused_ns - began_ns) / 1e9
         if event.status == "PUT_OK":
-            self.acked += 1
+            self.acked += len(event.msg_ids)
 
     # --- nodes and operators ----------------------------------------------------------------------------------------
 
-    def _kill(self, event: Event) -> None:
+    def _kill(self, event: NodeKill) -> None:
         self.nodes[event.node].died(in_order=False)
 
-    def _stop(self, event: Event) -> None:
+    def _stop(self, event: NodeStop) -> None:
         self.nodes[event.node].died(in_order=True)
 
-    def _power_loss(self, event: Event) -> None:
+    def _power_loss(self, event: NodePowerLoss) -> None:
         node = self.nodes[event.node]
         node.died(in_order=False)
         node.has_lost_power = True
 
-    def _pause(self, event: Event) -> None:
+    def _pause(self, event: NodePause) -> None:
         self.nodes[event.node].paused_at_ns = event.sim_time_ns or 0
 
-    def _resume(self, event: Event) -> None:
+    def _resume(self, event: NodeResume) -> None:
         node = self.nodes[event.node]
         if node.paused_at_ns is not None:
             node.paused_ns += (event.sim_time_ns or 0) - node.paused_at_ns
             node.paused_at_ns = None
 
-    def _term(self, event: Event) -> None:
-        self.nodes[event.node].term = int((event.attrs or {})["term"])
+    def _term(self, event: StoreTerm) -> None:
+        self.nodes[event.node].term = event.term
 
-    def _role(self, event: Event) -> None:
+    def _role(self, event: BrokerRole) -> None:
         if event.status == "changed":
-            self.nodes[event.node].role = (event.attrs or {})["role"]
+            self.nodes[event.node].role = event.role
 
-    def _slave_synchronize(self, event: Event) -> None:
-        self.nodes[event.node].tables[(event.attrs or {})["part"]] = event.status or ""
+    def _slave_synchronize(self, event: BrokerSlaveSynchronize) -> None:
+        self.nodes[event.node].tables[event.part] = event.status
 
-    def _promote(self, event: Event) -> None:
+    def _promote(self, event: OperatorPromote) -> None:
         node = self.nodes[event.node]
         followers = {slave.name for slave in self.slaves if self.has_followed(slave)}
         self.promotion = Promotion(self.log_of_master, followers, event.status == LONGEST)
@@ -420,5 +444,5 @@ class ClusterView:
         self.master = node
         self.slaves = tuple(each for each in self.nodes.values() if each is not node)
 
-    def _set_up_anew(self, event: Event) -> None:
+    def _set_up_anew(self, event: OperatorSetUpAnew) -> None:
         self.nodes[event.node].set_up_anew(self.log_of_master)

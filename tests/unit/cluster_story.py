@@ -12,6 +12,7 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.events.storage import StorageRot
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC
 from tests.property.recording import told
@@ -61,12 +62,12 @@ class Story:
         for node in self.logs:
             self.emit(node, "store.open", offset=0, status="clean")
 
-    def watch(self, *invariants: type[Invariant]) -> None:
+    def watch(self, *invariants: type[Invariant[Any]]) -> None:
         """Look at these alone, from here on."""
         self.judge = Judge(self.view, [make() for make in invariants], self.broken.append, self._on_limit)
 
     def _observe(self, event: Event) -> None:
-        if event.kind in self.judge.kinds:
+        if type(event) in self.judge.kinds:
             self.judge.observe(event)
 
     def _on_limit(self, name: str, _: str) -> None:
@@ -116,6 +117,10 @@ class Story:
         self.emit(node, "node.power_loss")
         del self.logs[node][kept:]
         self.emit(node, "store.open", offset=len(self.logs[node]), status="clean")
+
+    def rot(self, node: str, offset: int, path: str = "commitlog/00000000000000000000") -> None:
+        """A bit has flipped."""
+        self.recorder.record(StorageRot(path=path, file_offset=offset), node)
 
     def promote(self, node: str, *, is_longest: bool) -> None:
         self.emit(node, "operator.promote", status=LONGEST if is_longest else "shortest")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
 
 @pytest.mark.parametrize("holds", [True, False], ids=["holds", "breaks"])
 @pytest.mark.parametrize("invariant", [*REPLICATION_INVARIANTS, *REPLICATION_LIMITS], ids=lambda each: each.name)
-def test_it_holds_or_breaks(invariant: type[Invariant], holds: bool) -> None:
+def test_it_holds_or_breaks(invariant: type[Invariant[Any]], holds: bool) -> None:
     story = Story(sync_flush=(SLAVE,) if invariant.name == "synced" else (), takes_parts=False)
     story.watch(invariant)
     HISTORIES[invariant.name](story, holds)
@@ -142,6 +143,6 @@ def test_what_is_left_open_is_told_together() -> None:
 
 def test_flipped_bits_are_no_damage_but_in_a_body_they_must_be_found() -> None:
     story = Story()
-    story.emit(SLAVE, "storage.rot", attributes={"path": "commitlog/00000000000000000000", "offset": "2"})
+    story.rot(SLAVE, 2)
     derived(story, holds=False)
     assert story.seen == []

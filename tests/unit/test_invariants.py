@@ -311,6 +311,16 @@ def test_synced_a_promoted_master_that_has_lost_all_has_written_all_that_follows
     assert story.seen == ["synced"]
 
 
+def test_several_puts_that_are_told_at_once_are_several() -> None:
+    story = Story()
+    for node in (MASTER, SLAVE):
+        story.append(node, b"abcdef")
+    story.emit(MASTER, "put.begin", msg_id=0, msg_id_last=1, offset=0, size=6)
+    assert story.view.unanswered == 2
+    story.emit(MASTER, "put.end", msg_id=0, msg_id_last=1, offset=6, status="PUT_OK")
+    assert (story.seen, story.view.unanswered, story.view.acked) == ([], 0, 2)
+
+
 @pytest.mark.parametrize(("waited_s", "seen"), [(ANSWER_MAX_S, []), (ANSWER_MAX_S + 0.001, ["answer"])])
 @pytest.mark.parametrize("status", ["FLUSH_SLAVE_TIMEOUT", "PUT_OK"])
 def test_answer_too_late(story: Story, waited_s: float, seen: list[str], status: str) -> None:

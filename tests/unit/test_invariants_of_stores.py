@@ -119,7 +119,7 @@ def rotten() -> Story:
             story.append(node, record)
     story.emit(SLAVE, "log.flush", offset=END)
     story.logs[SLAVE][8] ^= 1
-    story.emit(SLAVE, "storage.rot", attributes={"path": "commitlog/00000000000000000000", "offset": "8"})
+    story.rot(SLAVE, 8)
     return story
 
 
@@ -145,7 +145,7 @@ def test_survival_the_bit_was_of_another_file(path: str) -> None:
     story = Story()
     story.append(MASTER, RECORDS[0])
     story.append(SLAVE, RECORDS[0])
-    story.emit(SLAVE, "storage.rot", attributes={"path": path, "offset": "2"})
+    story.rot(SLAVE, 2, path)
     story.logs[SLAVE][2] ^= 1
     story.emit(SLAVE, "node.kill")
     assert story.seen == ["survival"]
@@ -202,8 +202,7 @@ def test_damage_that_a_checksum_covers() -> None:
         for node in (MASTER, SLAVE):
             story.append(node, record)
         story.logs[SLAVE][offset] ^= 0x80
-        path = "commitlog/00000000000000000000"
-        story.emit(SLAVE, "storage.rot", attributes={"path": path, "offset": str(offset)})
+        story.rot(SLAVE, offset)
         assert story.view.damaged_bodies(story.view.nodes[SLAVE]) == ([offset] if is_covered else [])
         story.logs[SLAVE][offset] ^= 0x80  # it was written again
         assert story.view.damaged_bodies(story.view.nodes[SLAVE]) == []

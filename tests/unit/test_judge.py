@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.network import NetReset
+from rmq_actors.tracing.events.store import LogFlush
 from tests.unit.cluster_story import MASTER, SLAVE, Story
 
 
 @attrs.define(eq=False)
-class Seen(Invariant):
+class Seen(Invariant[LogFlush | NetReset]):
     """Notes what it is shown; `says` is what it finds wrong."""
 
     name = "seen"
-    kinds = ("log.flush", "net.reset")
+    kinds = (LogFlush, NetReset)
 
     says: str | None = None
     shown: list[tuple[str, int]] = attrs.field(factory=list)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: LogFlush | NetReset, view: ClusterView) -> str | None:
         self.shown.append((event.kind, view.nodes[event.node].synced))
         return self.says
 
@@ -30,17 +33,17 @@ class Seen(Invariant):
         return self.says
 
 
-class LimitOfFlushes(Limit):
+class LimitOfFlushes(Limit[LogFlush]):
     """Reached at once."""
 
     name = "limit"
-    kinds = ("log.flush",)
+    kinds = (LogFlush,)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: LogFlush, view: ClusterView) -> str | None:
         return f"{event.node} flushes"
 
 
-def judged(story: Story, *invariants: Invariant) -> Judge:
+def judged(story: Story, *invariants: Invariant[Any]) -> Judge:
     story.judge = Judge(story.view, invariants, story.broken.append, lambda name, _: story.limits.append(name))
     return story.judge
 
@@ -80,9 +83,9 @@ def test_a_limit_breaks_nothing() -> None:
 
 
 def test_kinds_without_a_check_are_a_mistake() -> None:
-    class Forgotten(Invariant):
+    class Forgotten(Invariant[LogFlush]):
         name = "forgotten"
-        kinds = ("log.flush",)
+        kinds = (LogFlush,)
 
     story = Story()
     judged(story, Forgotten())

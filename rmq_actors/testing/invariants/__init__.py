@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rmq_actors.testing.invariants.ack import Ack
 from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
@@ -40,7 +42,7 @@ __all__ = [
 ]
 
 #: What must hold of every master and its slaves. Where one event breaks several, the first in this order is told.
-REPLICATION_INVARIANTS: tuple[type[Invariant], ...] = (
+REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Prefix,
     Whole,
     Answer,
@@ -56,4 +58,4 @@ REPLICATION_INVARIANTS: tuple[type[Invariant], ...] = (
     Leaks,
 )
 #: At one of these nothing is promised any more.
-REPLICATION_LIMITS: tuple[type[Limit], ...] = (FollowedUnasked,)
+REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked,)

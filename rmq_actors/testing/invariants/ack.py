@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.store import PutEnd
 
 
-class Ack(Invariant):
+class Ack(Invariant[PutEnd]):
     """A put answered PUT_OK is, whole, in as many slaves' logs as the master's settings ask for at that moment.
 
     Or it was, until such a slave, which does not sync first, lost its power. Only the master answers so.
     """
 
     name = "ack"
-    kinds = ("put.end",)
+    kinds = (PutEnd,)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: PutEnd, view: ClusterView) -> str | None:
         """Who has the put that is answered."""
         if event.status != "PUT_OK":
             return None
@@ -26,7 +26,7 @@ class Ack(Invariant):
         # What a damaged log ends before, too.
         had = [slave.end if slave.syncs_first and not slave.rotten else slave.highest for slave in view.slaves]
         best = sorted(had, reverse=True)[: view.acks_at(event)]
-        end = event.offset or 0
+        end = event.offset
         if not best or end <= best[-1]:
             return None
         return f"put {event.msg_id} was answered PUT_OK, it ends at {end}; the best slaves have {best}"

@@ -10,20 +10,24 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
+from rmq_actors.tracing.events.store import PutEnd, StoreOpen
 
 
 @attrs.define
 class _Put:
-    """A put answered PUT_OK: where its record ends in which log, and who had it then and has not lost it since."""
+    """A put answered PUT_OK, or several at once: where the last record ends in which log, and who still has it."""
 
     end: int
     lineage: Lineage
     holders: set[str]
 
 
+_Looked = PutEnd | StoreOpen | OperatorPromote | OperatorSetUpAnew
+
+
 @attrs.define(eq=False)
-class Acknowledged(Invariant):
+class Acknowledged(Invariant[_Looked]):
     """What slaves had when its put was answered PUT_OK is in the log of the next master.
 
     So it is if that had the longest log of the slaves that have followed. In any case it is in the master's log, in
@@ -32,18 +36,18 @@ class Acknowledged(Invariant):
     """
 
     name = "acknowledged"
-    kinds = ("put.end", "store.open", "operator.promote", "operator.set_up_anew")
+    kinds = (PutEnd, StoreOpen, OperatorPromote, OperatorSetUpAnew)
 
     _puts: list[_Put] = attrs.field(factory=list, init=False)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
         """Note who has which put, and who has lost it; ask a new master for them."""
-        if event.kind == "put.end":
+        if isinstance(event, PutEnd):
             if event.status == "PUT_OK":
-                self._puts.append(_Put(event.offset or 0, view.log_of_master, _holders(event.offset or 0, view)))
-        elif event.kind == "store.open":
+                self._puts.append(_Put(event.offset, view.log_of_master, _holders(event.offset, view)))
+        elif isinstance(event, StoreOpen):
             self._forget_lost(view.nodes[event.node])
-        elif event.kind == "operator.promote":
+        elif isinstance(event, OperatorPromote):
             return self._check_promotion(view)
         else:
             for put in self._puts:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.event import Event
 
 
-class Convergence(Invariant):
+class Convergence(Invariant[Event]):
     """Every log is the master's, but for those of nodes that have halted, and the page caches still have it."""
 
     name = "convergence"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.event import Event
 
 
-class Derived(Invariant):
+class Derived(Invariant[Event]):
     """After an orderly stop `store check` finds nothing wrong but flipped bits; those in bodies it must find."""
 
     name = "derived"

@@ -5,30 +5,32 @@ from __future__ import annotations
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.node_view import Cut
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.ha import HaClientHalt
+from rmq_actors.tracing.events.store import LogTruncate, StoreOpen
+
+_Looked = HaClientHalt | LogTruncate | StoreOpen
 
 
-class Divergence(Invariant):
+class Divergence(Invariant[_Looked]):
     """A slave halts only where its log really parts from its master's; it is cut nowhere else; what is cut is kept."""
 
     name = "divergence"
-    kinds = ("ha.client.halt", "log.truncate", "store.open")
+    kinds = (HaClientHalt, LogTruncate, StoreOpen)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
         """A halt, a truncation, or one that a node died in."""
-        if event.kind == "ha.client.halt":
+        if isinstance(event, HaClientHalt):
             return self._check_halt(event, view)
         node = view.nodes[event.node]
-        if event.kind == "store.open":
+        if isinstance(event, StoreOpen):
             assert node.opened is not None
             cut = node.opened.cut
         else:
             cut = node.cut
         return self._check_cut(cut, view) if cut is not None else None
 
-    def _check_halt(self, event: Event, view: ClusterView) -> str | None:
-        address = (event.attrs or {})["network.peer.address"].rpartition(":")[0]
-        node, peer = view.nodes[event.node], view.nodes[view.node_of(address)]
+    def _check_halt(self, event: HaClientHalt, view: ClusterView) -> str | None:
+        node, peer = view.nodes[event.node], view.nodes[view.peer(event)]
         common = min(node.lineage.common(peer.lineage), peer.end)
         is_gone = event.status == "offset_gone" and node.end < peer.begin
         if is_gone or (event.status == "diverged" and common < node.end):

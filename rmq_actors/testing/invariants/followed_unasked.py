@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from rmq_actors.testing.invariants.invariant import Limit
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.ha import HaClientReport
 
 
-class FollowedUnasked(Limit):
+class FollowedUnasked(Limit[HaClientReport]):
     """A slave that could not ask follows a master whose log parts from its own (`docs/invariants.md`)."""
 
     name = "followed_unasked"
-    kinds = ("ha.client.report",)
+    kinds = (HaClientReport,)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: HaClientReport, view: ClusterView) -> str | None:
         """A slave that reports follows."""
         node = view.nodes[event.node]
         if not node.could_not_ask or view.log_of_master.common(node.lineage) >= node.end:

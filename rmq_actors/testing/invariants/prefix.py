@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.store import LogAppend
 
 
-class Prefix(Invariant):
+class Prefix(Invariant[LogAppend]):
     """A slave's bytes equal its master's, every append continues its log, and one that has parted is not continued.
 
     What a master sent before it was lost may still arrive, on the connection that it was sent on.
     """
 
     name = "prefix"
-    kinds = ("log.append",)
+    kinds = (LogAppend,)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: LogAppend, view: ClusterView) -> str | None:
         """What was just appended."""
         node = view.nodes[event.node]
         appended = node.appended

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.node import NodeKill, NodeStop
+from rmq_actors.tracing.events.store import StoreOpen
+
+_Looked = NodeKill | NodeStop | StoreOpen
 
 
-class Survival(Invariant):
+class Survival(Invariant[_Looked]):
     """After a kill the master has all that it wrote, a slave all but a torn last record.
 
     After a power loss each has what it had synced. A log that was opened ends where a record ends.
     """
 
     name = "survival"
-    kinds = ("node.kill", "node.stop", "store.open")
+    kinds = (NodeKill, NodeStop, StoreOpen)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
         """The node's page cache when it died, and what it finds when it opens its log."""
         node = view.nodes[event.node]
-        if event.kind != "store.open":
+        if not isinstance(event, StoreOpen):
             # A node without power has not looked yet at what is left.
             return None if node.has_lost_power else view.log_differs(node)
         opened = node.opened

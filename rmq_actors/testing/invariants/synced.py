@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.ha import HaClientReport, HaTransfer
+from rmq_actors.tracing.events.store import PutEnd, StoreOpen
+
+_Looked = HaClientReport | HaTransfer | PutEnd | StoreOpen
 
 
-class Synced(Invariant):
+class Synced(Invariant[_Looked]):
     """With SYNC_FLUSH a slave reports, and a master sends and answers PUT_OK for, nothing but what it has synced.
 
     So no slave is ahead of such a master that lost its power, by what that one has written.
     """
 
     name = "synced"
-    kinds = ("ha.client.report", "ha.transfer", "put.end", "store.open")
+    kinds = (HaClientReport, HaTransfer, PutEnd, StoreOpen)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
         """How far the node tells others that it is, or sends."""
         node = view.nodes[event.node]
         if not node.syncs_first:
             return None
-        kind, end = event.kind, event.offset or 0
-        if kind == "ha.transfer":
-            what, end = "sends bytes to", end + (event.size or 0)
-        elif kind == "ha.client.report":
+        end = event.offset
+        if isinstance(event, HaTransfer):
+            what, end = "sends bytes to", end + event.size
+        elif isinstance(event, HaClientReport):
             what = "reports"
-        elif kind == "put.end":
+        elif isinstance(event, PutEnd):
             if event.status != "PUT_OK":
                 return None
             what = "answers PUT_OK for a put that ends at"

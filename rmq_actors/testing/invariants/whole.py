@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.store import LogAppend
 
 
-class Whole(Invariant):
+class Whole(Invariant[LogAppend]):
     """Of a record that comes in several frames nothing is in a slave's log before the last."""
 
     name = "whole"
-    kinds = ("log.append",)
+    kinds = (LogAppend,)
 
-    def check(self, event: Event, view: ClusterView) -> str | None:
+    def check(self, event: LogAppend, view: ClusterView) -> str | None:
         """Where a slave's log ends now."""
         node = view.nodes[event.node]
         if node is view.master or view.takes_parts or node.end == node.lineage.whole_records(node.end):
