@@ -114,7 +114,8 @@ class FaultObserver:
     _resets: dict[str, str] = attrs.field(factory=dict, init=False)
     _killed: bool = attrs.field(default=False, init=False)
     _powerless: set[str] = attrs.field(factory=set, init=False)
-    _sent_ns: dict[int, int] = attrs.field(factory=dict, init=False)
+    #: When bytes were sent that no report has followed yet, by node and connection.
+    _sent_ns: dict[tuple[str, int], int] = attrs.field(factory=dict, init=False)
     #: The node that last went on after a pause, and when.
     _resumed: tuple[str, int] = attrs.field(default=("", 0), init=False)
     _names: Mapping[type[Event], Callable[[Any], str | None]] = attrs.field(init=False)
@@ -276,13 +277,14 @@ class FaultObserver:
         return "restart" if self._killed and event.offset else None
 
     def _forget_connections(self, node: str) -> None:
-        """A node's process has begun anew, and counts them from 1."""
+        """A node's process has begun again, and counts them from 1."""
         self._connections = {key: connections for key, connections in self._connections.items() if key[0] != node}
+        self._sent_ns = {key: sent_ns for key, sent_ns in self._sent_ns.items() if key[0] != node}
 
     def _transfer(self, event: HaTransfer) -> None:
-        self._sent_ns.setdefault(event.conn_id, event.sim_time_ns or 0)
+        self._sent_ns.setdefault((event.node, event.conn_id), event.sim_time_ns or 0)
 
     def _report(self, event: HaReport) -> str | None:
-        sent_ns = self._sent_ns.pop(event.conn_id, None)
+        sent_ns = self._sent_ns.pop((event.node, event.conn_id), None)
         late = sent_ns is not None and (event.sim_time_ns or 0) - sent_ns > _LATE_S * 1e9
         return "delay" if late and self._active.get("Delay") else None
