@@ -15,7 +15,7 @@ from rmq_actors.broker.configuration import opens_store_anew
 from rmq_actors.broker.store_host import StoreHost
 from rmq_actors.protocols.term import Term, TermRefused
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.tracing.events import broker as broker_events
+from rmq_actors.tracing.events.broker import BrokerRoleEvent
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class RoleChanges(Actor[ChangeRole]):
 
     def _trace(self, config: BrokerConfig, status: str, detail: str) -> None:
         self._tracer.emit(
-            broker_events.BrokerRole(
+            BrokerRoleEvent(
                 status=status,
                 offset=self._host.store.commit_log.max_offset,
                 role=config.store.broker_role.value,

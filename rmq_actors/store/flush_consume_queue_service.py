@@ -17,7 +17,7 @@ from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.flush_services import FlushFailed, FlushOutcome
 from rmq_actors.store.reput_message_service import Reput
 from rmq_actors.store.store_checkpoint import Checkpoint, RecoveryPoint, StoreCheckpoint
-from rmq_actors.tracing.events import store as store_events
+from rmq_actors.tracing.events.store import StoreCheckpointEvent, StoreCheckpointFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import DispatchRequest
 
@@ -109,7 +109,7 @@ class Checkpointing:
             except OSError:
                 self.failed = True
                 raise
-            self._tracer.emit(store_events.StoreCheckpoint(offset=offset))
+            self._tracer.emit(StoreCheckpointEvent(offset=offset))
             return True
 
     def _checkpoint_at(self, offset: int, last: DispatchRequest | None, counts: Counts) -> Checkpoint:
@@ -172,7 +172,7 @@ class FlushConsumeQueueService:
             return await self._checkpointing.advance(self._until_flushed)
         except OSError as error:
             _log.error("%s: the checkpoint stays where it is until the next start: %s", self.name, error)
-            self._tracer.emit(store_events.StoreCheckpointFailed(status=type(error).__name__))
+            self._tracer.emit(StoreCheckpointFailed(status=type(error).__name__))
             return False
 
     async def sync(self) -> bool:

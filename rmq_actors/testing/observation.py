@@ -10,7 +10,7 @@ import attrs
 from rmq_actors.testing.invariants import FollowedUnasked
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
-from rmq_actors.tracing.events.broker import BrokerRole
+from rmq_actors.tracing.events.broker import BrokerRoleEvent
 from rmq_actors.tracing.events.ha import (
     HaClientClose,
     HaClientHalt,
@@ -142,7 +142,7 @@ class FaultObserver:
             LogTruncate: lambda _: "truncation",
             LogDelete: lambda _: "log_cleaned",
             StorageRot: lambda _: "bit_rot",
-            BrokerRole: self._role,
+            BrokerRoleEvent: self._role,
             NodeResume: self._resume,
             HaHeartbeat: self._goes_on,
             HaClientReport: self._goes_on,
@@ -218,7 +218,7 @@ class FaultObserver:
         connections.add(event.conn_id)
         return "second_connection" if len(connections) > 1 else None
 
-    def _role(self, event: BrokerRole) -> str | None:
+    def _role(self, event: BrokerRoleEvent) -> str | None:
         if event.status != "changed":
             return None
         return "step_down" if event.role == "SLAVE" else "promotion"

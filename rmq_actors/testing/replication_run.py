@@ -22,10 +22,10 @@ from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
-from rmq_actors.tracing.events import run as run_events
 from rmq_actors.tracing.events.actor import ActorCrash
-from rmq_actors.tracing.events.broker import BrokerRole
+from rmq_actors.tracing.events.broker import BrokerRoleEvent
 from rmq_actors.tracing.events.ha import HaClientHalt, HaConnectionClose, HaConnectionOpen
+from rmq_actors.tracing.events.run import FaultObserved, InvariantBrokenEvent
 from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
@@ -55,7 +55,7 @@ _MOVES: tuple[type[Event], ...] = (
     HaConnectionOpen,
     HaConnectionClose,
     HaClientHalt,
-    BrokerRole,
+    BrokerRoleEvent,
 )
 
 
@@ -103,11 +103,11 @@ class ReplicationRun:
     # --- what is told -----------------------------------------------------------------------------------------------
 
     def _on_broken(self, broken: Broken) -> None:
-        self.recorder.record(run_events.InvariantBroken(status=broken.invariant, detail=broken.detail))
+        self.recorder.record(InvariantBrokenEvent(status=broken.invariant, detail=broken.detail))
         self._broken.set()
 
     def _on_limit(self, name: str, what: str) -> None:
-        self.recorder.record(run_events.FaultObserved(status=name, detail=what), actor="Judge")
+        self.recorder.record(FaultObserved(status=name, detail=what), actor="Judge")
         self.observer.observed.add(name)
         self.reached_limit = True
         self._broken.set()

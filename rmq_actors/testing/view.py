@@ -17,7 +17,7 @@ from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import Appended, Cut, NodeView, Opened
 from rmq_actors.tracing.event import Event
-from rmq_actors.tracing.events.broker import BrokerRole, BrokerSlaveSynchronize
+from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import (
     HaClientClose,
     HaClientCompare,
@@ -113,7 +113,7 @@ class ClusterView:
             StorageRot: self._rot,
             StoreOpen: self._open,
             StoreTerm: self._term,
-            BrokerRole: self._role,
+            BrokerRoleEvent: self._role,
             BrokerSlaveSynchronize: self._slave_synchronize,
             HaConnectionOpen: self._connection_open,
             HaConnectionClose: self._connection_close,
@@ -425,7 +425,7 @@ class ClusterView:
     def _term(self, event: StoreTerm) -> None:
         self.nodes[event.node].term = event.term
 
-    def _role(self, event: BrokerRole) -> None:
+    def _role(self, event: BrokerRoleEvent) -> None:
         if event.status == "changed":
             self.nodes[event.node].role = event.role
 

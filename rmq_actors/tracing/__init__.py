@@ -3,7 +3,7 @@
 Here is what a kind of one's own needs; `events` has the project's kinds.
 """
 
-from rmq_actors.tracing.event import Event, attribute
+from rmq_actors.tracing.event import Event, attribute, of_kind
 from rmq_actors.tracing.recorder import Recorder, Tracer
 
-__all__ = ["Event", "Recorder", "Tracer", "attribute"]
+__all__ = ["Event", "Recorder", "Tracer", "attribute", "of_kind"]

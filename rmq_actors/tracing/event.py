@@ -14,7 +14,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, dataclass_transform
 
 import attrs
 import msgspec
@@ -234,6 +234,14 @@ def _columns() -> Iterator[Column]:
 #: Columns in file order. They are only ever added and may be null, until a new `SCHEMA_VERSION` takes some away.
 COLUMNS: tuple[Column, ...] = tuple(_columns())
 RUN_COLUMNS = frozenset({"run_id", "seed", "schema_version"})
+
+
+_E = TypeVar("_E", bound="Event")
+
+
+def of_kind(events: Iterable[Event], kind: type[_E]) -> list[_E]:
+    """Those of a kind, with its fields."""
+    return [event for event in events if isinstance(event, kind)]
 
 
 def event_of(kind: str, values: Mapping[str, object]) -> Event:

@@ -14,6 +14,8 @@ from pathlib import Path
 import attrs
 
 from rmq_actors.testing.scenarios import RunResult, run_case
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.store import LogAppend
 from sim_net import fault_kind, many_runs
 from sim_net.search import Case
 from tests.bench.measuring import arguments, measure, report
@@ -36,7 +38,7 @@ def run_all(case: Case, seeds: range) -> tuple[float, list[RunResult]]:
 
 def describe(case: Case, results: list[RunResult]) -> list[str]:
     """What a run of the workload consists of."""
-    ends = [(event.offset or 0) + (event.size or 0) for event in results[0].events if event.kind == "log.append"]
+    ends = [event.offset + event.size for event in of_kind(results[0].events, LogAppend)]
     virtual_s = min(result.virtual_s for result in results)
     events = sum(len(result.events) for result in results) / len(results)
     puts, faults = case.parameters["puts"], ", ".join(fault_kind(fault) for fault in case.schedule.faults)

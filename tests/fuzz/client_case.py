@@ -13,6 +13,7 @@ from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import ConnectionLimits
 from rmq_actors.remoting.connection import RemotingError, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.tracing.events.remoting import RemotingFailed
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from sim_net import Node, World, WorldConfig
@@ -90,7 +91,7 @@ def run(seed: int) -> Mapping[str, int]:
     remoting = RemotingWorld(seed, WorldConfig(journal_keep=False))
     remoting.world.run(lambda world: _main(world, remoting, random, outcomes))
     assert outcomes.total() == 20
-    failed = remoting.events("remoting.failed")
+    failed = remoting.events(RemotingFailed)
     assert not failed, failed
     return outcomes
 

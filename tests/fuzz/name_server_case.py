@@ -15,6 +15,7 @@ from rmq_actors.namesrv.namesrv_controller import open_name_server
 from rmq_actors.ports.environment import Environment
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import ConnectionLimits, RemotingServerConfig
+from rmq_actors.tracing.events.remoting import RemotingClose, RemotingFailed
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.register_broker import RegisterBrokerBody
 from rmq_actors.wire.bodies.routes import TopicRouteData
@@ -82,10 +83,10 @@ def run(seed: int) -> Mapping[str, int]:
         peers.append(HostilePeer.of_frames(random, sent))
     remoting = RemotingWorld(seed, WorldConfig(journal_keep=False))
     remoting.world.run(lambda world: _main(world, remoting, peers))
-    failed = remoting.events("remoting.failed")
+    failed = remoting.events(RemotingFailed)
     unexpected = [event for event in failed if event.status != "bad_request"]
     assert not unexpected, unexpected
-    closed = collections.Counter(str(event.status) for event in remoting.events("remoting.close"))
+    closed = collections.Counter(str(event.status) for event in remoting.events(RemotingClose))
     return closed + collections.Counter({"bad_request": len(failed)})
 
 

@@ -14,6 +14,7 @@ from rmq_actors.remoting.config import ConnectionLimits
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.remoting.server import RemotingServer
+from rmq_actors.tracing.events.remoting import RemotingFailed
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.headers import REQUEST_HEADERS, decode_header
 from rmq_actors.wire.remoting_command import RemotingCommand
@@ -138,7 +139,7 @@ def run(seed: int) -> Mapping[str, int]:
     remoting.world.run(lambda world: _main(world, remoting, peers, closings, random))
     for peer in peers:
         check_peer(peer, read([b"".join(peer.parts)], limits.frame_max_length_bytes), closings, limits)
-    unexpected = {event.status for event in remoting.events("remoting.failed")} - {"bad_request", "KeyError"}
+    unexpected = {event.status for event in remoting.events(RemotingFailed)} - {"bad_request", "KeyError"}
     assert not unexpected, f"a processor or its answer failed: {unexpected}"
     return collections.Counter(closings.reasons.values())
 

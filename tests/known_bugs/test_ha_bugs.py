@@ -17,6 +17,8 @@ from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.tracing.events.ha import HaClientConnect, HaConnectionClose, HaConnectionOpen, HaHeartbeat, HaReport
+from rmq_actors.tracing.events.store import PutEnd
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from sim_net import LinkConfig, Partition, WorldConfig
 from tests.simulation.ha_bench import FILE_BYTES, RECORD_BYTES, HaBench
@@ -98,7 +100,7 @@ def test_2706_a_slave_ahead_of_its_master_acknowledges_nothing() -> None:
 
     bench = HaBench().run(main)
     assert set(bench.closed("emptied")) == set()
-    reasons = [event.status for event in bench.events("ha.connection.close", "emptied")]
+    reasons = [event.status for event in bench.events(HaConnectionClose, "emptied")]
     assert set(reasons[:-1]) == {"slave_ahead"}
 
 
@@ -196,9 +198,9 @@ def test_1082_an_idle_pair_stays_connected() -> None:
         assert await bench.put() is OK
 
     bench = HaBench().run(main)
-    assert len(bench.events("ha.client.connect", "slave")) == 1
+    assert len(bench.events(HaClientConnect, "slave")) == 1
     assert bench.closed("slave") == []
-    assert len(bench.events("ha.heartbeat")) >= 23
+    assert len(bench.events(HaHeartbeat)) >= 23
 
 
 def test_2821_a_slave_that_stops_is_not_waited_for() -> None:
@@ -227,7 +229,7 @@ def test_1244_a_message_that_is_acknowledged_in_many_steps_is_replicated() -> No
         assert await bench.put(bytes(300 * 1024)) is OK
 
     bench = HaBench(store={"mapped_file_size_commit_log_bytes": 1 << 20}).run(main)
-    assert len(bench.events("ha.report")) >= 10
+    assert len(bench.events(HaReport)) >= 10
 
 
 @pytest.mark.parametrize("slave", ["frozen", "read-only"])
@@ -313,7 +315,7 @@ def test_145_each_put_is_answered_once_however_reports_and_deadlines_meet(seed: 
     bench = HaBench(seed, world, store={"slave_timeout_ms": 4}).run(main)
     assert len(answers) == 40
     assert set(answers) == {OK, TIMEOUT}
-    assert len(bench.events("put.end")) == 40
+    assert len(bench.events(PutEnd)) == 40
 
 
 def test_323_no_slave_is_less_than_nothing_behind() -> None:
@@ -329,8 +331,8 @@ def test_323_no_slave_is_less_than_nothing_behind() -> None:
             assert not [each for each in master.ha_service.slave_statuses() if (each.lag_bytes or 0) < 0]
 
     bench = HaBench().run(main)
-    assert bench.events("ha.report") == []
-    assert len(bench.events("ha.connection.open")) == len(bench.closed()) == 4
+    assert bench.events(HaReport) == []
+    assert len(bench.events(HaConnectionOpen)) == len(bench.closed()) == 4
 
 
 def test_2784_a_slave_whose_queues_end_before_its_log_begins_goes_on() -> None:
@@ -533,5 +535,5 @@ def test_s14_a_slave_that_is_ahead_does_not_seem_well() -> None:
         assert peer.is_closed
 
     bench = HaBench().run(main)
-    assert bench.events("ha.heartbeat") == []
+    assert bench.events(HaHeartbeat) == []
     assert bench.closed() == ["slave_ahead"]

@@ -11,6 +11,8 @@ import trio
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.namesrv.kv_config import NAMESPACE_ORDER_TOPIC_CONFIG
 from rmq_actors.protocols.broker_registration import MasterAddresses
+from rmq_actors.tracing.events.broker import BrokerRegister
+from rmq_actors.tracing.events.namesrv import NamesrvRemove
 from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.headers.namesrv import PutKVConfigRequestHeader
 from rmq_actors.wire.record import Message
@@ -72,7 +74,7 @@ def test_5374_a_late_unregister_of_the_old_master_leaves_the_new_one() -> None:
         for _ in range(60):
             assert servers.known("ns-1").brokers[MASTER] == address(servers, "spare")
             await trio.sleep(0.5)
-        assert [event.status for event in servers.events("namesrv.remove")] == ["unregistered"]  # it did arrive
+        assert [event.status for event in servers.events(NamesrvRemove)] == ["unregistered"]  # it did arrive
 
     run(servers, use, Hold(20.0, 15.0, "a-0", "ns-1"))
 
@@ -90,7 +92,7 @@ def test_11043_a_late_expiry_of_the_old_master_leaves_the_new_one() -> None:
         for _ in range(200):
             assert servers.known("ns-1").brokers[MASTER] == address(servers, "spare")
             await trio.sleep(0.5)
-        assert [event.status for event in servers.events("namesrv.remove")] == ["expired"]
+        assert [event.status for event in servers.events(NamesrvRemove)] == ["expired"]
 
     run(servers, use)
 
@@ -126,12 +128,12 @@ def test_74_equal_versions_are_equal(force_register: bool) -> None:
         await servers.ask("ns-1", RequestCode.PUT_KV_CONFIG, header)
         await trio.sleep(60)  # it comes with the answer to a registration, and is written once
         versions = {name: broker.remoting.topic_config_manager.data_version for name, broker in servers.brokers.items()}
-        registered = len(servers.events("broker.register", node="a-0", request="register"))
+        registered = len(servers.events(BrokerRegister, node="a-0", request="register"))
         await trio.sleep(600)
         assert {
             name: broker.remoting.topic_config_manager.data_version for name, broker in servers.brokers.items()
         } == versions
-        again = len(servers.events("broker.register", node="a-0", request="register")) - registered
+        again = len(servers.events(BrokerRegister, node="a-0", request="register")) - registered
         assert again == (20 if force_register else 0)
 
     run(servers, use)

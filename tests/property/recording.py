@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 import msgspec
@@ -12,6 +12,8 @@ import trio
 from rmq_actors.tracing.event import Event, RunInfo, event_of
 from rmq_actors.tracing.events import KINDS
 from rmq_actors.tracing.recorder import Recorder, Tracer
+
+E = TypeVar("E", bound=Event)
 
 
 def told(kind: str, columns: Mapping[str, object], attributes: Mapping[str, object] | None = None) -> Event:

@@ -25,7 +25,7 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.configuration import Properties, configure
 from rmq_actors.protocols.exchange import Step
 from rmq_actors.store.config import FlushDiskType
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.broker import BrokerExchange, BrokerExchangePartner
 from rmq_actors.wire.bodies.role_exchange import ExchangeInfo
 from rmq_actors.wire.record import Message
 from sim_net import Fault, Kill, Node, On, Partition, Pause, PowerLoss, Schedule, World
@@ -86,11 +86,11 @@ class FaultyExchange(Exchange):
         self.world.trace_source(self._announce_steps)
 
     def _announce_steps(self, announce: Announce) -> None:
-        def tell(event: Event) -> None:
-            what = (event.attrs or {}).get("effect") or event.status
-            announce(event.node, f"{event.kind}.{what}")
+        def tell(event: BrokerExchange | BrokerExchangePartner) -> None:
+            effect = event.effect if isinstance(event, BrokerExchange) else ""
+            announce(event.node, f"{event.kind}.{effect or event.status}")
 
-        self.recorder.subscribe(tell, ("broker.exchange", "broker.exchange_partner"))
+        self.recorder.subscribe(tell, [BrokerExchange, BrokerExchangePartner])
 
     async def _serve(self, node: Node) -> None:
         tracer = self.recorder.tracer(node.name)

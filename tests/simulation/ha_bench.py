@@ -17,11 +17,13 @@ from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
+from rmq_actors.tracing.events.ha import HaClientClose, HaConnectionClose
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
 from sim_net import Node, World, WorldConfig
+from tests.property.recording import E
 
 HA_PORT = 10912
 #: A file holds seven records and a blank.
@@ -136,13 +138,13 @@ class HaBench:
     async def put_many(self, count: int) -> list[PutStatus]:
         return [await self.put() for _ in range(count)]
 
-    def events(self, kind: str, node: str = "master") -> list[Event]:
-        return [event for event in self.recorder.events if event.kind == kind and event.node == node]
+    def events(self, kind: type[E], node: str = "master") -> list[E]:
+        return [event for event in of_kind(self.recorder.events, kind) if event.node == node]
 
     def closed(self, node: str = "master") -> list[str | None]:
         """Why connections ended, on that side."""
-        kind = "ha.connection.close" if node == "master" else "ha.client.close"
-        return [event.status for event in self.events(kind, node)]
+        closes = self.events(HaConnectionClose if node == "master" else HaClientClose, node)
+        return [event.status for event in closes]
 
     def visit(self, name: str, *said: bytes, **behaviour: Any) -> RawPeer:
         """Somebody who connects to the master's HA port, says something, and is no broker."""

@@ -20,6 +20,7 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmq_actors.wire.bodies.topic_configs import TopicConfig, TopicConfigSerializeWrapper
@@ -129,8 +130,8 @@ class Bench:
 
     def statuses(self, part: str, slave: Broker | None = None) -> list[str | None]:
         """How each attempt on a table ended."""
-        events = (slave or self.slave).events("broker.slave_synchronize")
-        return [event.status for event in events if event.attrs is not None and event.attrs["part"] == part]
+        events = (slave or self.slave).events(BrokerSlaveSynchronize)
+        return [event.status for event in events if event.part == part]
 
 
 def slave_config(slave: Node, master: Node, number: int) -> BrokerConfig:

@@ -31,7 +31,9 @@ from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.json_file import ConfigFileDamaged
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
+from rmq_actors.tracing.events.actor import ActorCrash
+from rmq_actors.tracing.events.remoting import RemotingFailed
 from rmq_actors.tracing.recorder import Recorder, Tracer
 from rmq_actors.wire.address import address_text
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -43,6 +45,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import LinkConfig, Node, World, WorldConfig
+from tests.property.recording import E
 
 T = TypeVar("T")
 Entry = tuple[str | int, ...]
@@ -238,7 +241,7 @@ class NameServerWorld:
     def __attrs_post_init__(self) -> None:
         self.world = World(self.seed, _WORLD, guard_packages=("rmq_actors",))
         self.recorder = open_sim_recorder(self.world, self.run_info)
-        self.recorder.subscribe(self._on_crash, ("actor.crash", "remoting.failed"))
+        self.recorder.subscribe(self._on_crash, [ActorCrash, RemotingFailed])
         for name in (*self.name_server_names, *self.members, CLIENT):
             self.world.node(name)
 
@@ -251,21 +254,17 @@ class NameServerWorld:
     def address_of(self, name_server: str) -> str:
         return f"{self.nodes[name_server].address}:{NAME_SERVER_PORT}"
 
-    def events(self, kind: str, **columns: object) -> list[Event]:
-        """The events of a kind, with these values in these columns or attributes."""
+    def events(self, kind: type[E], **fields: object) -> list[E]:
+        """The events of a kind, with these values in these fields."""
         return [
             event
-            for event in self.recorder.events
-            if event.kind == kind
-            and all(
-                (getattr(event, name) if hasattr(event, name) else (event.attrs or {}).get(name)) == value
-                for name, value in columns.items()
-            )
+            for event in of_kind(self.recorder.events, kind)
+            if all(getattr(event, name) == value for name, value in fields.items())
         ]
 
-    def _on_crash(self, event: Event) -> None:
+    def _on_crash(self, event: ActorCrash | RemotingFailed) -> None:
         # A supervisor may mend it, or an answer hide it; it is a fault of the product all the same.
-        self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {(event.attrs or {}).get('detail')}")
+        self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {event.detail}")
 
     def boot(self, *names: str) -> None:
         """Start nodes: all of them but the reserves, if none is named."""

@@ -21,7 +21,7 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
@@ -40,6 +40,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
+from tests.property.recording import E
 
 NAMESRV_PORT = 9876
 LISTEN_PORT = 10911
@@ -238,8 +239,8 @@ class Broker:
         self.stopping.set()
         await self.node.wait_down()
 
-    def events(self, kind: str) -> list[Event]:
-        return [event for event in self.recorder.events if event.kind == kind and event.node == self.node.name]
+    def events(self, kind: type[E]) -> list[E]:
+        return [event for event in of_kind(self.recorder.events, kind) if event.node == self.node.name]
 
     async def _serve(self, node: Node) -> None:
         environment = Environment(node.disk, node.wall_clock, node.entropy)

@@ -16,9 +16,10 @@ from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import Node, World, WorldConfig
+from tests.property.recording import E
 
 PORT = 10911
 
@@ -43,8 +44,8 @@ class RemotingWorld:
     def address(self) -> str:
         return f"{self.server_node.address}:{PORT}"
 
-    def events(self, kind: str) -> list[Event]:
-        return [event for event in self.recorder.events if event.kind == kind]
+    def events(self, kind: type[E]) -> list[E]:
+        return of_kind(self.recorder.events, kind)
 
     @contextlib.asynccontextmanager
     async def server(

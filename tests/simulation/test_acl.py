@@ -21,6 +21,7 @@ from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
+from rmq_actors.tracing.events.remoting import RemotingDenied, RemotingOpen
 from rmq_actors.wire.acl_signature import SessionCredentials
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -125,12 +126,11 @@ def test_who_may_not_is_told_why_and_nothing_is_processed(
 
     guarded.run(calls)
     assert len(guarded.processed) == (remark is None)
-    denied = [event.attrs for event in guarded.remoting.events("remoting.denied")]
+    denied = guarded.remoting.events(RemotingDenied)
     assert len(denied) == (remark is not None)
-    for attributes in denied:
-        assert attributes is not None
-        assert attributes["code"] == str(int(command.code))
-        assert f"{REFUSED}{attributes['detail']}" == remark
+    for event in denied:
+        assert event.code == int(command.code)
+        assert f"{REFUSED}{event.detail}" == remark
 
 
 def test_a_one_way_request_that_may_not_be_is_dropped() -> None:
@@ -146,7 +146,7 @@ def test_a_one_way_request_that_may_not_be_is_dropped() -> None:
 
     guarded.run(calls)
     assert len(guarded.processed) == 1
-    assert len(guarded.remoting.events("remoting.denied")) == 1
+    assert len(guarded.remoting.events(RemotingDenied)) == 1
 
 
 def test_a_connection_goes_on_after_a_refusal_and_new_rules_hold_at_once() -> None:
@@ -169,7 +169,7 @@ def test_a_connection_goes_on_after_a_refusal_and_new_rules_hold_at_once() -> No
             assert await code_of("topicB") == ResponseCode.SYSTEM_ERROR
 
     guarded.run(calls)
-    assert len(guarded.remoting.events("remoting.open")) == 1
+    assert len(guarded.remoting.events(RemotingOpen)) == 1
 
 
 def test_a_peer_on_the_white_list_needs_no_account() -> None:
@@ -203,7 +203,7 @@ def test_a_broker_may_ask_its_clients_without_an_account() -> None:
             connection.invoke_oneway(RemotingCommand(ASK_CLIENT))
 
     guarded.run(calls)
-    assert not guarded.remoting.events("remoting.denied")
+    assert not guarded.remoting.events(RemotingDenied)
 
 
 def test_no_secret_is_logged_or_traced(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,8 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.tracing.events.broker import BrokerRoleEvent
+from rmq_actors.tracing.events.ha import HaConnectionClose
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.ha_runtime_info import HARuntimeInfo
 from rmq_actors.wire.bodies.routes import KVTable
@@ -183,7 +185,7 @@ def test_what_cannot_be_changed_is_named_and_nothing_is_changed() -> None:
         assert await shown(servers, "a-0") == before
 
     servers.run_well(use)
-    assert not servers.events("broker.role")
+    assert not servers.events(BrokerRoleEvent)
 
 
 def test_a_setting_takes_effect_while_the_broker_runs() -> None:
@@ -202,7 +204,7 @@ def test_a_setting_takes_effect_while_the_broker_runs() -> None:
             await trio.sleep(FOLLOWS_S)
 
     servers.run_well(use)
-    assert [event.status for event in servers.events("broker.role")] == ["reopened"] * 2
+    assert [event.status for event in servers.events(BrokerRoleEvent)] == ["reopened"] * 2
 
 
 def test_what_a_master_does_not_use_disturbs_nobody() -> None:
@@ -214,10 +216,10 @@ def test_what_a_master_does_not_use_disturbs_nobody() -> None:
             assert (await update(servers, "a-0", text)).code == ResponseCode.SUCCESS
         assert (await servers.put("a-0", b"x")).status is OK
         assert servers.controller("a-0").config.ha.ha_master_address == "10.9.9.9:10912"
-        assert not servers.events("ha.connection.close")
+        assert not servers.events(HaConnectionClose)
 
     servers.run_well(use)
-    assert not servers.events("broker.role")
+    assert not servers.events(BrokerRoleEvent)
 
 
 def keep_in_file(servers: RoleWorld, node: str) -> None:
@@ -259,7 +261,7 @@ def test_without_its_file_nothing_is_changed() -> None:
         assert (await servers.put("a-0", b"x")).status is OK
 
     servers.run_well(use)
-    assert not servers.events("broker.role")
+    assert not servers.events(BrokerRoleEvent)
 
 
 # --- what it tells ----------------------------------------------------------------------------------------------------
@@ -467,4 +469,4 @@ def test_a_slave_that_follows_is_neither_cut_nor_asks_again() -> None:
         assert (await servers.put("a-0", b"x")).status is OK
 
     servers.run_well(use)
-    assert not servers.events("broker.role")
+    assert not servers.events(BrokerRoleEvent)

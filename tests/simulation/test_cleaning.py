@@ -18,7 +18,8 @@ from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTOR
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
+from rmq_actors.tracing.events.store import LogDelete
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
 from sim_net import DiskConfig, Kill, Node, On, PowerLoss, World, WorldConfig
@@ -61,9 +62,8 @@ class Run:
     def deletions(self) -> list[tuple[float, int, str]]:
         """When the log lost a file, where it began then, and why."""
         return [
-            ((event.sim_time_ns or 0) / 1e9, event.offset or 0, event.status or "")
-            for event in self.recorder.events
-            if event.kind == "log.delete"
+            ((event.sim_time_ns or 0) / 1e9, event.offset, event.status)
+            for event in of_kind(self.recorder.events, LogDelete)
         ]
 
 

@@ -32,11 +32,15 @@ from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.store.truncation import TruncationRefused
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
+from rmq_actors.tracing.events.ha import HaClientClose, HaClientCompare, HaClientConnect, HaClientHalt, HaReport
+from rmq_actors.tracing.events.store import LogTruncate
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import BLANK, Message, encode_blank
 from sim_net import Node, Partition, Schedule, World
+from tests.property.recording import E
 from tests.simulation.store_workload import files_of, log_file_begin, queues_on
 
 PORT = 10911
@@ -130,8 +134,8 @@ class Pair:
 
         self.world.run(in_world)
 
-    def events(self, kind: str, node: str = "slave") -> list[Event]:
-        return [event for event in self.recorder.events if event.kind == kind and event.node == node]
+    def events(self, kind: type[E], node: str = "slave") -> list[E]:
+        return [event for event in of_kind(self.recorder.events, kind) if event.node == node]
 
     def log(self, broker: BrokerController) -> bytes:
         log = broker.store.commit_log
@@ -195,10 +199,10 @@ def test_a_master_that_lost_its_tail_and_grew_past_it_is_noticed(caplog: pytest.
         halted = pair.halted()
         assert halted is not None
         assert (halted.reason, halted.end_offset, halted.common_end) == ("diverged", end, common)
-        assert [each.seq > booted_at for each in pair.events("ha.client.connect")].count(True) == 1
-        (halt,) = pair.events("ha.client.halt")
+        assert [each.seq > booted_at for each in pair.events(HaClientConnect)].count(True) == 1
+        (halt,) = pair.events(HaClientHalt)
         assert (halt.status, halt.offset) == ("diverged", end)
-        assert pair.events("ha.client.compare")[-1].status == "diverged"
+        assert pair.events(HaClientCompare)[-1].status == "diverged"
 
     for_each_loss(main)
     texts = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
@@ -274,8 +278,8 @@ def test_a_master_that_is_the_same_is_asked_once_and_followed() -> None:
 
     pair.run(main)
     # Of an empty log there is nothing to ask.
-    compared = [(event.status, (event.attrs or {})["questions"]) for event in pair.events("ha.client.compare")]
-    assert compared == [("same", "1")]
+    compared = [(event.status, event.questions) for event in pair.events(HaClientCompare)]
+    assert compared == [("same", 1)]
 
 
 @pytest.mark.parametrize("has", [5, BLANK.size, RECORD_BYTES])
@@ -303,7 +307,7 @@ def test_a_slave_that_is_ahead_by_a_blank_waits_for_the_masters_next_message(
         monkeypatch.setattr(LogComparison, "divergence", then_one_more)
         master = await pair.boot(pair.master)
         await trio.sleep(15)
-        statuses.extend(event.status or "" for event in pair.events("ha.client.compare"))
+        statuses.extend(event.status for event in pair.events(HaClientCompare))
         if size == BODY:
             assert statuses == ["slave_ahead", "same"]
             assert pair.log(slave) == pair.log(master)
@@ -314,8 +318,8 @@ def test_a_slave_that_is_ahead_by_a_blank_waits_for_the_masters_next_message(
             assert halted.common_end == lost
 
     pair.run(main)
-    assert statuses[0] in {event.status for event in pair.events("ha.client.close")}
-    reports = [event.offset for event in pair.events("ha.report", "master")]
+    assert statuses[0] in {event.status for event in pair.events(HaClientClose)}
+    reports = [event.offset for event in pair.events(HaReport, "master")]
     assert (lost + has in reports) is (size == BODY)
 
 
@@ -332,7 +336,7 @@ def test_a_slave_that_does_not_follow_keeps_its_tables() -> None:
         assert pair.halted() is not None
         assert "Orders" in remoting.topic_config_manager.wrapper().topic_config_table
         assert remoting.metadata.consumer_offsets.query_offset("billing", "Orders", 0) == 120
-        assert not pair.events("broker.slave_synchronize")
+        assert not pair.events(BrokerSlaveSynchronize)
 
     for_each_loss(main)
 
@@ -348,7 +352,7 @@ def test_without_anybody_to_ask_a_master_is_followed_as_rocketmq_does() -> None:
         assert slave.store.commit_log.max_offset == master.store.commit_log.max_offset
         assert pair.log(slave)[:common] == pair.log(master)[:common]
         assert pair.log(slave) != pair.log(master)
-        assert not pair.events("ha.client.compare")
+        assert not pair.events(HaClientCompare)
 
     for_each_loss(main, has_remoting=False)
 
@@ -392,7 +396,7 @@ def test_a_slave_that_may_cut_its_log_converges(by: str, regrown: int) -> None:
         await pair.put(master, 3)
         await converged(pair, master, common, before)
         assert pair.halted() is None
-        (cut,) = pair.events("log.truncate")
+        (cut,) = pair.events(LogTruncate)
         assert (cut.offset, cut.size) == (common, len(before) - common)
         with pytest.raises(TruncationRefused, match="this slave has not halted: there is nothing to cut"):
             await slave.truncate_log()
@@ -561,7 +565,7 @@ def test_a_master_that_says_nothing_has_longer_than_a_stall(monkeypatch: pytest.
         before = pair.log(slave)
         await trio.sleep(SILENCE_PATIENCE_S - LOOKUP_PATIENCE_S)
         assert pair.log(slave) == before
-        assert {event.status for event in pair.events("ha.client.compare")} == {"no_answer"}
+        assert {event.status for event in pair.events(HaClientCompare)} == {"no_answer"}
         silence[0] = False
         await trio.sleep(LOOKUP_PATIENCE_S)
         assert pair.log(slave) == before
@@ -580,7 +584,7 @@ def test_a_master_that_was_away_meanwhile_has_its_time_to_answer_anew() -> None:
         slave = await pair.boot(pair.slave)
         before = pair.log(slave)
         await trio.sleep(1)
-        assert pair.events("ha.client.compare")[-1].status == "lookup_failed"
+        assert pair.events(HaClientCompare)[-1].status == "lookup_failed"
         pair.master.kill()
         await trio.sleep(6 * LOOKUP_PATIENCE_S)
         master = await pair.boot(pair.master)
@@ -642,7 +646,7 @@ def test_a_halted_slave_asks_again_by_command() -> None:
         await trio.sleep(5)
         for count in (1, 2):
             assert pair.halted() is not None
-            assert len(pair.events("ha.client.halt")) == count
+            assert len(pair.events(HaClientHalt)) == count
             followed.follow_again()
             await trio.sleep(5)
         # Somebody has brought the master's log back.
@@ -655,10 +659,10 @@ def test_a_halted_slave_asks_again_by_command() -> None:
         followed.follow_again()
         await trio.sleep(5)
         assert pair.halted() is None
-        assert pair.events("ha.client.compare")[-1].status == "same"
+        assert pair.events(HaClientCompare)[-1].status == "same"
         followed.follow_again()  # it follows: nothing happens
         await trio.sleep(5)
-        assert pair.events("ha.client.close")[-1].status == "diverged"
+        assert pair.events(HaClientClose)[-1].status == "diverged"
 
     for_each_loss(main)
 
@@ -710,7 +714,7 @@ def test_a_slave_of_an_emptied_master_asks_again_and_follows_once_that_has_its_l
 
     pair.run(main)
     # It is asked at each moment of its own, and told of once.
-    asked = [(event.sim_time_ns or 0) / 1e9 for event in pair.events("ha.client.halt")]
+    asked = [(event.sim_time_ns or 0) / 1e9 for event in pair.events(HaClientHalt)]
     pauses = [after - before for before, after in itertools.pairwise(asked)]
     assert 10 <= len(pauses) <= 17
     assert all(ASK_AGAIN_S * 2 / 3 <= pause <= ASK_AGAIN_S + 1 for pause in pauses)
@@ -784,8 +788,8 @@ def test_3388_a_slave_that_was_away_for_too_long_halts(truncates: bool) -> None:
         assert pair.log(slave) == before
 
     pair.run(main)
-    assert {event.status for event in pair.events("ha.client.halt")} == {"offset_gone"}
-    assert pair.events("ha.client.close")[-1].status == "offset_gone"
+    assert {event.status for event in pair.events(HaClientHalt)} == {"offset_gone"}
+    assert pair.events(HaClientClose)[-1].status == "offset_gone"
 
 
 @pytest.mark.parametrize("has_remoting", [False, True])
@@ -807,7 +811,7 @@ def test_s3_a_slave_with_files_of_another_size_halts(size: int, has_remoting: bo
             await slave.truncate_log()
 
     pair.run(main)
-    assert len(pair.events("ha.client.connect")) == 1
+    assert len(pair.events(HaClientConnect)) == 1
 
 
 def test_a_full_disk_is_no_reason_to_halt() -> None:
@@ -821,6 +825,6 @@ def test_a_full_disk_is_no_reason_to_halt() -> None:
         assert pair.log(slave) == pair.log(master)
 
     pair.run(main)
-    closed = [event.status for event in pair.events("ha.client.close")]
+    closed = [event.status for event in pair.events(HaClientClose)]
     assert "append_refused" in closed
-    assert not pair.events("ha.client.halt")
+    assert not pair.events(HaClientHalt)

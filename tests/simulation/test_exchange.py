@@ -10,12 +10,16 @@ from rmq_actors.broker.last_round import FIRST_ANSWER_S
 from rmq_actors.protocols.evidence import Doubt
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
+from rmq_actors.tracing.events.ha import HaClientCompare
+from rmq_actors.tracing.events.store import LogTruncate, StoreOpen
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Bandwidth, Partition, Pause, Schedule
+from tests.property.recording import E
 from tests.simulation.exchange_runs import HA_PORT, LEAF, NEW, OLD, Exchange, Plan, manual, run_plan, run_seed
 from tests.simulation.role_world import TOPIC
 
@@ -36,8 +40,8 @@ def term(run: Exchange, name: str) -> Term:
     return run.brokers[name].term
 
 
-def events(run: Exchange, node: str, kind: str) -> list[Event]:
-    return [event for event in run.recorder.events if event.node == node and event.kind == kind]
+def events(run: Exchange, node: str, kind: type[E]) -> list[E]:
+    return [event for event in of_kind(run.recorder.events, kind) if event.node == node]
 
 
 def ends_of(run: Exchange, name: str) -> set[str]:
@@ -79,9 +83,9 @@ def test_while_both_follow_each_other_nothing_is_cut_and_no_store_is_opened_agai
 
     async def operate(run: Exchange) -> None:
         await step_down(run)
-        opened = len(events(run, OLD, "store.open")), len(events(run, NEW, "store.open"))
+        opened = len(events(run, OLD, StoreOpen)), len(events(run, NEW, StoreOpen))
         await trio.sleep(60.0)
-        assert (len(events(run, OLD, "store.open")), len(events(run, NEW, "store.open"))) == opened
+        assert (len(events(run, OLD, StoreOpen)), len(events(run, NEW, StoreOpen))) == opened
         assert run.brokers[NEW].store.commit_log.max_offset < run.brokers[OLD].store.commit_log.max_offset
         await trio.sleep(60.0)
         await run.change_role(NEW, MASTER)
@@ -120,7 +124,7 @@ def test_nothing_is_cut_by_command_on_the_word_of_a_master_that_is_none_any_more
     assert done is not None
     assert done.code == ResponseCode.SUCCESS
     assert wrong.keys() == {"acknowledged messages lost", "halts", "truncations", "stores opened for nothing"}
-    assert len(events(run, OLD, "log.truncate")) == 1
+    assert len(events(run, OLD, LogTruncate)) == 1
 
 
 def test_by_setting_a_master_that_is_none_any_more_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +145,7 @@ def test_by_setting_a_master_that_is_none_any_more_is_asked_again(monkeypatch: p
     run, wrong = run_plan(Plan(truncates=True, put_every_s=0.05), operate)
     assert not doubts
     assert (wrong["halts"], wrong["truncations"], "halted" in wrong) == (2, 1, False)
-    assert [event.status for event in events(run, OLD, "ha.client.compare")].count("diverged") == 2
+    assert [event.status for event in events(run, OLD, HaClientCompare)].count("diverged") == 2
 
 
 def test_the_operators_word_is_asked_for_before_a_master_of_an_old_term_is_followed() -> None:
@@ -222,11 +226,11 @@ def test_an_old_master_does_not_take_the_tables_of_its_slave() -> None:
         await step_down(run)
         await trio.sleep(0.5)
         # The slave has not asked for tables since.
-        statuses = [event.status for event in events(run, NEW, "broker.slave_synchronize")]
+        statuses = [event.status for event in events(run, NEW, BrokerSlaveSynchronize)]
         assert run.lacks(NEW) == {"Topic-0", "Group-0"}, statuses
         await trio.sleep(8.0)
         assert not run.lacks(OLD)
-        assert {event.status for event in events(run, OLD, "broker.slave_synchronize")} <= {"TablesNotTaken"}
+        assert {event.status for event in events(run, OLD, BrokerSlaveSynchronize)} <= {"TablesNotTaken"}
         await run.change_role(NEW, MASTER)
 
     _, wrong = run_plan(Plan(made_before_s=(0.5,), begins_at_s=14.0, put_every_s=0.05), operate)
@@ -276,4 +280,4 @@ def test_a_master_that_has_lost_its_log_gives_no_tables_at_a_promotion() -> None
         assert "Topic-0" in remoting.metadata.topics.wrapper().topic_config_table
 
     run, _ = run_plan(Plan(made_before_s=(14.0,), put_every_s=0.05), operate)
-    assert events(run, NEW, "broker.slave_synchronize")[-1].status == "LookupFailed"
+    assert events(run, NEW, BrokerSlaveSynchronize)[-1].status == "LookupFailed"

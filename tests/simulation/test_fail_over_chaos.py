@@ -20,9 +20,14 @@ from rmq_actors.testing.scenarios import (
     scenario_of,
 )
 from rmq_actors.testing.workload import CHOICES, DIVERGENCE, LOSSES, Workload
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.broker import BrokerRoleEvent
+from rmq_actors.tracing.events.ha import HaClientHalt
+from rmq_actors.tracing.events.node import NodeKill
+from rmq_actors.tracing.events.store import LogTruncate, PutEnd
 from sim_net import Kill, Partition, PowerLoss, Schedule
 from sim_net.search import Case, Parameter
+from tests.property.recording import E
 
 SEEDS = range(32)
 #: What the scenario or its checker once took wrongly for a fault of the product, or the product did wrong.
@@ -40,8 +45,8 @@ def results() -> list[RunResult]:
     return [run_case(random_case(seed, scenario=FAIL_OVER)) for seed in SEEDS]
 
 
-def events_of(result: RunResult, kind: str) -> list[Event]:
-    return [event for event in result.events if event.kind == kind]
+def events_of(result: RunResult, kind: type[E]) -> list[E]:
+    return of_kind(result.events, kind)
 
 
 def test_every_run_passes(results: list[RunResult]) -> None:
@@ -72,15 +77,13 @@ def test_what_both_slaves_must_have_survives_whichever_is_promoted(promoted: str
     for seed in range(4):
         result = run_case(Case(seed, Schedule(), {**SYNC, "in_sync_replicas": 3, "promoted": promoted}))
         assert (result.outcome, result.failure) == ("passed", "")
-        promotion = next(event for event in events_of(result, "broker.role") if (event.attrs or {})["role"] != "SLAVE")
-        kill = events_of(result, "node.kill")[0]
+        promotion = next(event for event in events_of(result, BrokerRoleEvent) if event.role != "SLAVE")
+        kill = events_of(result, NodeKill)[0]
         acknowledged = [
-            event.offset or 0
-            for event in events_of(result, "put.end")
-            if event.status == "PUT_OK" and event.seq < kill.seq
+            event.offset for event in events_of(result, PutEnd) if event.status == "PUT_OK" and event.seq < kill.seq
         ]
         assert acknowledged
-        assert (promotion.offset or 0) >= max(acknowledged)
+        assert promotion.offset >= max(acknowledged)
 
 
 def test_an_old_master_whose_log_parts_halts_and_is_left_alone_unless_it_may_be_cut() -> None:
@@ -90,8 +93,8 @@ def test_an_old_master_whose_log_parts_halts_and_is_left_alone_unless_it_may_be_
     for divergence in DIVERGENCE:
         results = [run_case(Case(seed, cut_off, {**case, "divergence": divergence})) for seed in range(2)]
         assert [result.failure for result in results] == [""] * len(results)
-        halts = sum(len(events_of(result, "ha.client.halt")) for result in results)
-        cuts = sum(len(events_of(result, "log.truncate")) for result in results)
+        halts = sum(len(events_of(result, HaClientHalt)) for result in results)
+        cuts = sum(len(events_of(result, LogTruncate)) for result in results)
         assert halts
         assert (cuts > 0) is (divergence != "halt")
 

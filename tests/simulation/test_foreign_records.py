@@ -8,6 +8,7 @@ import trio
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.layout import ABORT_FILE
+from rmq_actors.tracing.events.ha import HaClientHalt
 from rmq_actors.wire.record import EncodedMessage, decode_message
 from tests.property.foreign_records import LONG_PROPERTIES, NO_UTF8_PROPERTIES, encode_foreign
 from tests.simulation.role_world import TOPIC, RoleWorld
@@ -63,7 +64,7 @@ def test_a_slave_follows_stops_in_order_and_takes_over(kind: str) -> None:
         servers.boot("a-1")
         await servers.settle()
         assert read(servers, "a-1") == expected
-        assert not servers.events("ha.client.halt")
+        assert not servers.events(HaClientHalt)
         servers.nodes["a-0"].kill()
         assert await servers.change_role("a-1", BrokerRole.ASYNC_MASTER) is None
         assert (await servers.put("a-1", b"of the new master")).status is PutStatus.PUT_OK

@@ -12,10 +12,18 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
+from rmq_actors.tracing.events.ha import (
+    HaClientClose,
+    HaClientConnect,
+    HaConnectionClose,
+    HaConnectionOpen,
+    HaHeartbeat,
+)
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.ha_frames import encode_report
 from sim_net import Node, World
+from tests.property.recording import E
 
 HA_PORT = 10912
 HOUSEKEEPING_S = 20.0
@@ -35,8 +43,8 @@ def _broker(recorder: Recorder, role: BrokerRole, master: str | None = None) -> 
     return serve
 
 
-def _events(recorder: Recorder, kind: str) -> list[tuple[float, str | None]]:
-    return [((event.sim_time_ns or 0) / 1e9, event.status) for event in recorder.events if event.kind == kind]
+def _events(recorder: Recorder, kind: type[E]) -> list[tuple[float, str | None]]:
+    return [((event.sim_time_ns or 0) / 1e9, event.status) for event in of_kind(recorder.events, kind)]
 
 
 def test_the_master_drops_a_slave_that_is_silent() -> None:
@@ -57,16 +65,16 @@ def test_the_master_drops_a_slave_that_is_silent() -> None:
         await trio.sleep(1)
         peer.boot(silent_slave)
         await trio.sleep(HOUSEKEEPING_S - 0.5)
-        assert not _events(recorder, "ha.connection.close")
+        assert not _events(recorder, HaConnectionClose)
         await trio.sleep(1)
 
     world.run(main)
-    ((opened_s, _),) = _events(recorder, "ha.connection.open")
-    ((closed_s, reason),) = _events(recorder, "ha.connection.close")
+    ((opened_s, _),) = _events(recorder, HaConnectionOpen)
+    ((closed_s, reason),) = _events(recorder, HaConnectionClose)
     assert reason == "housekeeping"
     assert HOUSEKEEPING_S <= closed_s - opened_s < HOUSEKEEPING_S + 0.1
     # It was not for want of being spoken to: the master sent its heartbeats.
-    assert len(_events(recorder, "ha.heartbeat")) >= 3
+    assert len(_events(recorder, HaHeartbeat)) >= 3
     assert heard[-1] == b"end"
 
 
@@ -88,12 +96,12 @@ def test_the_slave_drops_a_master_that_is_silent_and_connects_again() -> None:
         await trio.sleep(0.1)
         slave.boot(_broker(recorder, BrokerRole.SLAVE, f"{peer.address}:{HA_PORT}"))
         await trio.sleep(HOUSEKEEPING_S - 0.5)
-        assert not _events(recorder, "ha.client.close")
+        assert not _events(recorder, HaClientClose)
         await trio.sleep(2)
 
     world.run(main)
-    first, second = _events(recorder, "ha.client.connect")
-    ((closed_s, reason),) = _events(recorder, "ha.client.close")
+    first, second = _events(recorder, HaClientConnect)
+    ((closed_s, reason),) = _events(recorder, HaClientClose)
     assert reason == "housekeeping"
     assert HOUSEKEEPING_S <= closed_s - first[0] < HOUSEKEEPING_S + 0.1
     assert closed_s < second[0] < closed_s + 0.2

@@ -12,6 +12,9 @@ from functools import partial
 import pytest
 import trio
 
+from rmq_actors.tracing.events.broker import BrokerRegister, BrokerUnregister
+from rmq_actors.tracing.events.ha import HaClientRedirect
+from rmq_actors.tracing.events.namesrv import NamesrvRegister, NamesrvRemove
 from rmq_actors.wire.headers import decode_header
 from rmq_actors.wire.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
@@ -145,7 +148,7 @@ def test_a_name_server_that_is_paused_and_goes_on(pause_s: float) -> None:
         async def use(servers: NameServerWorld = servers) -> None:
             await trio.sleep_until(20 + pause_s)
             await servers.stay(100)
-            assert not servers.events("namesrv.remove")
+            assert not servers.events(NamesrvRemove)
 
         run(servers, use, Pause(20.0, pause_s, "ns-1"))
 
@@ -164,9 +167,7 @@ def test_a_partition_takes_one_broker_out_of_one_name_server_after_120_s() -> No
         assert brokers_at(servers, "ns-1") == everybody - {a_0}
         assert brokers_at(servers, "ns-2") == everybody
         await trio.sleep_until(220)
-        assert [
-            event.attrs["broker.address"] for event in servers.events("namesrv.remove") if event.attrs is not None
-        ] == [a_0]
+        assert [event.broker_addr for event in servers.events(NamesrvRemove)] == [a_0]
         await servers.converge()
 
     run(servers, use, Partition(20.0, 200.0, "ns-1", "a-0"))
@@ -177,7 +178,7 @@ def test_a_broker_that_is_heard_and_hears_nothing_stays_in_the_routes() -> None:
 
     async def use() -> None:
         await servers.stay(300)
-        assert servers.events("broker.register", node="a-0", status="RemotingTimeoutError")
+        assert servers.events(BrokerRegister, node="a-0", status="RemotingTimeoutError")
 
     run(servers, use, Partition(20.0, 270.0, "ns-1", "a-0", two_way=False))
 
@@ -245,7 +246,7 @@ def test_a_broker_comes_back_from_a_power_loss_at_a_new_address() -> None:
         await servers.converge(SOON_S, about_the_gone=False, about_masters=False)
         await servers.converge(PERIOD_S + SOON_S)
         await servers.stay(2 * EXPIRED_S)
-        assert len(servers.events("namesrv.remove", status="expired")) == 4
+        assert len(servers.events(NamesrvRemove, status="expired")) == 4
 
     run(servers, use)
 
@@ -256,7 +257,7 @@ def test_a_broker_that_is_paused_and_goes_on(pause_s: float) -> None:
 
     async def use() -> None:
         await trio.sleep_until(20 + pause_s)
-        assert bool(servers.events("namesrv.remove", status="expired")) == (pause_s > EXPIRED_S)
+        assert bool(servers.events(NamesrvRemove, status="expired")) == (pause_s > EXPIRED_S)
         await servers.converge(SOON_S + REQUEST_TIMEOUT_S)
 
     run(servers, use, Pause(20.0, pause_s, "a-0"))
@@ -275,7 +276,7 @@ def test_wall_clocks_that_jump_change_nothing() -> None:
         await servers.stay(200)
         await servers.brokers["a-0"].set_topic("T")  # its version is of a time before the last one's
         await servers.converge(0.5)
-        assert not servers.events("namesrv.remove")
+        assert not servers.events(NamesrvRemove)
 
     run(servers, use, *jumps)
 
@@ -314,7 +315,7 @@ def test_a_paused_master_that_was_replaced_wakes_up_and_is_stopped() -> None:
             await trio.sleep(0.5)
             for name in BOTH:
                 assert servers.known(name).brokers["DefaultCluster", "broker-a", 0] == address(servers, "spare")
-        assert servers.events("namesrv.register", node="ns-1", status="superseded")
+        assert servers.events(NamesrvRegister, node="ns-1", status="superseded")
         await servers.stop_broker("a-0")
         await servers.stay(1)
 
@@ -348,9 +349,9 @@ def test_an_unregister_that_is_held_up_arrives_after_the_new_owner() -> None:
         await servers.stop_broker("a-0")
         servers.boot("spare")
         await trio.sleep(5)
-        assert servers.events("broker.unregister", node="a-0", status="RemotingTimeoutError")
+        assert servers.events(BrokerUnregister, node="a-0", status="RemotingTimeoutError")
         await servers.stay(60, about_masters=False)
-        removed = servers.events("namesrv.remove", node="ns-1")
+        removed = servers.events(NamesrvRemove, node="ns-1")
         assert [event.status for event in removed] == ["unregistered"]
         assert (removed[0].sim_time_ns or 0) > 40e9
 
@@ -372,7 +373,7 @@ def test_an_unregister_arrives_after_the_same_broker_was_started_again() -> None
             await servers.stay(60)
 
         run(servers, use, Partition(20.0, 20.0, "a-0", "ns-1"))
-        late += bool(servers.events("namesrv.remove", status="not_live"))
+        late += bool(servers.events(NamesrvRemove, status="not_live"))
     assert late
 
 
@@ -581,4 +582,4 @@ def test_a_slave_follows_its_master_wherever_the_name_servers_say_it_is() -> Non
         await replicate("a-1")
 
     run(servers, use)
-    assert {event.node for event in servers.events("ha.client.redirect")} == {"a-0", "a-1", "a-2", "b-1"}
+    assert {event.node for event in servers.events(HaClientRedirect)} == {"a-0", "a-1", "a-2", "b-1"}

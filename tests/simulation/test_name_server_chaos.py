@@ -10,6 +10,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.run import FaultBegin
 from sim_net import Kill, Schedule
 from sim_net.search import Case
 from tests.simulation.name_server_chaos import CHAOS_KINDS, Plan, Result, random_case, run_case
@@ -60,12 +62,7 @@ def test_the_runs_do_something(results: list[Result]) -> None:
 
 
 def test_every_kind_of_fault_begins(results: list[Result]) -> None:
-    begun = {
-        (event.attrs or {})["fault.kind"]
-        for result in results
-        for event in result.events
-        if event.kind == "fault.begin"
-    }
+    begun = {event.fault_kind for result in results for event in of_kind(result.events, FaultBegin)}
     assert begun == set(CHAOS_KINDS)
 
 

@@ -23,6 +23,9 @@ from rmq_actors.protocols.broker_registration import (
 from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.layout import TERM_FILE
+from rmq_actors.tracing.events.actor import ActorCrash, ActorStart
+from rmq_actors.tracing.events.broker import BrokerRegister, BrokerUnregister
+from rmq_actors.tracing.events.ha import HaClientClose, HaClientConnect, HaClientRedirect
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig
 from rmq_actors.wire.headers.namesrv import RegisterBrokerResponseHeader
@@ -89,7 +92,7 @@ def test_a_broker_registers_when_it_starts_then_after_10_s_then_every_period() -
 
     bench = run(main)
     first, second, third, fourth = bench.ns1.times(REGISTER)
-    ready = bench.master.events("actor.start")[-1]
+    ready = bench.master.events(ActorStart)[-1]
     assert first - (ready.sim_time_ns or 0) / 1e9 < ROUND_TRIPS_S
     assert second - first == pytest.approx(FIRST_INTERVAL_S, abs=ROUND_TRIPS_S)
     assert third - second == pytest.approx(PERIOD_S, abs=ROUND_TRIPS_S)
@@ -205,7 +208,7 @@ def test_a_name_server_that_refuses_is_asked_ever_more_seldom() -> None:
     bench = run(main)
     times = bench.ns1.times(REGISTER)
     assert 6 <= len(times) <= 11  # a period would have been 4 times, the pause of the unreachable more than 24
-    assert all(event.status == "MQBrokerError" for event in bench.master.events("broker.register"))
+    assert all(event.status == "MQBrokerError" for event in bench.master.events(BrokerRegister))
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -366,7 +369,7 @@ def test_a_table_that_no_request_can_carry_stops_nothing_else(monkeypatch: pytes
         await bench.master.start()
         await trio.sleep(20)
         assert not bench.ns1.asked
-        assert {event.status for event in bench.master.events("broker.register")} == {"TopicTableTooLong"}
+        assert {event.status for event in bench.master.events(BrokerRegister)} == {"TopicTableTooLong"}
         monkeypatch.undo()
         await trio.sleep(PERIOD_S)
         assert bench.ns1.headers
@@ -408,7 +411,7 @@ def test_a_stop_while_a_name_server_does_not_answer_is_short() -> None:
         before = trio.current_time()
         await bench.master.stop()
         assert trio.current_time() - before < 4.0
-        (event,) = bench.master.events("broker.unregister")
+        (event,) = bench.master.events(BrokerUnregister)
         assert event.status == "RemotingTimeoutError"
 
     run(main)
@@ -439,9 +442,7 @@ def test_a_slave_learns_its_master_from_the_name_server_and_follows_it() -> None
         assert bench.master.registration.master.master_addr is None
 
     bench = run(main)
-    assert [event.attrs for event in bench.slave.events("ha.client.redirect")] == [
-        {"network.peer.address": bench.master.ha_addr}
-    ]
+    assert [event.peer_address for event in bench.slave.events(HaClientRedirect)] == [bench.master.ha_addr]
 
 
 @pytest.mark.parametrize("later_s", [0.5, 5.0, 25.0])
@@ -500,7 +501,7 @@ def test_known_bug_s11_a_name_server_that_forgot_the_master_costs_a_slave_nothin
         await replicates(bench)
 
     bench = run(main)
-    assert not bench.slave.events("ha.client.close")
+    assert not bench.slave.events(HaClientClose)
 
 
 def test_a_slave_goes_over_to_another_master() -> None:
@@ -516,15 +517,15 @@ def test_a_slave_goes_over_to_another_master() -> None:
         await other.start()
         await trio.sleep(PERIOD_S)
         assert bench.slave.registration.master.ha_server_addr == other.ha_addr
-        connect = bench.slave.events("ha.client.connect")[-1]
+        connect = bench.slave.events(HaClientConnect)[-1]
         assert connect.attrs == {"network.peer.address": other.ha_addr}
         bench.master = other
 
     bench = run(main)
     # It left the old one for good.
-    redirected = bench.slave.events("ha.client.redirect")[-1].seq
-    connects = [event for event in bench.slave.events("ha.client.connect") if event.seq > redirected]
-    assert {event.attrs["network.peer.address"] for event in connects if event.attrs} == {bench.master.ha_addr}
+    redirected = bench.slave.events(HaClientRedirect)[-1].seq
+    connects = [event for event in bench.slave.events(HaClientConnect) if event.seq > redirected]
+    assert {event.peer_address for event in connects} == {bench.master.ha_addr}
 
 
 def test_a_client_that_crashes_is_made_anew_and_follows_the_master_that_was_told() -> None:
@@ -544,8 +545,8 @@ def test_a_client_that_crashes_is_made_anew_and_follows_the_master_that_was_told
         await replicates(bench)
 
     bench = run(main)
-    assert [event.actor for event in bench.slave.events("actor.crash")] == ["slave-1/HAClient"]
-    assert len(bench.slave.events("ha.client.redirect")) == 1
+    assert [event.actor for event in bench.slave.events(ActorCrash)] == ["slave-1/HAClient"]
+    assert len(bench.slave.events(HaClientRedirect)) == 1
 
 
 def test_a_slave_with_a_configured_master_is_not_redirected() -> None:
@@ -563,7 +564,7 @@ def test_a_slave_with_a_configured_master_is_not_redirected() -> None:
         await replicates(bench)
 
     bench = run(main)
-    assert not bench.slave.events("ha.client.redirect")
+    assert not bench.slave.events(HaClientRedirect)
 
 
 @pytest.mark.parametrize("nonsense", ["", "no address", "10.0.0.1:99999", ":1", "a..b:1", "a:" + "1" * 5000, "☃:1"])
@@ -592,7 +593,7 @@ def test_a_slave_does_not_follow_itself() -> None:
         await trio.sleep(10)
 
     bench = run(main)
-    assert not bench.slave.events("ha.client.connect")
+    assert not bench.slave.events(HaClientConnect)
 
 
 # --- the ports --------------------------------------------------------------------------------------------------------
@@ -630,6 +631,6 @@ def test_without_a_listen_port_there_is_nothing_of_it() -> None:
         await trio.sleep(100)
 
     bench = run(main)
-    actors = {event.actor for event in bench.master.events("actor.start")}
+    actors = {event.actor for event in bench.master.events(ActorStart)}
     assert not actors & {"RemotingServer", "FastRemotingServer", "RemotingClient", "BrokerRegistrationService"}
     assert [f"config/{name}" for name in bench.master.node.disk.list("config")] == [TERM_FILE]

@@ -20,6 +20,14 @@ from rmq_actors.remoting.connection import (
 )
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
+from rmq_actors.tracing.events.remoting import (
+    RemotingBusy,
+    RemotingClientClose,
+    RemotingClientConnectFailed,
+    RemotingClose,
+    RemotingFailed,
+    RemotingOpen,
+)
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError, SerializeType, encode_command
 from rmq_actors.wire.response_code import ResponseCode
@@ -98,7 +106,7 @@ def test_answers_find_their_requests_in_any_order() -> None:
         assert sorted(answered) == list(range(20))
 
     remoting.run(lambda table: table.register([LATER], later), use)
-    assert len(remoting.events("remoting.open")) == 1
+    assert len(remoting.events(RemotingOpen)) == 1
 
 
 @pytest.mark.parametrize("register_later", [False, True])
@@ -217,8 +225,8 @@ def test_what_goes_wrong_is_answered_and_the_connection_goes_on(
         assert (await client.invoke(remoting.address, RemotingCommand(ECHO), 3000)).code == ResponseCode.SUCCESS
 
     remoting.run(_register, use)
-    assert len(remoting.events("remoting.open")) == 1
-    failed = [event.status for event in remoting.events("remoting.failed")]
+    assert len(remoting.events(RemotingOpen)) == 1
+    failed = [event.status for event in remoting.events(RemotingFailed)]
     assert failed == {FAIL: ["KeyError"], BAD: ["bad_request"]}.get(code, [])
 
 
@@ -263,7 +271,7 @@ def test_a_request_without_an_answer_times_out_and_its_late_answer_is_dropped() 
         table.register([LATER], held.append)
 
     remoting.run(register, use)
-    assert len(remoting.events("remoting.open")) == 1
+    assert len(remoting.events(RemotingOpen)) == 1
 
 
 def test_who_waits_is_told_when_the_server_dies_and_the_next_request_connects_anew() -> None:
@@ -314,7 +322,7 @@ def test_attempts_to_connect_are_shared_and_further_and_further_apart() -> None:
         await done.wait()
 
     remoting.world.run(main)
-    attempts += [(event.sim_time_ns or 0) / 1e9 for event in remoting.events("remoting.client.connect_failed")]
+    attempts += [(event.sim_time_ns or 0) / 1e9 for event in remoting.events(RemotingClientConnectFailed)]
     assert len(attempts) == 8
     gaps = [after - before for before, after in itertools.pairwise(attempts)]
     assert gaps[0] < 0.2
@@ -328,14 +336,14 @@ def test_a_connection_on_which_nothing_moves_is_closed_after_two_minutes() -> No
         await client.invoke(remoting.address, RemotingCommand(ECHO), 1000)
         await trio.sleep(119)
         await client.invoke(remoting.address, RemotingCommand(ECHO), 1000)
-        assert not remoting.events("remoting.close")
+        assert not remoting.events(RemotingClose)
         await trio.sleep(121)
         assert not client.connections
         assert (await client.invoke(remoting.address, RemotingCommand(ECHO), 1000)).code == 0
 
     remoting.run(_register, use)
     # Both ends look at their own clock; the first to close tells the other.
-    reasons = {event.status for kind in ("remoting.close", "remoting.client.close") for event in remoting.events(kind)}
+    reasons = {event.status for event in [*remoting.events(RemotingClose), *remoting.events(RemotingClientClose)]}
     assert "idle" in reasons
 
 
@@ -449,7 +457,7 @@ def test_what_is_no_frame_ends_the_connection_behind_the_answers_to_what_was(gar
         assert (answer.code, answer.opaque) == (0, 7)
 
     _with_raw_peer(remoting, talk)
-    assert [event.status for event in remoting.events("remoting.close")] == ["bad_frame"]
+    assert [event.status for event in remoting.events(RemotingClose)] == ["bad_frame"]
 
 
 def test_a_peer_that_does_not_read_is_not_read_from_and_dropped_when_idle() -> None:
@@ -469,11 +477,11 @@ def test_a_peer_that_does_not_read_is_not_read_from_and_dropped_when_idle() -> N
         assert some < 20  # what fits into the buffers of both ends, and the mark
         await trio.sleep(100)
         assert len(processed) == some
-        assert not remoting.events("remoting.close")
+        assert not remoting.events(RemotingClose)
         await trio.sleep(30)
 
     _with_raw_peer(remoting, talk, limits=limits, register=lambda table: table.register([LATER], big))
-    assert [event.status for event in remoting.events("remoting.close")] == ["idle"]
+    assert [event.status for event in remoting.events(RemotingClose)] == ["idle"]
 
 
 def test_a_peer_that_does_not_take_late_answers_is_cut_off() -> None:
@@ -491,7 +499,7 @@ def test_a_peer_that_does_not_take_late_answers_is_cut_off() -> None:
             await trio.sleep(0.01)
 
     _with_raw_peer(remoting, talk, limits=limits, register=lambda table: table.register([LATER], held.append))
-    assert [event.status for event in remoting.events("remoting.close")] == ["slow_reader"]
+    assert [event.status for event in remoting.events(RemotingClose)] == ["slow_reader"]
 
 
 def test_an_orderly_stop_sends_what_was_answered() -> None:
@@ -525,7 +533,7 @@ def test_an_orderly_stop_sends_what_was_answered() -> None:
 
     remoting.world.run(main)
     assert answers == [300_000] * 5
-    assert [event.status for event in remoting.events("remoting.close")] == ["stopped"]
+    assert [event.status for event in remoting.events(RemotingClose)] == ["stopped"]
 
 
 def test_requests_that_wait_too_long_or_find_no_room_are_answered_busy() -> None:
@@ -572,6 +580,4 @@ def test_requests_that_wait_too_long_or_find_no_room_are_answered_busy() -> None
     )
     assert last.endswith("size of queue: 0")
     assert {code for _, code, remark in answers if remark} == {ResponseCode.SYSTEM_BUSY}
-    assert [event.status for event in remoting.events("remoting.busy")] == ["overload"] * 2 + [
-        "timeout_clean_queue"
-    ] * 3
+    assert [event.status for event in remoting.events(RemotingBusy)] == ["overload"] * 2 + ["timeout_clean_queue"] * 3

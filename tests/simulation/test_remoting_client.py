@@ -12,6 +12,7 @@ from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingBadFrameError, RemotingConnectError, RemotingSendRequestError
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.tracing.events.remoting import RemotingClientClose, RemotingClientConnect
 from rmq_actors.wire.remoting_command import RemotingCommand
 from sim_net import Node, World
 from sim_net.network_faults import Partition
@@ -108,8 +109,8 @@ def test_a_connection_for_oneway_requests_alone_is_no_failure() -> None:
                         await trio.sleep(0.01)
 
     _run_client(remoting, call)
-    opened = [(event.sim_time_ns or 0) / 1e9 for event in remoting.events("remoting.client.connect")]
-    closed = [(event.sim_time_ns or 0) / 1e9 for event in remoting.events("remoting.client.close")]
+    opened = [(event.sim_time_ns or 0) / 1e9 for event in remoting.events(RemotingClientConnect)]
+    closed = [(event.sim_time_ns or 0) / 1e9 for event in remoting.events(RemotingClientClose)]
     assert len(opened) == len(closed) == 8
     assert all(after - before < 0.05 for before, after in zip(closed, opened[1:], strict=False))
 

@@ -14,6 +14,7 @@ from rmq_actors.remoting.config import ConnectionLimits
 from rmq_actors.remoting.connection import RemotingError, RemotingRequest, RemotingTooMuchRequestError
 from rmq_actors.remoting.hooks import RpcHook, RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
+from rmq_actors.tracing.events.remoting import RemotingClientClose, RemotingClose, RemotingFailed, RemotingOpen
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES, RemotingCommand, encode_command
 from rmq_actors.wire.response_code import ResponseCode
@@ -58,7 +59,7 @@ def _ask(
         answers.extend([await client.invoke(remoting.address, RemotingCommand(FAIL), 1000) for _ in range(2)])
 
     remoting.run(lambda table: table.register([FAIL], process), use, hooks=hooks)
-    assert len(remoting.events("remoting.open")) == 1
+    assert len(remoting.events(RemotingOpen)) == 1
     return remoting, answers
 
 
@@ -71,7 +72,7 @@ def test_an_error_that_repeats_what_was_sent_is_answered(text: str, caplog: pyte
 
     remoting, answers = _ask(fail)
     assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_ERROR] * 2
-    details = [(event.attrs or {})["detail"] for event in remoting.events("remoting.failed")]
+    details = [event.detail for event in remoting.events(RemotingFailed)]
     assert [len(detail.encode()) <= 200 for detail in details] == [True] * 2
 
 
@@ -125,7 +126,7 @@ def test_an_answer_that_is_too_long_is_an_error_of_its_request_alone() -> None:
     remoting.world.run(main)
     assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_ERROR] * 4
     assert all("ValueError, a frame of 16777" in (answer.remark or "") for answer in answers)
-    assert [event.status for event in remoting.events("remoting.failed")] == ["ValueError"] * 4
+    assert [event.status for event in remoting.events(RemotingFailed)] == ["ValueError"] * 4
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -158,7 +159,7 @@ def test_an_answer_while_its_connection_ends_is_dropped(seed: int) -> None:
         await done.wait()
 
     remoting.world.run(main)
-    assert [event.status for event in remoting.events("remoting.close")] == ["enough"]
+    assert [event.status for event in remoting.events(RemotingClose)] == ["enough"]
 
 
 def test_a_peer_that_is_cut_off_is_owed_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
@@ -191,7 +192,7 @@ def test_a_peer_that_is_cut_off_is_owed_nothing_more(caplog: pytest.LogCaptureFi
         await done.wait()
 
     remoting.world.run(main)
-    assert [event.status for event in remoting.events("remoting.close")] == ["slow_reader"]
+    assert [event.status for event in remoting.events(RemotingClose)] == ["slow_reader"]
     assert caplog.text.count("reads too slowly") == 1
 
 
@@ -272,7 +273,7 @@ def test_a_peer_that_leaves_during_the_stop_harms_nobody() -> None:
         await trio.sleep(5)
 
     remoting.world.run(main)
-    assert [event.status for event in remoting.events("remoting.close")] == ["stopped"]
+    assert [event.status for event in remoting.events(RemotingClose)] == ["stopped"]
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.0002, 0.0005, 0.001, 0.0012, 0.0015, 0.002, 0.003])
@@ -440,4 +441,4 @@ def test_requests_that_find_too_many_bytes_before_them_leave_the_connection_alon
 
     remoting.world.run(main)
     assert outcomes == ["too much"] * 6 + ["answered"] * 4 + ["too much"]
-    assert [event.status for event in remoting.events("remoting.client.close")] == ["stopped"]
+    assert [event.status for event in remoting.events(RemotingClientClose)] == ["stopped"]

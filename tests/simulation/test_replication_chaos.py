@@ -26,7 +26,9 @@ from rmq_actors.testing.scenarios import (
     run_case,
 )
 from rmq_actors.testing.workload import COMBINATIONS, Workload
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.event import Event, of_kind
+from rmq_actors.tracing.events.run import FaultBegin
+from rmq_actors.tracing.events.store import LogAppend, LogRoll
 from sim_net import BitRot, Fault, Kill, MisdirectedWrite, On, Partition, PowerLoss, Schedule, fault_kind
 from sim_net.search import Case, Parameter
 
@@ -51,12 +53,7 @@ def test_the_runs_do_something(results: list[RunResult]) -> None:
 
 def test_every_fault_fires_and_is_observed(results: list[RunResult]) -> None:
     fired = {fault_kind(fault) for result in results for fault in result.case.schedule.faults}
-    begun = {
-        (event.attrs or {})["fault.kind"]
-        for result in results
-        for event in result.events
-        if event.kind == "fault.begin"
-    }
+    begun = {event.fault_kind for result in results for event in of_kind(result.events, FaultBegin)}
     assert fired == begun == set(CHAOS_KINDS)
     assert set(observable(SCENARIO)) - set().union(*(result.observed for result in results)) <= RARELY_OBSERVED
 
@@ -123,7 +120,7 @@ def test_a_power_loss_at_an_append_loses_what_was_not_synced_and_tears_records()
 def what_a_power_loss_left(events: Sequence[Event]) -> str:
     """Of what its node had appended until then, by its events."""
     lost_at = next(number for number, event in enumerate(events) if event.kind == "node.power_loss")
-    end = max((event.offset or 0) + (event.size or 0) for event in events[:lost_at] if event.kind == "log.append")
+    end = max(event.offset + event.size for event in of_kind(events[:lost_at], LogAppend))
     reopened = next(event for event in events[lost_at:] if event.kind == "store.open")
     if reopened.status == "torn_tail_cut":
         return "torn"
@@ -167,7 +164,7 @@ def test_a_slave_whose_master_has_deleted_what_it_needs_is_set_up_anew() -> None
         result = run_case(Case(seed, Schedule((away,)), parameters))
         assert (result.outcome, result.failure) == ("passed", "")
         assert {"log_cleaned", "offset_gone"} <= result.observed
-        begins = [event.offset or 0 for event in result.events if (event.node, event.kind) == ("slave-1", "log.roll")]
+        begins = [event.offset for event in of_kind(result.events, LogRoll) if event.node == "slave-1"]
         assert any(later > earlier + 4096 for earlier, later in itertools.pairwise(begins))
 
 

@@ -9,6 +9,8 @@ from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.term import Term, TermRefused
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.tracing.events.broker import BrokerRoleEvent
+from rmq_actors.tracing.events.store import StoreTerm
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.replication_state import ReplicationStateInfo
 from rmq_actors.wire.remoting_command import RemotingCommand
@@ -94,10 +96,10 @@ def test_each_promotion_goes_to_a_greater_term_and_a_restart_to_none() -> None:
         await trio.sleep(5)
         # It leads that term already: nobody was promoted meanwhile that it knows of.
         assert servers.controller("a-0").term == Term(2, leads=True)
-        assert [event.attrs for event in servers.events("store.term", node="a-0")] == [
-            {"term": "1", "leads": "True"},
-            {"term": "1", "leads": "True"},
-            {"term": "2", "leads": "True"},
+        assert [(event.term, event.leads) for event in servers.events(StoreTerm, node="a-0")] == [
+            (1, True),
+            (1, True),
+            (2, True),
         ]
 
     servers.run_well(use)
@@ -112,7 +114,7 @@ def test_a_term_that_is_asked_for_is_taken_if_it_is_greater() -> None:
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert why in (answer.remark or "")
         assert servers.controller("a-0").config.store.broker_role is SYNC_MASTER
-        assert not servers.events("broker.role")
+        assert not servers.events(BrokerRoleEvent)
         refused = await update(servers, "a-1", "brokerRole=SLAVE\n", 7)
         assert "a slave goes to no term by itself" in (refused.remark or "")
         # A master goes to it, too: its slaves hear of it.

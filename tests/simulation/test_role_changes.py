@@ -17,6 +17,11 @@ from rmq_actors.protocols.broker_registration import MasterAddresses
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.layout import ABORT_FILE
+from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
+from rmq_actors.tracing.events.ha import HaClientConnect, HaClientHalt, HaClientReport, HaConnectionClose
+from rmq_actors.tracing.events.namesrv import NamesrvRemove
+from rmq_actors.tracing.events.remoting import RemotingClose
+from rmq_actors.tracing.events.store import LogAppend
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader
@@ -76,11 +81,9 @@ def test_a_slave_takes_over_from_a_master_that_lost_its_power(flush: FlushDiskTy
         assert 20 < before < len(acked) - 20
         await servers.settle()
         await servers.wait_replicated("a-0", master="a-1")
-        [change] = servers.events("broker.role", status="changed")
-        as_a_slave = ("ha.client.connect", "ha.client.report", "broker.slave_synchronize")
-        assert not [
-            event for kind in as_a_slave for event in servers.events(kind, node="a-1") if event.seq > change.seq
-        ]
+        [change] = servers.events(BrokerRoleEvent, status="changed")
+        for kind in (HaClientConnect, HaClientReport, BrokerSlaveSynchronize):
+            assert not [event for event in servers.events(kind, node="a-1") if event.seq > change.seq]
         for name in ("a-0", "a-1"):
             bodies = queue_bodies(servers.controller(name))
             assert len(bodies) == len(set(bodies))
@@ -114,7 +117,7 @@ def test_the_tail_that_an_old_master_alone_has_is_not_followed_over() -> None:
         servers.configure("a-0", broker_id=1)
         servers.boot("a-0")
         await trio.sleep(30)
-        [halt] = servers.events("ha.client.halt", node="a-0")
+        [halt] = servers.events(HaClientHalt, node="a-0")
         assert halt.status == "diverged"
         assert queue_bodies(servers.controller("a-0"))[20:] == [b"old %d" % number for number in range(5)]
         assert queue_bodies(servers.controller("a-1"))[20:] == [b"new one %d" % number for number in range(10)]
@@ -276,7 +279,7 @@ def test_known_bug_5374_a_late_unregister_of_the_old_master_leaves_the_promoted_
         for _ in range(60):
             assert servers.known("ns-1").brokers[MASTER] == servers.brokers["a-1"].address
             await trio.sleep(0.5)
-        assert [event.status for event in servers.events("namesrv.remove")] == ["unregistered"]  # it did arrive
+        assert [event.status for event in servers.events(NamesrvRemove)] == ["unregistered"]  # it did arrive
 
     servers.run_well(use)
 
@@ -294,7 +297,7 @@ def test_known_bug_11043_a_late_expiry_of_the_old_master_leaves_the_promoted_sla
         for _ in range(200):
             assert servers.known("ns-1").brokers[MASTER] == servers.brokers["a-1"].address
             await trio.sleep(0.5)
-        assert [event.status for event in servers.events("namesrv.remove")] == ["expired"]
+        assert [event.status for event in servers.events(NamesrvRemove)] == ["expired"]
 
     servers.run_well(use)
 
@@ -347,7 +350,7 @@ def test_two_brokers_exchange_their_roles_again_and_again(caplog: pytest.LogCapt
             assert bodies == [b"%d %d" % (turn, number) for turn in range(6) for number in range(10)]
 
     servers.run_well(use)
-    assert not servers.events("ha.client.halt")
+    assert not servers.events(HaClientHalt)
     opened = re.findall(r"the log ends at (\d+); dispatched from (\d+): ", caplog.text)
     assert len(opened) == 2 + 12
     assert all(end == dispatched for end, dispatched in opened)
@@ -369,7 +372,7 @@ def test_changes_come_one_after_the_other() -> None:
                 await trio.lowlevel.checkpoint()
 
     servers.run_well(use)
-    changes = [(event.attrs or {})["role"] for event in servers.events("broker.role", status="changed")]
+    changes = [event.role for event in servers.events(BrokerRoleEvent, status="changed")]
     assert changes == ["SLAVE", "ASYNC_MASTER", "SLAVE", "SYNC_MASTER", "ASYNC_MASTER"]
     assert [role for role, _ in ends] == roles
 
@@ -383,7 +386,7 @@ def test_a_change_to_what_the_broker_is_does_nothing() -> None:
         assert await servers.change_role("a-1", SLAVE) is None
         assert await servers.change_role("a-1", SLAVE, broker_id=1) is None
         assert [servers.controller(name).store for name in ("a-0", "a-1")] == stores
-        assert not servers.events("broker.role")
+        assert not servers.events(BrokerRoleEvent)
         assert await servers.change_role("a-1", SLAVE, broker_id=2) is None
         await servers.converge(FOLLOWS_S)
         assert servers.known("ns-1").brokers["DefaultCluster", "broker-a", 2] == servers.brokers["a-1"].address
@@ -443,7 +446,7 @@ def test_requests_meanwhile_are_answered_not_available_and_keep_their_connection
             await trio.sleep(0.2)
             assert await servers.change_role("a-0", ASYNC_MASTER) is None
             await trio.sleep(0.2)
-            assert not servers.events("remoting.close", node="a-0")
+            assert not servers.events(RemotingClose, node="a-0")
             nursery.cancel_scope.cancel()
 
     servers.run_well(use)
@@ -473,9 +476,9 @@ def test_a_master_that_steps_down_confirms_nothing_once_it_serves_no_slave() -> 
         assert results[-1] is PutStatus.SERVICE_NOT_AVAILABLE
 
     servers.run_well(use)
-    closed = servers.events("ha.connection.close", node="a-0")[0]
+    closed = servers.events(HaConnectionClose, node="a-0")[0]
     assert closed.status == "stopped"
-    assert servers.events("log.append", node="a-0")[-1].seq < closed.seq
+    assert servers.events(LogAppend, node="a-0")[-1].seq < closed.seq
 
 
 def test_a_change_that_has_begun_is_finished_without_its_caller() -> None:
@@ -490,7 +493,7 @@ def test_a_change_that_has_begun_is_finished_without_its_caller() -> None:
 
         servers.nodes["a-0"].kill()
         await servers.on_node("a-1", give_up_soon)
-        assert not servers.events("broker.role")
+        assert not servers.events(BrokerRoleEvent)
         await trio.sleep(5)
         assert (await servers.put("a-1", b"x")).append is not None
         servers.note_role("a-1")

@@ -22,6 +22,8 @@ from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.layout import EXCHANGE_FILE
 from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.broker import BrokerExchange, BrokerRoleEvent
+from rmq_actors.tracing.events.ha import HaClientHalt
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody, ExchangeAnswer, ExchangeInfo, PrepareExchangeBody
@@ -117,7 +119,7 @@ def test_roles_are_exchanged_under_load_and_nothing_is_lost(role: BrokerRole, fl
             assert broker.remoting.metadata.topics.select_topic_config("JustMade") is not None
         assert servers.controller("a-1").term.leads
         assert servers.controller("a-1").term.number == 2
-        assert not servers.events("ha.client.halt")
+        assert not servers.events(HaClientHalt)
 
     servers.run_well(use)
 
@@ -134,7 +136,7 @@ async def check_refused(servers: ExchangeWorld, why: str, slave: str = "a-1") ->
     assert servers.roles() == [ASYNC_MASTER, SLAVE]
     assert servers.controller("a-0").term == term
     assert (await servers.put("a-0", b"as before")).status is PutStatus.PUT_OK
-    assert not servers.events("broker.role")
+    assert not servers.events(BrokerRoleEvent)
 
 
 def async_pair(**settings: Any) -> ExchangeWorld:
@@ -291,7 +293,7 @@ def test_change_role_ends_an_exchange_whose_slave_is_gone(died_after: str) -> No
         assert (await servers.begin()).code == ResponseCode.SUCCESS
         await trio.sleep(2)
         assert (await servers.put("a-0", b"fenced")).status is PutStatus.SERVICE_NOT_AVAILABLE
-        effects = [(event.attrs or {})["effect"] for event in servers.events("broker.exchange")]
+        effects = [event.effect for event in servers.events(BrokerExchange)]
         assert died_after in effects
         assert await servers.change_role("a-0", ASYNC_MASTER) is None
         info = await servers.info()
@@ -386,12 +388,12 @@ def test_a_slave_that_is_promoted_by_command_when_it_is_asked_to_lead_says_yes()
     async def promote() -> None:
         outcomes.append(await outcome_of(servers.controller("a-1").change_role(ASYNC_MASTER)))
 
-    def by_command(event: Event) -> None:
-        if (event.attrs or {})["effect"] == "Promote":
+    def by_command(event: BrokerExchange) -> None:
+        if event.effect == "Promote":
             servers.nodes["a-1"].start_soon(promote)
 
     async def use() -> None:
-        servers.recorder.subscribe(by_command, ("broker.exchange",))
+        servers.recorder.subscribe(by_command, [BrokerExchange])
         info = await servers.exchange()
         assert outcomes == [None]
         assert info.exchanged, info
@@ -457,13 +459,13 @@ def test_nothing_is_fenced_where_a_file_of_settings_cannot_be_written(node: str,
     servers = async_pair()
     fences: list[Event] = []
 
-    def fenced(event: Event) -> None:
-        if (event.attrs or {})["effect"] == "Fence":
+    def fenced(event: BrokerExchange) -> None:
+        if event.effect == "Fence":
             fences.append(event)
 
     async def use() -> None:
         keep_in_file(servers, node)
-        servers.recorder.subscribe(fenced, ("broker.exchange",))
+        servers.recorder.subscribe(fenced, [BrokerExchange])
         failing = DiskError(0.0, 20.0, node, error="EROFS", operation="open", path="conf/broker.conf.tmp", count=1000)
         servers.world.start_schedule(Schedule((failing,)))
         info = await servers.exchange()

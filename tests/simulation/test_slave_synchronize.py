@@ -12,6 +12,7 @@ import trio
 
 from rmq_actors.ha.ha_client import FollowedMaster
 from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.tracing.events.broker import BrokerMaster, BrokerPersistOffsets, BrokerSlaveSynchronize
 from rmq_actors.wire.headers import CommandHeader
 from rmq_actors.wire.headers.messages import ViewMessageRequestHeader
 from rmq_actors.wire.headers.namesrv import RegisterBrokerResponseHeader
@@ -93,7 +94,7 @@ def test_offsets_are_written_every_5_s_after_the_first_10_s_and_at_an_orderly_st
         for number in range(41):
             metadata_of(bench.master).consumer_offsets.commit_offset("c", "G", "T", 0, number)
             await trio.sleep(0.5)
-        for event in bench.master.events("broker.persist_offsets"):
+        for event in bench.master.events(BrokerPersistOffsets):
             assert event.sim_time_ns is not None
             written.append(event.sim_time_ns / 1e9 - begin)
         assert written == pytest.approx([10.0, 15.0, 20.0], abs=0.1)
@@ -110,10 +111,10 @@ def test_offsets_that_cannot_be_written_are_written_later_and_that_is_seen() -> 
         metadata_of(bench.master).consumer_offsets.commit_offset("c", "G", "T", 0, 7)
         failing = bench.master.node.disk.fail(errno.ENOSPC, path="consumerOffset", count=100)
         await trio.sleep(12)
-        assert [event.status for event in bench.master.events("broker.persist_offsets")] == ["OSError"]
+        assert [event.status for event in bench.master.events(BrokerPersistOffsets)] == ["OSError"]
         failing.end()
         await trio.sleep(5)
-        assert [event.status for event in bench.master.events("broker.persist_offsets")] == ["OSError", "written"]
+        assert [event.status for event in bench.master.events(BrokerPersistOffsets)] == ["OSError", "written"]
         assert json_on(bench.master.node.disk, "consumerOffset") == {"offsetTable": {"T@G": {"0": 7}}}
 
     run(main)
@@ -373,7 +374,7 @@ def test_another_master_is_asked_at_once_also_while_the_one_before_does_not_answ
         while not silent.asked:
             await trio.sleep(0.1)
         name_server.says = RegisterBrokerResponseHeader(master_addr=f"{answering.node.address}:{LISTEN_PORT}")
-        while not bench.slave.events("broker.master")[1:]:
+        while not bench.slave.events(BrokerMaster)[1:]:
             await trio.sleep(0.01)
         await trio.sleep(0.5)
         assert tables_of(bench.slave)[2:] == ({"T@G": {0: 8, 1: 7}}, {1: 3, 2: 9})
@@ -436,7 +437,7 @@ def test_a_slave_that_nobody_tells_its_master_asks_nobody() -> None:
         bench.slave.config = attrs.evolve(bench.slave.config, master_addr=None)
         await bench.start()
         await trio.sleep(60)
-        assert not bench.slave.events("broker.slave_synchronize")
+        assert not bench.slave.events(BrokerSlaveSynchronize)
 
     run(main)
 

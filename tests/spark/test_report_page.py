@@ -17,6 +17,8 @@ from rmq_actors.analysis.page.svg import LinearScale, LogScale, SymlogScale, num
 from rmq_actors.analysis.page.time_charts import _joined
 from rmq_actors.analysis.report import load_facts, render, write_report
 from rmq_actors.analysis.report_data import ReportData, RunRow
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.run import FaultBegin
 from tests.spark.conftest import Campaign
 from tests.spark.test_demo_facts import BUG, REPLICATION
 
@@ -75,12 +77,7 @@ def test_the_page_of_a_campaign(campaign: Campaign, open_page: object) -> None:
     assert set(marks) == {"plot-runs", "plot-faults-made", "plot-faults-noticed", "plot-latency", "plot-shrunk", *lags}
     assert int(marks["plot-runs"]) == len(campaign.events)
     assert int(marks["plot-shrunk"]) == len(BUG["shrunk_schedule"])
-    made = {
-        (event.attrs or {})["fault.kind"]
-        for events in campaign.events.values()
-        for event in events
-        if event.kind == "fault.begin"
-    }
+    made = {event.fault_kind for events in campaign.events.values() for event in of_kind(events, FaultBegin)}
     assert int(marks["plot-faults-made"]) == len(made)
     assert "1 of 13 runs failed (invariant)" in page.document
     assert f"{len(campaign.events)} of {len(campaign.events)} rows" in page.document

@@ -13,6 +13,9 @@ from rmq_actors.analysis.jobs.fault_intervals import fault_intervals
 from rmq_actors.analysis.jobs.put_latency import puts
 from rmq_actors.analysis.jobs.run_summary import run_summary
 from rmq_actors.analysis.sources import Traces
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.run import FaultBegin, FaultObserved
+from rmq_actors.tracing.events.store import PutBegin, PutEnd
 from rmq_actors.tracing.spool import TraceWriter
 from tests.spark.conftest import Campaign, EventsBySeed, Story, rows, run_of
 
@@ -68,10 +71,10 @@ def test_a_campaign_gives_what_plain_python_gives(campaign: Campaign) -> None:
     assert Counter(row["outcome"] for row in found) == {"passed": len(found) - 1, "invariant": 1}
     for row in found:
         events = campaign.events[row["run_id"]]
-        sizes = {(event.msg_id, event.offset): event.size or 0 for event in events if event.kind == "put.begin"}
-        ends = [event for event in events if event.kind == "put.end"]
-        fired = Counter((event.attrs or {})["fault.kind"] for event in events if event.kind == "fault.begin")
-        observed = Counter(event.status for event in events if event.kind == "fault.observed")
+        sizes = {(event.msg_id, event.offset): event.size for event in of_kind(events, PutBegin)}
+        ends = of_kind(events, PutEnd)
+        fired = Counter(event.fault_kind for event in of_kind(events, FaultBegin))
+        observed = Counter(event.status for event in of_kind(events, FaultObserved))
         assert row["events"] == len(events)
         assert row["faults_fired"] == fired
         assert row["faults_observed"] == observed

@@ -18,6 +18,9 @@ from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingTimeoutError
 from rmq_actors.store.json_file import ConfigFileDamaged
 from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.actor import ActorStop
+from rmq_actors.tracing.events.namesrv import NamesrvRegister, NamesrvRemove
+from rmq_actors.tracing.events.remoting import RemotingClose
 from rmq_actors.wire.bodies.register_broker import RegisterBrokerBody
 from rmq_actors.wire.bodies.topic_configs import TopicConfig, TopicConfigSerializeWrapper
 from rmq_actors.wire.headers import encode_header
@@ -79,7 +82,7 @@ class NameServerWorld(RemotingWorld):
         return answer.code == ResponseCode.SUCCESS
 
     def removals(self) -> list[tuple[str | None, str]]:
-        return [(event.status, (event.attrs or {})["broker.address"]) for event in self.events("namesrv.remove")]
+        return [(event.status, event.broker_addr) for event in self.events(NamesrvRemove)]
 
 
 def seconds(event: Event) -> float:
@@ -103,11 +106,11 @@ def test_a_silent_broker_expires_at_its_deadline_and_its_connection_is_closed() 
             assert not await sim.has_route(other)
 
     sim.use(use)
-    registered = [seconds(event) for event in sim.events("namesrv.register")]
-    removed = [seconds(event) for event in sim.events("namesrv.remove")]
+    registered = [seconds(event) for event in sim.events(NamesrvRegister)]
+    removed = [seconds(event) for event in sim.events(NamesrvRemove)]
     assert removed == [pytest.approx(at + 120.0) for at in registered]
     assert sim.removals() == [("expired", "h:1"), ("expired", "h:9")]
-    closed = [event for event in sim.events("remoting.close") if event.status == "broker_expired"]
+    closed = [event for event in sim.events(RemotingClose) if event.status == "broker_expired"]
     assert [seconds(event) for event in closed] == [pytest.approx(removed[1])]
 
 
@@ -259,5 +262,5 @@ def test_it_stops_in_order_while_clients_are_connected() -> None:
 
     sim.world.run(main)
     assert stopped_at[0] < 3.0
-    stops = [event.actor for event in sim.events("actor.stop") if event.node == "server"]
+    stops = [event.actor for event in sim.events(ActorStop) if event.node == "server"]
     assert stops[:3] == ["RemotingServer", "BrokerHousekeepingService", "NamesrvConfigPool"]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rmq_actors.protocols.plain_access import Permission, PlainAccessRules, retry_topic
 from rmq_actors.remoting.plain_acl_file import FILE_MAX_BYTES, AclFileWatchService, PlainAclError, parse_plain_acl
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.event import RunInfo, of_kind
+from rmq_actors.tracing.events.remoting import AclLoad
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import DiskError, Schedule, SimDisk, World
 from tests.unit.acl_test_data import rules
@@ -177,8 +178,7 @@ class Watched:
 
     @property
     def trace(self) -> list[tuple[str | None, str]]:
-        events = [event for event in self.recorder.events if event.kind == "acl.load"]
-        return [(event.status, (event.attrs or {})["detail"]) for event in events]
+        return [(event.status, event.detail) for event in of_kind(self.recorder.events, AclLoad)]
 
     def run(self, steps: Callable[[], Awaitable[None]], *schedule: DiskError) -> None:
         """Load, watch, take the steps, stop."""

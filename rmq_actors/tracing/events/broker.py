@@ -33,7 +33,7 @@ class BrokerMaster(
     ha_server_addr: str
 
 
-class BrokerRole(Event, kind="broker.role", emitter="broker.role_changes", actor="RoleChanges"):
+class BrokerRoleEvent(Event, kind="broker.role", emitter="broker.role_changes", actor="RoleChanges"):
     """The broker changed its role, with its log ending at offset.
 
     status: changed, reopened: it has the same one, or the step that failed.

@@ -40,7 +40,7 @@ class FaultObserved(Event, kind="fault.observed", emitter="testing.observation, 
     detail: str | None = None
 
 
-class InvariantBroken(Event, kind="invariant.broken", emitter="testing.replication_run", actor="Judge"):
+class InvariantBrokenEvent(Event, kind="invariant.broken", emitter="testing.replication_run", actor="Judge"):
     """An invariant does not hold; status names it."""
 
     status: str

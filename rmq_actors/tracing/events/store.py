@@ -103,7 +103,7 @@ class StoreDispatchFailed(
     detail: str
 
 
-class StoreCheckpoint(
+class StoreCheckpointEvent(
     Event, kind="store.checkpoint", emitter="store.flush_consume_queue_service", actor="FlushConsumeQueueService"
 ):
     """Log, queues, index and transactions are durable before offset: a recovery begins there."""
