@@ -55,7 +55,7 @@ fuzz: $(FILLED)
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(FILLED)
-	@for benchmark in chaos_runs idle_pair actor_costs guest_mode store_append store_startup store_memory remoting_requests sync_puts sync_put_chain; do
+	@for benchmark in chaos_runs idle_pair trace_events actor_costs guest_mode store_append store_startup store_memory remoting_requests sync_puts sync_put_chain; do
 		$(BIN)/python -m "tests.bench.$$benchmark"
 	done
 

@@ -212,8 +212,8 @@ class Event(_Struct, metaclass=EventMeta):
     @property
     def attrs(self) -> dict[str, str] | None:
         """What the kind has beyond columns, as text, under the names of the trace. None if it has nothing."""
-        values = ((name, getattr(self, field)) for name, field in self.attribute_names.items())
-        return {name: str(value) for name, value in values if value is not None} or None
+        names = self.attribute_names.items()
+        return {name: str(value) for name, field in names if (value := getattr(self, field)) is not None} or None
 
 
 _RECORDERS = frozenset(name for name, each in Event.declared.items() if each.is_recorders)

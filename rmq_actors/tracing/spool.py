@@ -27,7 +27,16 @@ import attrs
 import pyarrow as pa
 from pyarrow import parquet
 
-from rmq_actors.tracing.event import COLUMNS, RUN_COLUMNS, SCHEMA_VERSION, ColumnType, Event, RunInfo
+from rmq_actors.tracing.event import (
+    COLUMNS,
+    RUN_COLUMNS,
+    SCHEMA_VERSION,
+    Column,
+    ColumnType,
+    Event,
+    RunInfo,
+    unfilled_columns,
+)
 from rmq_actors.tracing.events.run import FaultBegin
 from rmq_actors.tracing.manifest import (
     EVENTS_DIRECTORY,
@@ -82,23 +91,30 @@ class TraceDamaged(ValueError):
 def record_batch(run: RunInfo, events: list[Event]) -> pa.RecordBatch:
     """The events of one run as Arrow columns, in the order of `COLUMNS`. Raises `TraceValueError`."""
     constants = {"run_id": run.run_id, "seed": run.seed, "schema_version": SCHEMA_VERSION}
+    unfilled = unfilled_columns({type(event) for event in events})
     arrays = []
     for column, field in zip(COLUMNS, EVENTS_SCHEMA, strict=True):
         if column.name in RUN_COLUMNS:
             arrays.append(pa.repeat(pa.scalar(constants[column.name], field.type), len(events)))
             continue
-        values: list[Any] = list(map(operator.attrgetter(column.name), events))
-        if column.type == "string_map":
-            values = [None if value is None else list(value.items()) for value in values]
-        elif column.type == "links":
-            values = [
-                None if value is None else [{"node": node, "seq": seq} for node, seq in value] for value in values
-            ]
+        if column.name in unfilled:
+            arrays.append(pa.nulls(len(events), field.type))
+            continue
         try:
-            arrays.append(pa.array(values, field.type))
+            arrays.append(pa.array(_values(column, events), field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise TraceValueError(f"scenario {run.scenario} seed {run.seed}: column {column.name}: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS_SCHEMA)
+
+
+def _values(column: Column, events: list[Event]) -> list[Any]:
+    if column.type == "string_map":
+        maps = [event.attrs if event.attribute_names else None for event in events]
+        return [each and list(each.items()) for each in maps]
+    values: list[Any] = list(map(operator.attrgetter(column.name), events))
+    if column.type == "links":
+        return [None if value is None else [{"node": node, "seq": seq} for node, seq in value] for value in values]
+    return values
 
 
 @attrs.define(eq=False)

@@ -23,7 +23,7 @@ FrameOf = Callable[[EventsBySeed], DataFrame]
 
 
 def fault(kind: str) -> dict[str, str]:
-    return {"fault.kind": kind}
+    return {"fault.kind": kind, "fault.nodes": "master,slave"}
 
 
 def test_what_a_summary_counts(frame_of: FrameOf, spark: SparkSession, tmp_path: Path) -> None:
@@ -109,6 +109,7 @@ def test_when_faults_were_in_effect(frame_of: FrameOf) -> None:
         (0, "Delay", 60, None),
     ]
     assert found[0]["exemplars"] == [{"run_id": run_of(1).run_id, "seq": 1}]
+    assert found[0]["fault_nodes"] == ["master", "slave"]
 
 
 def test_a_campaign_has_an_interval_for_each_fault(campaign: Campaign) -> None:

@@ -17,9 +17,10 @@ from rmq_actors.analysis.analyze import TABLES, UnknownTable, analyze, analyze_i
 from rmq_actors.analysis.schema import EVENTS_SCHEMA, RUNS_SCHEMA
 from rmq_actors.analysis.session import JavaMissing, check_java
 from rmq_actors.analysis.sources import TraceCheckFailed, Traces, TraceSourceError, local_path
-from rmq_actors.tracing.event import RunInfo
+from rmq_actors.tracing.event import Event, RunInfo, attribute
 from rmq_actors.tracing.manifest import RUNS_SCHEMA as ARROW_RUNS_SCHEMA
 from rmq_actors.tracing.manifest import PartManifest, PartName
+from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import EVENTS_SCHEMA as ARROW_SCHEMA
 from rmq_actors.tracing.spool import TraceWriter
 from tests.spark.conftest import Campaign, Story, run_of
@@ -277,3 +278,26 @@ def test_traces_of_version_1_are_read_beside_new_ones(spark: SparkSession, tmp_p
     opened = events.where("kind = 'store.open'").select("schema_version", "life", "offset").collect()
     assert {(row["schema_version"], row["life"]) for row in opened} == {(1, None), (2, 1)}
     assert analyze_in(spark, found, tmp_path / "out").events == 402
+
+
+class _JobDone(Event, kind="test_sources.job_done", emitter="tests"):
+    """A kind of a program's own."""
+
+    status: str
+    job_name: str = attribute("test_sources.job")
+    files: int
+    took_s: float | None = None
+
+
+def test_a_kind_of_ones_own_is_read_with_its_attributes(spark: SparkSession, tmp_path: Path) -> None:
+    run = RunInfo("tests", "handmade", 1, source="broker")
+    recorder = Recorder(run, lambda: (None, 1))
+    recorder.record(_JobDone(status="ok", job_name="nightly", files=3), "a", "Jobs")
+    recorder.record(_JobDone(status="failed", job_name="hourly", files=0, took_s=0.5), "a", "Jobs")
+    with TraceWriter(tmp_path, "tests", "handmade") as writer:
+        writer.write_run(run, recorder.events, outcome="passed")
+    events = Traces.find(str(tmp_path)).read_events(spark).where("kind = 'test_sources.job_done'")
+    assert [(row["actor"], row["status"], row["attrs"]) for row in events.orderBy("seq").collect()] == [
+        ("Jobs", "ok", {"test_sources.job": "nightly", "files": "3"}),
+        ("Jobs", "failed", {"test_sources.job": "hourly", "files": "0", "took_s": "0.5"}),
+    ]

@@ -194,7 +194,7 @@ class Model:
             self._emit(MASTER, "FaultObserver", "fault.observed", status=name)
 
     def _begin(self, fault: PlannedFault, fault_id: int) -> None:
-        node, attributes = self._nodes[fault.node], {"fault.kind": fault.kind}
+        node, attributes = self._nodes[fault.node], {"fault.kind": fault.kind, "fault.nodes": fault.node}
         self._emit("", "sim_net", "fault.begin", fault_id=fault_id, attributes=attributes)
         if fault.kind == "Kill":
             self._kill(fault.node)
