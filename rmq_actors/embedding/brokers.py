@@ -87,7 +87,7 @@ def messages_of(log: CommitLog) -> Iterator[StoredMessage]:
             position += size
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Brokers(ABC):
     """The brokers of a cluster: see `cluster_protocol.Cluster` for what is public.
 
@@ -106,6 +106,10 @@ class Brokers(ABC):
         masters = [name for name, master in self._follows.items() if master is None]
         names = {name: f"broker-{_letters(number)}" for number, name in enumerate(masters)}
         self._groups = {name: names[_root(name, self._follows)] for name in self._follows}
+
+    def __repr__(self) -> str:
+        follows = ", ".join(f"{name}: {master or 'master'}" for name, master in self._follows.items())
+        return f"<{type(self).__name__} {follows}; running: {', '.join(self.running) or 'none'}>"
 
     # --- what the two kinds differ in -------------------------------------------------------------------------------
 

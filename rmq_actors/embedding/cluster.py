@@ -66,7 +66,7 @@ class _Process:
     ended: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RealCluster(Brokers):
     """A cluster in this process: see `cluster_protocol.Cluster`. Its brokers listen on loopback, at ports that stay.
 

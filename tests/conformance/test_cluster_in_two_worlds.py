@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
 from rmq_actors import BrokerDown, Cluster, ExchangeFailed, Message, PutStatus, Unsupported, open_cluster
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.testing import SIM_STORE, SimCluster
+from rmq_actors.testing import PLANTED_BUGS, REPLICATION_INVARIANTS, SIM_STORE, ClusterBroken, NotWell, SimCluster
+from sim_net import DiskError, On, Schedule
 
 Body = Callable[[Cluster], Awaitable[None]]
 Topology = Mapping[str, str | None]
@@ -257,3 +259,36 @@ def test_the_same_seed_is_the_same_run() -> None:
 def test_brokers_that_cannot_be(follows: Topology, wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         SimCluster(follows)
+
+
+def test_the_invariants_of_replication_find_a_planted_bug() -> None:
+    cluster = SimCluster(PAIR, make_machines=PLANTED_BUGS["any_ack"].make_machines)
+    with pytest.raises(ClusterBroken, match="replicated"):
+        cluster.run(restart_and_stop)
+
+
+def test_a_store_that_has_failed_is_started_again_at_the_end() -> None:
+    """As an operator does: it takes nothing more before, and its queues lack what it could not write."""
+
+    async def body(cluster: Cluster) -> None:
+        await cluster.put(Message("Topic", b"one"))
+        result = await cluster.put(Message("Topic", b"two"))
+        assert result.status is PutStatus.SERVICE_NOT_AVAILABLE
+
+    error = DiskError(0.0, duration_s=0.5, node="a", error="EIO", operation="", path="", nth=1, every=1, count=100)
+    SimCluster(PAIR, schedule=Schedule((attrs.evolve(error, on=On("log.append", "a")),))).run(body)
+
+
+def test_a_cluster_that_does_not_come_back_says_what_is_so() -> None:
+    async def body(cluster: Cluster) -> None:
+        await cluster.kill("b")
+
+    with pytest.raises(NotWell, match=r"0\.001 s after the last fault: .*b is down"):
+        SimCluster(PAIR, converges_s=0.001).run(body)
+
+
+def test_invariants_are_about_one_master_and_its_slaves() -> None:
+    with pytest.raises(ValueError, match="about one master and its slaves"):
+        SimCluster(TWO_GROUPS, invariants=REPLICATION_INVARIANTS)
+    with pytest.raises(ValueError, match="that is the name server's"):
+        SimCluster({"namesrv": None})

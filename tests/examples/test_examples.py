@@ -32,6 +32,10 @@ EXPECTED = {
         r"(PUT_OK: order \d has the id 7F0000010000[0-9A-F]{20}\n){3}FOUND: 3 messages, the next offset is 3\n"
         r"order-2 is 'order 2', tagged 'new'"
     ),
+    "own_invariant": (
+        r"any_ack: on the slave: \d+ bytes confirmed, the slave has 0 \(at event \d+\)\n"
+        r"without a planted bug 20 worlds have passed\non real sockets the slave has 10 orders\n$"
+    ),
     "remoting_client": (
         r"broker-a: master 0 at 127\.0\.0\.1:\d+\nbroker-a: slave 1 at 127\.0\.0\.1:\d+\n"
         r"BenchmarkTest: 1024 queues on broker-a\ncode 3: request type 4711 not supported"

@@ -26,6 +26,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.tracing.earlier_traces": ("trace",),
     "rmq_actors.tracing.manifest": ("trace",),
     "rmq_actors.tracing.spool": ("trace",),
+    "rmq_actors.testing.strategies": ("testing",),
     "sim_net.strategies": ("testing",),
 }
 

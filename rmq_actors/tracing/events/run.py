@@ -32,7 +32,9 @@ class FaultEnd(Event, kind="fault.end", emitter="sim_net.nemesis", actor="sim_ne
     nodes: str = attribute("fault.nodes")
 
 
-class FaultObserved(Event, kind="fault.observed", emitter="testing.observation, testing.replication_run"):
+class FaultObserved(
+    Event, kind="fault.observed", emitter="testing.observation, testing.replication_run, testing.sim_cluster"
+):
     """The program under test met a fault."""
 
     status: str
@@ -40,14 +42,16 @@ class FaultObserved(Event, kind="fault.observed", emitter="testing.observation, 
     detail: str | None = None
 
 
-class InvariantBrokenEvent(Event, kind="invariant.broken", emitter="testing.replication_run", actor="Judge"):
+class InvariantBrokenEvent(
+    Event, kind="invariant.broken", emitter="testing.replication_run, testing.sim_cluster", actor="Judge"
+):
     """An invariant does not hold; status names it."""
 
     status: str
     detail: str
 
 
-class OperatorPromote(Event, kind="operator.promote", emitter="testing.brokers", actor="Operator"):
+class OperatorPromote(Event, kind="operator.promote", emitter="testing.brokers, testing.sim_cluster", actor="Operator"):
     """An operator makes this node the master; status says by what it was chosen: longest or shortest log."""
 
     status: str
