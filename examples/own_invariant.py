@@ -46,7 +46,7 @@ def search(planted_bug: str | None) -> None:
     @settings(
         max_examples=20,
         deadline=None,
-        database=None,
+        derandomize=True,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
