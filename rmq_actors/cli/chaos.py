@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import sys
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +23,8 @@ from rmq_actors.cli.progress import progress_bar
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
-from rmq_actors.testing.scenarios import SCENARIO, SCENARIOS, Outcome, RunResult, observable, run_case
+from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.scenarios import REPLICATION, SCENARIOS, Outcome, RunResult, run_case
 from rmq_actors.tracing.event import COLUMNS, RUN_COLUMNS, Event
 
 chaos_app = typer.Typer(
@@ -51,7 +54,9 @@ def parse_seeds(text: str) -> range:
 @chaos_app.command("run")
 def run(
     seeds: Annotated[str, typer.Option(help="The seeds: A:B for A to B-1, or one number.")] = "0:100",
-    scenario: Annotated[str, typer.Option(help="Which scenario; see `chaos list`.")] = SCENARIO,
+    scenario: Annotated[
+        str, typer.Option(help="Which scenario; see `chaos list`. MODULE:NAME: one of your own.")
+    ] = REPLICATION.name,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="How many processes.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Where traces/ and failures/ go; nothing is written without.")
@@ -72,13 +77,13 @@ def run(
     interrupted.
     """
     campaign = _campaign(
-        Campaign(parse_seeds(seeds), scenario, jobs=jobs, out=out, planted_bug=planted_bug), force=force
+        Campaign(parse_seeds(seeds), _scenario(scenario), jobs=jobs, out=out, planted_bug=planted_bug), force=force
     )
     chosen = campaign.seeds
     # What brokers log of their peers' deaths is in the trace.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     stderr = Console(stderr=True)
-    failures = Failures(campaign)
+    failures = Failures(campaign, scenario)
     with interrupts.held_back() as stopped, progress_bar(stderr) as progress:
         task = progress.add_task(f"chaos: {scenario}", total=len(chosen))
 
@@ -97,7 +102,7 @@ def run(
             stderr.print(f"rmq-actors chaos run: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(ExitCode.CRASH) from error
     if not digest and not as_json:
-        _print_summary(summaries, scenario)
+        _print_summary(summaries, campaign.scenario)
     for line in failures.summary_lines:
         stderr.print(line, markup=False, highlight=False, soft_wrap=True)
     if stopped():
@@ -124,7 +129,7 @@ def _summary_to_json(summary: RunSummary) -> dict[str, object]:
     }
 
 
-def _print_summary(runs: list[RunSummary], scenario: str) -> None:
+def _print_summary(runs: list[RunSummary], scenario: Scenario) -> None:
     console = Console()
     table = Table("what", "runs", box=None, header_style="bold")
     for outcome, count in sorted(Counter(run.outcome for run in runs).items()):
@@ -140,7 +145,7 @@ def _print_summary(runs: list[RunSummary], scenario: str) -> None:
     console.print(table)
     observed = Counter(kind for run in runs for kind in run.observed)
     table = Table("what the brokers met", "runs", box=None, header_style="bold")
-    for kind in observable(scenario):
+    for kind in scenario.observable:
         table.add_row(kind, str(observed[kind]))
     console.print(table)
     acked, checks = sum(run.acked for run in runs), sum(run.checks for run in runs)
@@ -151,14 +156,30 @@ def _print_summary(runs: list[RunSummary], scenario: str) -> None:
 
 def _campaign(campaign: Campaign, *, force: bool) -> Campaign:
     """`campaign`, of which everything is known, with a directory that has room. Raises `typer.BadParameter`."""
-    _known(campaign.scenario, SCENARIOS, "scenario")
     if campaign.planted_bug is not None:
         _known(campaign.planted_bug, PLANTED_BUGS, "planted bug")
     if campaign.out is not None:
         _check_traces_can_be_written()
         make_directory(campaign.out)
-        make_room(campaign.out, campaign.name, campaign.scenario, force=force)
+        make_room(campaign.out, campaign.name, campaign.scenario.name, force=force)
     return campaign
+
+
+def _scenario(text: str) -> Scenario:
+    """The scenario that the command line names: one of this project's, or one that a module has."""
+    module, colon, name = text.partition(":")
+    if not colon:
+        _known(text, SCENARIOS, "scenario")
+        return SCENARIOS[text]
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise typer.BadParameter(f"{text!r} cannot be imported: {error}", param_hint="--scenario") from error
+    if not isinstance(value, Scenario):
+        raise typer.BadParameter(f"{text!r} is no Scenario", param_hint="--scenario")
+    return value
 
 
 def _check_traces_can_be_written() -> None:
@@ -179,11 +200,15 @@ def replay(
     case: Annotated[Path, typer.Argument(help="A case file, as `chaos run --out` writes it to failures/.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the events as JSON, one a line.")] = False,
     last: Annotated[int, typer.Option(min=1, help="How many events to print, counted from the end.")] = 40,
+    scenario: Annotated[
+        str | None, typer.Option(help="MODULE:NAME of the case's scenario, if it is one of your own.")
+    ] = None,
 ) -> None:
     """Run one case again and print its last events. The exit code is that of the run: 0, 1, 3 or 4."""
-    case_file = _load(case)
+    own = None if scenario is None else _scenario(scenario)
+    case_file = _load(case, SCENARIOS if own is None else {own.name: own})
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
-    result = run_case(case_file.case)
+    result = run_case(case_file.case, own or SCENARIOS[case_file.scenario])
     for event in result.events[-last:]:
         typer.echo(json.dumps(_event_to_json(event)) if as_json else _event_row(event))
     typer.echo(f"{result.outcome}: {result.failure or 'every invariant held'}", err=as_json)
@@ -193,9 +218,9 @@ def replay(
     raise typer.Exit(EXIT_OF_OUTCOME[result.outcome])
 
 
-def _load(path: Path) -> CaseFile:
+def _load(path: Path, scenarios: Mapping[str, Scenario]) -> CaseFile:
     try:
-        return CaseFile.load(path)
+        return CaseFile.load(path, scenarios)
     except (IllegalCaseFile, OSError) as error:
         typer.echo(f"rmq-actors chaos: {error}", err=True)
         raise typer.Exit(ExitCode.BAD_INPUT) from error
@@ -221,7 +246,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Print the scenarios, and the bugs that can be planted."""
-    rows = [("scenario", name, meaning) for name, meaning in SCENARIOS.items()]
+    rows = [("scenario", scenario.name, scenario.description) for scenario in SCENARIOS.values()]
     rows += [("planted bug", bug.name, bug.description) for bug in PLANTED_BUGS.values()]
     if as_json:
         for what, name, meaning in rows:

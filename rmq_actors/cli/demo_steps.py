@@ -31,7 +31,7 @@ from rmq_actors.testing.campaign import Campaign, RunSummary, run_campaign, writ
 from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.observation import OBSERVABLE, RARELY_OBSERVED
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
-from rmq_actors.testing.scenarios import SCENARIO
+from rmq_actors.testing.scenarios import REPLICATION
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.events.run import RunEnd, RunStart
 from rmq_actors.tracing.recorder import Recorder
@@ -174,8 +174,8 @@ def find_bug(out: Path, console: Console) -> tuple[Caught, Path]:
     if caught is None:
         raise DemoFailed(f"the planted bug {hunt.planted_bug} was not found in {hunt.time_max_s:g} s from {hunt.start}")
     path = out / "failures" / f"{hunt.planted_bug}.json"
-    CaseFile(SCENARIO, caught.result.case, caught.result.outcome, caught.result.failure).save(path)
-    with TraceWriter(out / "traces", "hunt", SCENARIO) as writer:
+    CaseFile(REPLICATION.name, caught.result.case, caught.result.outcome, caught.result.failure).save(path)
+    with TraceWriter(out / "traces", "hunt", REPLICATION.name) as writer:
         write_trace(writer, caught.result)
     return caught, path
 

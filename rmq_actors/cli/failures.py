@@ -9,6 +9,7 @@ import attrs
 
 from rmq_actors.testing.bug_hunt import signature
 from rmq_actors.testing.campaign import Campaign, RunSummary
+from rmq_actors.testing.scenarios import SCENARIOS
 
 
 def replay_command(path: Path) -> str:
@@ -29,6 +30,8 @@ class Failures:
     """The failing runs of a campaign by what makes them alike: how they ended, and by which invariant."""
 
     campaign: Campaign
+    #: How the command line names its scenario.
+    scenario: str = attrs.field(default=attrs.Factory(lambda self: self.campaign.scenario.name, takes_self=True))
     _alike: dict[str, list[RunSummary]] = attrs.field(factory=dict[str, list[RunSummary]], init=False)
 
     def lines(self, summary: RunSummary) -> list[str]:
@@ -55,6 +58,7 @@ class Failures:
 
     def _command(self, summary: RunSummary) -> str:
         if summary.case_path is not None:
-            return replay_command(summary.case_path)
+            own = "" if self.scenario in SCENARIOS else f" --scenario {self.scenario}"
+            return replay_command(summary.case_path) + own
         bug = "" if self.campaign.planted_bug is None else f" --planted-bug {self.campaign.planted_bug}"
-        return f"{_program()} chaos run --scenario {self.campaign.scenario} --seeds {summary.seed}{bug}"
+        return f"{_program()} chaos run --scenario {self.scenario} --seeds {summary.seed}{bug}"

@@ -42,13 +42,6 @@ STORE = MessageStoreConfig(
     # Nobody reads the rates, and each look at the counters is a step of the run.
     store_stats_sampling=False,
 )
-#: Any disk is short of space; checkpoints come soon, as no file goes that a start would read.
-_CLEANED_STORE = attrs.evolve(
-    STORE,
-    disk_max_used_space_ratio=0,
-    disk_space_clean_forcibly_ratio=0,
-    flush_consume_queue_thorough_interval_ms=300,
-)
 _READ_BUFFER_BYTES = 4096
 #: The errors of a start that a disk's fault may be the cause of.
 _DISK_ERRORS = {errno.EIO, errno.ENOSPC}
@@ -67,6 +60,10 @@ class BrokersUnderTest:
     recorder: Recorder
     names: Sequence[str]
     workload: Workload
+    #: The settings that no parameter of the workload sets.
+    store: MessageStoreConfig = STORE
+    #: Whether roles change in the run: then brokers have a port on which slaves ask, and one brokerName.
+    changes_roles: bool = False
     nodes: Mapping[str, Node] = attrs.field(init=False)
     view: ClusterView = attrs.field(init=False)
     #: Those that run.
@@ -89,7 +86,7 @@ class BrokersUnderTest:
         bug = self.workload.planted_bug
         self._machines = {name: PLANTED_BUGS[bug].make_machines() if bug else Machines() for name in self.names}
         evidence = WorldEvidence(
-            self.world, self.nodes, self.running, self.workload.log_file_bytes, STORE.max_hash_slot_num
+            self.world, self.nodes, self.running, self.workload.log_file_bytes, self.store.max_hash_slot_num
         )
         self.view = ClusterView(
             self.names[0],
@@ -181,13 +178,13 @@ class BrokersUnderTest:
             ha_truncate_on_divergence=workload.divergence == "setting",
         )
         store = attrs.evolve(
-            _CLEANED_STORE if workload.clean_every_s else STORE,
+            _cleaned(self.store) if workload.clean_every_s else self.store,
             transient_store_pool_enable=workload.transient_pool,
             broker_role=BrokerRole.SLAVE if is_slave else BrokerRole(workload.master_role),
             flush_disk_type=self._flush_type(name),
             mapped_file_size_commit_log_bytes=workload.log_file_bytes,
         )
-        if not workload.fail_overs:
+        if not self.changes_roles:
             return BrokerConfig(name, store, ha)
         return BrokerConfig(
             "broker-a",
@@ -248,6 +245,16 @@ class BrokersUnderTest:
 
     def _on_disk_error(self, error: StorageError | StorageStuck) -> None:
         self._met_disk_errors.add(error.node)
+
+
+def _cleaned(store: MessageStoreConfig) -> MessageStoreConfig:
+    """Any disk is short of space; checkpoints come soon, as no file goes that a start would read."""
+    return attrs.evolve(
+        store,
+        disk_max_used_space_ratio=0,
+        disk_space_clean_forcibly_ratio=0,
+        flush_consume_queue_thorough_interval_ms=300,
+    )
 
 
 def _remove_all(disk: SimDisk, directory: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rmq_actors.testing.scenarios import Outcome, RunResult, is_runnable, random_case, run_case
+from rmq_actors.testing.scenarios import REPLICATION, Outcome, RunResult, random_case, run_case
 from sim_net.search import Case, find, shrink
 
 
@@ -59,7 +59,7 @@ def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None
     # The seed stays: another one would be another run.
     small = shrink(
         found.case,
-        lambda case: is_runnable(case) and failure_of(case) == found.failure,
+        lambda case: REPLICATION.can_run(case) and failure_of(case) == found.failure,
         runs_max=hunt.shrink_runs_max,
         on_progress=report("shrinking"),
     )

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rmq_actors.testing.case_file import CaseFile
-from rmq_actors.testing.scenarios import SCENARIO, Outcome, RunResult, random_case, run_case, scenario_of
+from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.scenarios import REPLICATION, Outcome, RunResult, random_case, run_case
 from rmq_actors.testing.workload import Workload
 from sim_net import fault_kind, many_runs
 
@@ -58,7 +59,7 @@ class Campaign:
     """What to run, over how many processes. With `out`, traces go to `out`/traces, failures to `out`/failures."""
 
     seeds: Sequence[int]
-    scenario: str = SCENARIO
+    scenario: Scenario = REPLICATION
     name: str = "chaos"
     jobs: int = 1
     out: Path | None = None
@@ -69,7 +70,7 @@ def summarize(result: RunResult, out: Path | None) -> RunSummary:
     """Reduce a result, writing its case below `out`/failures if it failed."""
     path = None
     if result.outcome != "passed" and out is not None:
-        scenario = scenario_of(result.case)
+        scenario = result.run.scenario
         path = out / "failures" / f"{scenario}-{result.case.seed}.json"
         CaseFile(scenario, result.case, result.outcome, result.failure).save(path)
     workload = Workload.of(result.case.parameters)
@@ -130,7 +131,7 @@ def _run_seeds(campaign: Campaign, worker: int, seeds: Sequence[int], stop: Call
         return
     from rmq_actors.tracing.spool import TraceWriter  # noqa: PLC0415  # runs without traces need no pyarrow
 
-    with TraceWriter(campaign.out / "traces", campaign.name, campaign.scenario, worker=worker) as writer:
+    with TraceWriter(campaign.out / "traces", campaign.name, campaign.scenario.name, worker=worker) as writer:
         for result in _results(campaign, seeds, stop):
             write_trace(writer, result)
             yield summarize(result, campaign.out)
@@ -148,7 +149,7 @@ def _results(campaign: Campaign, seeds: Sequence[int], stop: Callable[[], bool])
 
 def _run_seed(campaign: Campaign, seed: int) -> RunResult:
     case = random_case(seed, scenario=campaign.scenario, planted_bug=campaign.planted_bug)
-    return run_case(case, campaign=campaign.name)
+    return run_case(case, campaign.scenario, campaign=campaign.name)
 
 
 def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary], stopping: Stopping) -> None:

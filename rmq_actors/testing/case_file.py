@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
 import rmq_actors
-from rmq_actors.testing.scenarios import SCENARIOS, check_case
+from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.scenarios import SCENARIOS
 from sim_net.search import Case
 
 FORMAT = 1
@@ -41,17 +43,17 @@ class CaseFile:
         path.write_text(json.dumps(content, indent=2) + "\n")
 
     @classmethod
-    def load(cls, path: Path) -> CaseFile:
-        """Read a file. Raises `IllegalCaseFile`, `OSError`."""
+    def load(cls, path: Path, scenarios: Mapping[str, Scenario] = SCENARIOS) -> CaseFile:
+        """Read a file of a case of one of `scenarios`, by their names. Raises `IllegalCaseFile`, `OSError`."""
         try:
             content = json.loads(path.read_text())
             if not isinstance(content, dict) or content.get("format") != FORMAT:
                 raise IllegalCaseFile(f"{path}: not a case of format {FORMAT}")
             scenario = content["scenario"]
-            if scenario not in SCENARIOS:
-                raise IllegalCaseFile(f"{path}: no scenario is called {scenario!r}; there are {', '.join(SCENARIOS)}")
+            if scenario not in scenarios:
+                raise IllegalCaseFile(f"{path}: no scenario is called {scenario!r}; there are {', '.join(scenarios)}")
             case = Case.from_json(json.dumps(content["case"]))
-            check_case(case)
+            scenarios[scenario].check(case)
             return cls(scenario, case, str(content.get("outcome", "")), str(content.get("failure", "")))
         except KeyError as error:
             raise IllegalCaseFile(f"{path}: {error} is missing") from error

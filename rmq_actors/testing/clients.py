@@ -34,7 +34,7 @@ class Writers:
 
     def beside(self, name: str) -> Iterable[Beside]:
         """The writers at a node: where roles stay, the master alone has any."""
-        if self.brokers.workload.fail_overs or name == self.brokers.master:
+        if self.brokers.changes_roles or name == self.brokers.master:
             for number in range(_WRITERS):
                 yield functools.partial(self._write, number)
 
@@ -44,7 +44,7 @@ class Writers:
 
     async def _write(self, number: int, broker: BrokerController, node: Node) -> None:
         workload, follows = self.brokers.workload, self.brokers.follows
-        while self.puts_left > 0 or workload.fail_overs:
+        while self.puts_left > 0 or self.brokers.changes_roles:
             is_master = follows.get(node.name) == node.name and not broker.config.is_slave
             if not is_master or not self.may_write or self.puts_left <= 0:
                 await trio.sleep(_LOOK_EVERY_S)  # clients learn of another master by asking

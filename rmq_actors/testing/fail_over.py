@@ -30,8 +30,10 @@ _COMMAND_EVERY_S = 0.5
 
 
 @attrs.define(eq=False)
-class FailOverOperator(Operator):
-    """Makes the fail-overs of one run, one after the other; ends halts and old terms by command meanwhile."""
+class RoleOperator(Operator):
+    """Configures brokers: each becomes what `BrokersUnderTest.configure` says. Ends halts and old terms by command."""
+
+    changes_roles = True
 
     def beside(self, name: str) -> Iterable[Beside]:
         """A broker becomes what is configured, and is given commands."""
@@ -39,13 +41,6 @@ class FailOverOperator(Operator):
         yield self._become_what_is_configured
         yield self._end_halts
         yield self._end_old_terms
-
-    async def act(self) -> None:
-        """Return when the last fail-over is done, and its old master has been started again."""
-        workload = self.brokers.workload
-        for number in range(1, workload.fail_overs + 1):
-            await trio.sleep_until(number * workload.fail_over_at_s)
-            await self._fail_over()
 
     # --- at each broker ---------------------------------------------------------------------------------------------
 
@@ -86,7 +81,17 @@ class FailOverOperator(Operator):
             if brokers.follows.get(name) == name and not broker.config.is_slave and greatest > broker.term.number:
                 await broker.change_role(broker.config.store.broker_role, term=greatest + 1)
 
-    # --- fail-overs -------------------------------------------------------------------------------------------------
+
+@attrs.define(eq=False)
+class FailOverOperator(RoleOperator):
+    """Makes the fail-overs of one run, one after the other."""
+
+    async def act(self) -> None:
+        """Return when the last fail-over is done, and its old master has been started again."""
+        workload = self.brokers.workload
+        for number in range(1, workload.fail_overs + 1):
+            await trio.sleep_until(number * workload.fail_over_at_s)
+            await self._fail_over()
 
     async def _fail_over(self) -> None:
         """The old master is never the master again before it has followed the new one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import attrs
 import trio
@@ -23,8 +24,12 @@ _CLEANED_UNTIL_S = 50.0
 class Operator:
     """Restarts brokers that cannot write any more, and sets up slaves anew whose master has deleted what comes next.
 
-    Where `clean_every_s` says so it has each broker clean its log. A scenario's operator derives from this one.
+    Where `clean_every_s` says so it has each broker clean its log. A scenario's operator derives from this one,
+    or from `RoleOperator`.
     """
+
+    #: Whether it changes roles: such brokers have a port on which slaves ask.
+    changes_roles: ClassVar[bool] = False
 
     brokers: BrokersUnderTest
     clients: Writers

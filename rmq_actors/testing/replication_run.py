@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import attrs
 import trio
@@ -12,12 +12,11 @@ from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.testing.brokers import Beside, BrokersUnderTest
 from rmq_actors.testing.clients import Writers
-from rmq_actors.testing.fail_over import FailOverOperator
-from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
+from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
@@ -29,22 +28,12 @@ from rmq_actors.tracing.events.run import FaultObserved, InvariantBrokenEvent
 from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
-from sim_net import LinkConfig, World, WorldConfig
+from sim_net import World
 from sim_net.search import Case
 
-WORLD = WorldConfig(
-    link=LinkConfig(latency_min_s=0.0002, latency_max_s=0.02, segment_bytes=400),
-    send_buffer_bytes=2048,
-    receive_buffer_bytes=2048,
-    journal_keep=False,
-    virtual_time_max_s=3600.0,
-)
 _LOOK_EVERY_S = 0.1
 #: For so long faults may wait for their event; later ones are called off.
 _EVENTS_WAIT_S = 5.0
-#: After the last fault everything must be as it should within this time (invariant I5: 30 s).
-CONVERGENCE_S = 30.0
-
 #: After one of these the run may have become what the harness waits for.
 _MOVES: tuple[type[Event], ...] = (
     StoreDispatch,
@@ -61,12 +50,12 @@ _MOVES: tuple[type[Event], ...] = (
 
 @attrs.define(eq=False)
 class ReplicationRun:
-    """The moving parts of one run. The first of `names` is the master at first."""
+    """The moving parts of one run of a scenario."""
 
     case: Case
     world: World
     info: RunInfo
-    names: Sequence[str]
+    scenario: Scenario
     sabotage: Callable[[World], object]
     workload: Workload = attrs.field(init=False)
     recorder: Recorder = attrs.field(init=False)
@@ -83,17 +72,23 @@ class ReplicationRun:
     def __attrs_post_init__(self) -> None:
         self.workload = Workload.of(self.case.parameters)
         self.recorder = open_sim_recorder(self.world, self.info)
-        self.brokers = BrokersUnderTest(self.world, self.recorder, self.names, self.workload)
-        # Limits first: at one of them nothing is broken.
-        invariants = [make() for make in (*REPLICATION_LIMITS, *REPLICATION_INVARIANTS)]
-        self.judge = Judge(self.view, invariants, self._on_broken, self._on_limit)
+        scenario = self.scenario
+        self.brokers = BrokersUnderTest(
+            self.world,
+            self.recorder,
+            scenario.topology.names,
+            self.workload,
+            scenario.store,
+            scenario.operator.changes_roles,
+        )
+        self.judge = Judge(self.view, [make() for make in scenario.invariants], self._on_broken, self._on_limit)
         self.observer = FaultObserver(self.recorder, self.case.schedule, self.view)
         self.recorder.subscribe(self.judge.observe, self.judge.kinds)
         self.recorder.subscribe(self.observer.observe, self.observer.kinds)
         self.recorder.subscribe(self._on_crash, [ActorCrash])
         self.recorder.subscribe(self._on_move, _MOVES)
         self.clients = Writers(self.brokers)
-        self.operator = (FailOverOperator if self.workload.fail_overs else Operator)(self.brokers, self.clients)
+        self.operator = scenario.operator(self.brokers, self.clients)
 
     @property
     def view(self) -> ClusterView:
@@ -160,20 +155,20 @@ class ReplicationRun:
         self.world.stop_waiting()
         await trio.sleep_until(self.world.faults_end_s)
         self.operator.restart_unwriteable()
-        if self.workload.fail_overs:
+        if self.operator.changes_roles:
             await self._end_quiet()
 
     async def _end_quiet(self) -> None:
         """Put once more where a slave waits for that: see `docs/invariants.md`, what is not promised."""
-        await self.wait_for(lambda: not self.view.without_log, CONVERGENCE_S)
+        await self.wait_for(lambda: not self.view.without_log, self.scenario.converges_in_s)
         if self.view.needs_a_put:
             self.clients.put_once_more()
 
     @property
     def _converges_in_s(self) -> float:
         """A truncation that a disk did not let be is tried again after a while."""
-        is_tried_again = self.workload.fail_overs and self.workload.divergence == "setting"
-        return CONVERGENCE_S + (RETRY_INTERVAL_S if is_tried_again else 0)
+        is_tried_again = self.operator.changes_roles and self.workload.divergence == "setting"
+        return self.scenario.converges_in_s + (RETRY_INTERVAL_S if is_tried_again else 0)
 
     async def _end_when_broken(self) -> None:
         await self._broken.wait()
@@ -186,13 +181,13 @@ class ReplicationRun:
         return (
             self.clients.puts_left <= 0
             and not self.view.unanswered
-            and len(self.brokers.running) == len(self.names)
+            and len(self.brokers.running) == len(self.brokers.names)
             and all(node.is_up for node in self.brokers.nodes.values())
             and self.view.converged
             and self._halts_are_final
             and master is not None
             and not master.config.is_slave
-            and len(master.ha_service.connections) == len(self.names) - 1 - len(self.view.halted)
+            and len(master.ha_service.connections) == len(self.brokers.names) - 1 - len(self.view.halted)
             and master.store.running_flags.is_writeable
         )
 
@@ -206,7 +201,7 @@ class ReplicationRun:
         )
 
     def _state(self) -> str:
-        ends = ", ".join(f"{name} ends at {self.view.nodes[name].end}" for name in self.names)
+        ends = ", ".join(f"{name} ends at {self.view.nodes[name].end}" for name in self.brokers.names)
         master = self.brokers.running.get(self.brokers.master)
         connections = len(master.ha_service.connections) if master else 0
         halted = f" but {', '.join(sorted(self.view.halted))}, halted," if self.view.halted else ""
@@ -217,8 +212,8 @@ class ReplicationRun:
 
     async def _last_put(self) -> None:
         """With every fault over, a put must be confirmed, if there are slaves enough, and reach every slave."""
-        master, slaves = self.brokers.running[self.brokers.master], len(self.names) - 1 - len(self.view.halted)
-        with trio.move_on_after(CONVERGENCE_S) as waiting:
+        master, slaves = self.brokers.running[self.brokers.master], len(self.brokers.names) - 1 - len(self.view.halted)
+        with trio.move_on_after(self.scenario.converges_in_s) as waiting:
             # Behind an accepted connection a slave may still compare its log, and then begin anew.
             while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < slaves:  # noqa: ASYNC110
                 await trio.sleep(_LOOK_EVERY_S)
@@ -230,11 +225,13 @@ class ReplicationRun:
             raise NotConverged(f"with every fault over, a put is answered {result.status.value}")
         end = 0 if result.append is None else result.append.end_offset
         # A transient pool's puts are answered before they are in the log.
-        if not await self.wait_for(lambda: self.view.converged and self.view.master.end >= end, CONVERGENCE_S):
+        if not await self.wait_for(
+            lambda: self.view.converged and self.view.master.end >= end, self.scenario.converges_in_s
+        ):
             raise NotConverged(self._state())
 
     async def _stop_brokers(self) -> None:
-        with trio.move_on_after(CONVERGENCE_S) as waiting:
+        with trio.move_on_after(self.scenario.converges_in_s) as waiting:
             await self.brokers.stop()
         if waiting.cancelled_caught:
-            raise NotConverged(f"a broker has not stopped in {CONVERGENCE_S:g} s")
+            raise NotConverged(f"a broker has not stopped in {self.scenario.converges_in_s:g} s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -97,7 +97,7 @@ class Workload:
     master_role: str = attrs.field(default=BrokerRole.SYNC_MASTER.value, validator=_one_of(*_ROLES))
     master_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_one_of(*_FLUSH_TYPES))
     slave_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_one_of(*_FLUSH_TYPES))
-    in_sync_replicas: int = attrs.field(default=2, validator=_whole_number(2, 3))
+    in_sync_replicas: int = attrs.field(default=2, validator=_whole_number(2))
     auto_in_sync_replicas: bool = attrs.field(default=False, validator=_flag)
     fail_overs: int = attrs.field(default=0, validator=_whole_number(0, _FAIL_OVERS_MAX))
     fail_over_at_s: float = attrs.field(default=1.0, validator=_seconds)
@@ -127,43 +127,6 @@ class Workload:
         given = {name: parameters.get(name) for name in ("puts", "pause_s")} | dict(parameters)
         return cls(**given)  # type: ignore[arg-type]  # the validators look at the types
 
-    @classmethod
-    def draw(
-        cls, rng: random.Random, seed: int, planted_bug: str | None = None, *, fail_overs: bool = False
-    ) -> Workload:
-        """A random one, small enough for a run of a fraction of a second; role and flush are those of the seed."""
-        role, master_flush, slave_flush = COMBINATIONS[seed % len(COMBINATIONS)]
-        workload = cls(
-            puts=rng.choice((20, 40, 60)),
-            pause_s=rng.choice((0.1, 0.3, 0.6)),
-            in_flight=rng.choice((1, 1, 2, 5)),
-            body_bytes_max=rng.choice((100, 900, 900)),
-            transfer_batch_bytes=rng.choice((100, 512, 512, 4000)),
-            log_file_bytes=rng.choice((4096, 4096, 8192)),
-            master_role=role,
-            master_flush=master_flush,
-            slave_flush=slave_flush,
-            in_sync_replicas=rng.choice((2, 2, 3)),
-            auto_in_sync_replicas=rng.random() < _AUTO,
-            planted_bug=planted_bug,
-        )
-        if not fail_overs:
-            return workload._with_store(random.Random(f"store/{seed}"))
-        return attrs.evolve(
-            workload,
-            fail_overs=rng.choice((1, 1, 2)),
-            fail_over_at_s=rng.choice((0.5, 1.0, 2.0, 3.0)),
-            lost_by=rng.choice(LOSSES),
-            promoted=rng.choice(("longest", "longest", "shortest")),
-            back_after_s=rng.choice((0.0, 0.3, 3.0)),
-            divergence=rng.choice(DIVERGENCE),
-        )
-
-    def _with_store(self, rng: random.Random) -> Workload:
-        has_pool = self.master_flush == FlushDiskType.ASYNC_FLUSH.value and rng.random() < _POOL
-        clean_every_s = rng.choice((0.3, 1.0)) if rng.random() < _CLEANING else 0.0
-        return attrs.evolve(self, transient_pool=has_pool, clean_every_s=clean_every_s)
-
     def to_parameters(self) -> dict[str, Parameter]:
         """The parameters of a case: those that differ from their defaults, and those that have none."""
         return {
@@ -171,3 +134,73 @@ class Workload:
             for field in attrs.fields(type(self))
             if (value := getattr(self, field.name)) != field.default or field.default is attrs.NOTHING
         }
+
+
+def draw_replication(rng: random.Random, seed: int) -> Workload:
+    """A random one where roles stay; some have a transient pool or clean their logs."""
+    workload = _draw(rng, seed)
+    store = random.Random(f"store/{seed}")
+    has_pool = workload.master_flush == FlushDiskType.ASYNC_FLUSH.value and store.random() < _POOL
+    clean_every_s = store.choice((0.3, 1.0)) if store.random() < _CLEANING else 0.0
+    return attrs.evolve(workload, transient_pool=has_pool, clean_every_s=clean_every_s)
+
+
+def draw_fail_overs(rng: random.Random, seed: int) -> Workload:
+    """A random one in which masters are lost."""
+    return attrs.evolve(
+        _draw(rng, seed),
+        fail_overs=rng.choice((1, 1, 2)),
+        fail_over_at_s=rng.choice((0.5, 1.0, 2.0, 3.0)),
+        lost_by=rng.choice(LOSSES),
+        promoted=rng.choice(("longest", "longest", "shortest")),
+        back_after_s=rng.choice((0.0, 0.3, 3.0)),
+        divergence=rng.choice(DIVERGENCE),
+    )
+
+
+def _draw(rng: random.Random, seed: int) -> Workload:
+    """Small enough for a run of a fraction of a second; role and flush are those of the seed."""
+    role, master_flush, slave_flush = COMBINATIONS[seed % len(COMBINATIONS)]
+    return Workload(
+        puts=rng.choice((20, 40, 60)),
+        pause_s=rng.choice((0.1, 0.3, 0.6)),
+        in_flight=rng.choice((1, 1, 2, 5)),
+        body_bytes_max=rng.choice((100, 900, 900)),
+        transfer_batch_bytes=rng.choice((100, 512, 512, 4000)),
+        log_file_bytes=rng.choice((4096, 4096, 8192)),
+        master_role=role,
+        master_flush=master_flush,
+        slave_flush=slave_flush,
+        in_sync_replicas=rng.choice((2, 2, 3)),
+        auto_in_sync_replicas=rng.random() < _AUTO,
+    )
+
+
+#: What `choices` draws where it is not told.
+_CHOICES: Mapping[str, Sequence[Parameter]] = {"puts": (20, 40, 60), "pause_s": (0.1, 0.3, 0.6)}
+
+
+@attrs.frozen
+class Choices:
+    """Draws each parameter from the values that it may have: see `choices`."""
+
+    values: Mapping[str, Sequence[Parameter]]
+
+    def __attrs_post_init__(self) -> None:
+        for name, values in self.values.items():
+            if not values:
+                raise ValueError(f"parameters[{name!r}] needs a value to choose")
+            for value in values:
+                Workload.of({"puts": 0, "pause_s": 0.0, name: value})
+
+    def __call__(self, rng: random.Random, _: int) -> Workload:
+        """A workload: one value for each parameter."""
+        return Workload.of({name: rng.choice(values) for name, values in self.values.items()})
+
+
+def choices(**values: Sequence[Parameter]) -> Choices:
+    """What a scenario draws: values that each of `Workload`'s parameters may have; the others have their defaults.
+
+    A value that is named twice comes twice as often. Raises ValueError for a parameter or a value that there is not.
+    """
+    return Choices({**_CHOICES, **values})

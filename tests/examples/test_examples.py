@@ -22,6 +22,7 @@ TWO_MASTERS = (
     r"(  broker-a, order \d\n){{5}}broker-b goes on: PUT_OK\n$"
 )
 EXPECTED = {
+    "chaos_scenario": r"(seed \d: passed, \d+ puts acknowledged, \d+ virtual s\n){10}$",
     "actors_hello": (
         r"alice has 123 cents\naccounts/alice opens\nalice has 0 cents, after a crash\nbob has 7 cents, and did not"
         r"[\s\S]* alice +actor +running +1 [\s\S]* bob +actor +running +0 [\s\S]*the bank is closed"

@@ -9,16 +9,7 @@ import pytest
 
 from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.observation import OBSERVABLE_IN_FAIL_OVERS
-from rmq_actors.testing.scenarios import (
-    BROKERS,
-    FAIL_OVER,
-    RunResult,
-    check_case,
-    nodes_of,
-    random_case,
-    run_case,
-    scenario_of,
-)
+from rmq_actors.testing.scenarios import FAIL_OVER, RunResult, random_case, run_case, scenario_of
 from rmq_actors.testing.workload import CHOICES, DIVERGENCE, LOSSES, Workload
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
@@ -30,11 +21,12 @@ from sim_net.search import Case, Parameter
 from tests.property.recording import E
 
 SEEDS = range(32)
+BROKERS = FAIL_OVER.topology
 #: What the scenario or its checker once took wrongly for a fault of the product, or the product did wrong.
 FOUND = [
     path
     for path in sorted((Path(__file__).parent / "found_cases").glob("*.json"))
-    if CaseFile.load(path).scenario == FAIL_OVER
+    if CaseFile.load(path).scenario == FAIL_OVER.name
 ]
 #: Both slaves must have what is acknowledged; then either may be promoted, and nothing is lost.
 SYNC: dict[str, Parameter] = {"puts": 60, "pause_s": 0.1, "in_flight": 3, "fail_overs": 1, "fail_over_at_s": 0.7}
@@ -65,8 +57,7 @@ def test_the_runs_meet_what_they_are_for(results: list[RunResult]) -> None:
 def test_a_case_names_its_scenario_and_the_command_that_replays_it(tmp_path: Path) -> None:
     case = random_case(3, scenario=FAIL_OVER)
     assert scenario_of(case) == FAIL_OVER
-    assert nodes_of(FAIL_OVER) == BROKERS
-    CaseFile(FAIL_OVER, case, "invariant", "...").save(tmp_path / "case.json")
+    CaseFile(FAIL_OVER.name, case, "invariant", "...").save(tmp_path / "case.json")
     loaded = CaseFile.load(tmp_path / "case.json").case
     assert loaded == case
     assert run_case(loaded).digest == run_case(case).digest
@@ -89,7 +80,7 @@ def test_what_both_slaves_must_have_survives_whichever_is_promoted(promoted: str
 def test_an_old_master_whose_log_parts_halts_and_is_left_alone_unless_it_may_be_cut() -> None:
     """Cut off from its slaves, an ASYNC_MASTER goes on alone, and has what nobody else has."""
     case: dict[str, Parameter] = {**SYNC, "master_role": "ASYNC_MASTER"}
-    cut_off = Schedule(Partition(0.1, 2.0, BROKERS[0], slave) for slave in BROKERS[1:])
+    cut_off = Schedule(Partition(0.1, 2.0, BROKERS.master, slave) for slave in BROKERS.slaves)
     for divergence in DIVERGENCE:
         results = [run_case(Case(seed, cut_off, {**case, "divergence": divergence})) for seed in range(2)]
         assert [result.failure for result in results] == [""] * len(results)
@@ -101,8 +92,8 @@ def test_an_old_master_whose_log_parts_halts_and_is_left_alone_unless_it_may_be_
 
 def test_a_master_without_sync_flush_may_lose_its_power_here() -> None:
     """Its slaves have more than it then, and notice it, by the port that they ask on."""
-    case = Case(1, Schedule((PowerLoss(0.4, BROKERS[0], 0.1),)), {**SYNC, "fail_over_at_s": 3.0})
-    check_case(case)
+    case = Case(1, Schedule((PowerLoss(0.4, BROKERS.master, 0.1),)), {**SYNC, "fail_over_at_s": 3.0})
+    FAIL_OVER.check(case)
     result = run_case(case)
     assert (result.outcome, result.failure) == ("passed", "")
 
@@ -117,4 +108,4 @@ def test_a_schedule_that_was_found_passes_with_any_seed(path: Path) -> None:
 
 def test_a_node_of_the_other_scenario_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no node is called 'master'; there are broker-1, broker-2, broker-3"):
-        check_case(Case(1, Schedule((Kill(0.1, "master", 0.1),)), SYNC))
+        FAIL_OVER.check(Case(1, Schedule((Kill(0.1, "master", 0.1),)), SYNC))

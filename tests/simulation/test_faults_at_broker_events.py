@@ -5,10 +5,12 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rmq_actors.testing.scenarios import MASTER, SLAVES, check_case, random_case, run_case
+from rmq_actors.testing.scenarios import REPLICATION, random_case, run_case
 from rmq_actors.tracing.event import Event
 from sim_net import Fault, Kill, On, Partition, Pause, Schedule
 from sim_net.search import Case
+
+MASTER, SLAVES = REPLICATION.topology.master, REPLICATION.topology.slaves
 
 
 def case_with(*faults: Fault) -> Case:
@@ -51,7 +53,7 @@ def test_a_fault_whose_event_never_comes_changes_nothing() -> None:
 
 def test_an_event_of_no_node_of_the_scenario_is_refused() -> None:
     with pytest.raises(ValueError, match=r"faults\[0\]: no node is called 'ghost'"):
-        check_case(case_with(Kill(0.0, MASTER, 1.0, on=On("log.append", "ghost"))))
+        REPLICATION.check(case_with(Kill(0.0, MASTER, 1.0, on=On("log.append", "ghost"))))
 
 
 def test_runs_with_events_are_deterministic() -> None:

@@ -17,13 +17,11 @@ from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.observation import RARELY_OBSERVED
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.scenarios import (
-    CHAOS_KINDS,
-    SCENARIO,
+    REPLICATION,
     RunResult,
-    check_case,
-    observable,
     random_case,
     run_case,
+    scenario_of,
 )
 from rmq_actors.testing.workload import COMBINATIONS, Workload
 from rmq_actors.tracing.event import Event, of_kind
@@ -54,13 +52,13 @@ def test_the_runs_do_something(results: list[RunResult]) -> None:
 def test_every_fault_fires_and_is_observed(results: list[RunResult]) -> None:
     fired = {fault_kind(fault) for result in results for fault in result.case.schedule.faults}
     begun = {event.fault_kind for result in results for event in of_kind(result.events, FaultBegin)}
-    assert fired == begun == set(CHAOS_KINDS)
-    assert set(observable(SCENARIO)) - set().union(*(result.observed for result in results)) <= RARELY_OBSERVED
+    assert fired == begun == set(REPLICATION.faults.kinds)
+    assert set(REPLICATION.observable) - set().union(*(result.observed for result in results)) <= RARELY_OBSERVED
 
 
 def test_every_fault_strikes_while_it_matters(results: list[RunResult]) -> None:
     """While a put waits for the node that it is of, or bytes of the log are on their way to it."""
-    assert set().union(*(result.under_load for result in results)) == set(CHAOS_KINDS)
+    assert set().union(*(result.under_load for result in results)) == set(REPLICATION.faults.kinds)
 
 
 def test_each_role_meets_each_way_to_flush(results: list[RunResult]) -> None:
@@ -87,10 +85,11 @@ def test_each_role_meets_each_way_to_flush(results: list[RunResult]) -> None:
     ],
 )
 def test_damage_of_which_nothing_is_promised_is_refused(fault: Fault, parameters: dict[str, Parameter]) -> None:
+    case = Case(1, Schedule((fault,)), {"puts": 1, "pause_s": 0.1} | parameters)
     with pytest.raises(
         ValueError, match=r"faults\[0\]: of damage on a disk something is promised only where bits flip"
     ):
-        check_case(Case(1, Schedule((fault,)), {"puts": 1, "pause_s": 0.1} | parameters))
+        scenario_of(case).check(case)
 
 
 def test_a_power_loss_at_an_append_loses_what_was_not_synced_and_tears_records() -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
-from rmq_actors.testing.scenarios import SCENARIO, random_case
+from rmq_actors.testing.scenarios import REPLICATION, random_case
 
 KILL = {"kind": "Kill", "at_s": 1.0, "node": "slave-1", "down_s": 1.0}
 
 
 def content(**case: Any) -> dict[str, Any]:
     whole = {"seed": 1, "parameters": {"puts": 5, "pause_s": 0.1}, "faults": [KILL], **case}
-    return {"format": 1, "scenario": SCENARIO, "outcome": "passed", "failure": "", "case": whole}
+    return {"format": 1, "scenario": REPLICATION.name, "outcome": "passed", "failure": "", "case": whole}
 
 
 def load(tmp_path: Path, value: object) -> CaseFile:
@@ -29,7 +29,7 @@ def load(tmp_path: Path, value: object) -> CaseFile:
 @pytest.mark.parametrize("bug", [None, *PLANTED_BUGS])
 def test_what_is_saved_is_loaded_again(tmp_path: Path, bug: str | None) -> None:
     for seed in range(30):
-        saved = CaseFile(SCENARIO, random_case(seed, planted_bug=bug), "invariant", "prefix: ...")
+        saved = CaseFile(REPLICATION.name, random_case(seed, planted_bug=bug), "invariant", "prefix: ...")
         saved.save(tmp_path / "failures" / "case.json")
         assert CaseFile.load(tmp_path / "failures" / "case.json") == saved
 
@@ -67,7 +67,7 @@ def test_parameters_that_cannot_be_run_are_named(tmp_path: Path, parameters: Any
         ("[]", "case.json: not a case of format 1"),
         ({**content(), "format": 2}, "case.json: not a case of format 1"),
         ({**content(), "scenario": "other"}, "case.json: no scenario is called 'other'; there are replication"),
-        ({"format": 1, "scenario": SCENARIO}, "case.json: 'case' is missing"),
+        ({"format": 1, "scenario": REPLICATION.name}, "case.json: 'case' is missing"),
         (content(seed="one"), "case.json: seed must be a whole number, not 'one'"),
         (
             content(faults=[{**KILL, "node": "nobody"}]),

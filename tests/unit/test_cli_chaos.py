@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,58 @@ def test_a_failing_run_leaves_a_case_that_fails_alike(tmp_path: Path) -> None:
     assert code == 1
     assert run["failure"] in output
     assert run["digest"] in output
+
+
+OWN_SCENARIO = """
+from rmq_actors.testing import Invariant, Scenario, Topology, choices
+from rmq_actors.tracing.events.store import PutEnd
+
+class NoPuts(Invariant[PutEnd]):
+    name, kinds = "no_puts", (PutEnd,)
+
+    def check(self, event, view):
+        return f"{event.node} has answered a put"
+
+PAIR = Scenario("pair", "two", Topology("left", ["right"]), choices(puts=(5,)), invariants=(NoPuts,))
+NOT_ONE = 3
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module in the current directory."""
+    (tmp_path / "own_scenario_of_a_test.py").write_text(OWN_SCENARIO)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield "own_scenario_of_a_test"
+    sys.modules.pop("own_scenario_of_a_test", None)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_scenario_of_ones_own(own_module: str, jobs: str) -> None:
+    scenario = ["--scenario", f"{own_module}:PAIR"]
+    code, lines, output = chaos("run", *scenario, "--seeds", "0:2", "--jobs", jobs, "--out", "out", "--json")
+    runs = [json.loads(line) for line in lines if line.startswith("{")]
+    assert (code, [run["failure"].split(" (")[0] for run in runs]) == (1, ["no_puts: left has answered a put"] * 2)
+    assert f"chaos replay out/failures/pair-0.json --scenario {own_module}:PAIR" in output.replace("\n", "")
+    code, _, output = chaos("replay", "out/failures/pair-0.json", *scenario)
+    assert (code, runs[0]["digest"] in output) == (1, True)
+    code, _, output = chaos("replay", "out/failures/pair-0.json")
+    assert (code, "no scenario is called 'pair'; there are replication" in output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "named"),
+    [
+        ("{}:NOT_ONE", "is no Scenario"),
+        ("{}:NOTHING", "cannot be imported"),
+        ("no_such_module:PAIR", "cannot be imported"),
+        (":PAIR", "cannot be imported"),
+    ],
+)
+def test_what_is_no_scenario_is_exit_code_2_and_named(own_module: str, scenario: str, named: str) -> None:
+    code, _, output = chaos("run", "--scenario", scenario.format(own_module), "--seeds", "0")
+    assert (code, named in " ".join(output.replace("│", " ").split())) == (2, True)
 
 
 def test_list_names_every_bug() -> None:

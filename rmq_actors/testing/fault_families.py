@@ -1,0 +1,114 @@
+"""The faults that a scenario draws: which kinds, how many, and where."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import attrs
+
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.testing.topology import Topology
+from sim_net import BitRot, Fault, On, Partition, PowerLoss, Schedule
+from sim_net.faults import FAULT_TYPES
+from sim_net.sampling import sample_fault
+
+LINK_KINDS = ("Delay", "Partition", "Stall", "Reset", "Hold", "Loss", "Bandwidth")
+NODE_KINDS = (
+    "ShortIO",
+    "Kill",
+    "Kill",
+    "PowerLoss",
+    "Pause",
+    "ClockJump",
+    "ClockDrift",
+    "DiskSlow",
+    "DiskStuck",
+    "DiskError",
+    "DiskFull",
+)
+#: How often a fault is one of a link, and how often one may wait for an event of these kinds.
+_LINK_FAULTS = 0.5
+_TIMED_BY_EVENTS = 0.4
+_EVENTS = ("log.append", "log.roll", "log.flush", "ha.transfer", "ha.client.report", "ha.replicated", "put.begin")
+#: How often power is lost right after an append of the same node.
+_AT_AN_APPEND = 0.7
+
+
+@attrs.frozen
+class FaultFamilies:
+    """From `fewest` to `most` faults of these kinds; one that is named twice comes twice as often.
+
+    A link is one of the master's, or with the chance `any_link` one between any two brokers. With the chance
+    `all_slaves` all slaves are cut off at once, and with `rot` a bit flips in a slave's log. Times come from small
+    sets, so that faults meet each other. Raises ValueError for a kind that there is not.
+    """
+
+    links: tuple[str, ...] = LINK_KINDS
+    nodes: tuple[str, ...] = NODE_KINDS
+    fewest: int = 2
+    most: int = 7
+    any_link: float = 0.0
+    all_slaves: float = 0.25
+    rot: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        for kind in (*self.links, *self.nodes):
+            if kind not in FAULT_TYPES:
+                raise ValueError(f"no fault is called {kind!r}; there are {', '.join(FAULT_TYPES)}")
+        if not 0 <= self.fewest <= self.most:
+            raise ValueError(f"from {self.fewest} to {self.most} faults are none")
+        if self.most and not self.links + self.nodes:
+            raise ValueError("faults must be of links or of nodes: neither has a kind")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Every kind that may be drawn, once."""
+        rot = (BitRot.__name__,) if self.rot else ()
+        return tuple(dict.fromkeys((*self.links, *self.nodes, *rot)))
+
+    def draw(self, rng: random.Random, seed: int, topology: Topology, *, master_may_lose_power: bool) -> Schedule:
+        """The faults of a seed. Without `master_may_lose_power` no power loss is the first master's."""
+        may_lose_power = topology.names if master_may_lose_power else topology.slaves
+        count = rng.randint(self.fewest, self.most)
+        faults = [self._fault(rng, topology, may_lose_power) for _ in range(count)]
+        if rng.random() < self.all_slaves:
+            # While one slave is well every put is confirmed: what time-outs do shows only when none is.
+            at_s, duration_s = rng.choice((0.5, 1.0, 2.0)), rng.choice((2.0, 6.0, 25.0))
+            faults += [Partition(at_s, duration_s, topology.master, slave) for slave in topology.slaves]
+        if self.rot:
+            faults += self._rot(random.Random(f"rot/{seed}"), topology.slaves)
+        return Schedule(tuple(faults))
+
+    def _fault(self, rng: random.Random, topology: Topology, may_lose_power: Sequence[str]) -> Fault:
+        """A fault of a link, or of a node."""
+        share = _LINK_FAULTS if self.links and self.nodes else float(bool(self.links))
+        if rng.random() < share:
+            link = rng.sample((topology.master, rng.choice(topology.slaves)), 2)
+            if self.any_link and rng.random() < self.any_link:
+                link = rng.sample(topology.names, 2)
+            return sample_fault(rng.choice, link, kinds=self.links, events=_events(rng))
+        kind = rng.choice(self.nodes)
+        if kind == PowerLoss.__name__:
+            return _power_loss(rng, rng.choice(may_lose_power))
+        return sample_fault(rng.choice, topology.names, kinds=(kind,), events=_events(rng))
+
+    def _rot(self, rng: random.Random, slaves: Sequence[str]) -> list[Fault]:
+        if rng.random() >= self.rot:
+            return []
+        fault = sample_fault(rng.choice, slaves, kinds=(BitRot.__name__,), events=_events(rng))
+        assert isinstance(fault, BitRot)
+        return [attrs.evolve(fault, path=f"{COMMIT_LOG_DIRECTORY}/")]
+
+
+def _power_loss(rng: random.Random, node: str) -> Fault:
+    """Mostly right after an append of the node, where there is something to lose."""
+    fault = sample_fault(rng.choice, (node,), kinds=(PowerLoss.__name__,), events=_events(rng))
+    if rng.random() < _AT_AN_APPEND:
+        on = On("log.append", node, rng.choice((1, 2, 3, 5, 8, 13, 21)))
+        return attrs.evolve(fault, at_s=rng.choice((0.0, 0.0003, 0.003)), on=on)
+    return fault
+
+
+def _events(rng: random.Random) -> Sequence[str]:
+    return _EVENTS if rng.random() < _TIMED_BY_EVENTS else ()

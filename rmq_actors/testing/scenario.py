@@ -1,0 +1,102 @@
+"""A scenario is a value: who is there, what clients, operator and faults do, and what must hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
+from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.testing.brokers import STORE
+from rmq_actors.testing.fault_families import FaultFamilies
+from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.observation import OBSERVABLE
+from rmq_actors.testing.operators import Operator
+from rmq_actors.testing.topology import Topology
+from rmq_actors.testing.workload import Workload
+from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, WorldConfig
+from sim_net.search import Case
+
+#: After the last fault everything must be as it should within this time (invariant I5: 30 s).
+CONVERGENCE_S = 30.0
+WORLD = WorldConfig(
+    link=LinkConfig(latency_min_s=0.0002, latency_max_s=0.02, segment_bytes=400),
+    send_buffer_bytes=2048,
+    receive_buffer_bytes=2048,
+    journal_keep=False,
+    virtual_time_max_s=3600.0,
+)
+
+
+@attrs.frozen
+class Scenario:
+    """What runs have in common; `case` draws what differs by the seed.
+
+    `workload` draws the parameters of clients, settings and operator (see `choices`), `faults` the schedule. Each run
+    makes an `operator` and `invariants` of its own; where one event breaks several, the first of these is told.
+    `converges_in_s` is how long after the last fault all must be well. `store` has the settings that no parameter sets.
+    `observable`: what a campaign should meet over all its runs.
+    """
+
+    name: str
+    description: str
+    topology: Topology
+    workload: Callable[[random.Random, int], Workload]
+    faults: FaultFamilies = attrs.field(factory=FaultFamilies)
+    operator: type[Operator] = Operator
+    invariants: tuple[type[Invariant[Any]], ...] = (*REPLICATION_LIMITS, *REPLICATION_INVARIANTS)
+    converges_in_s: float = CONVERGENCE_S
+    world: WorldConfig = WORLD
+    store: MessageStoreConfig = STORE
+    observable: tuple[str, ...] = OBSERVABLE
+
+    def case(self, seed: int, *, planted_bug: str | None = None) -> Case:
+        """The case that an integer stands for."""
+        rng = random.Random(f"{self.name}/{seed}")
+        workload = attrs.evolve(self.workload(rng, seed), planted_bug=planted_bug)
+        may_lose_power = self._master_may_lose_power(workload)
+        schedule = self.faults.draw(rng, seed, self.topology, master_may_lose_power=may_lose_power)
+        return Case(seed, schedule, workload.to_parameters())
+
+    def check(self, case: Case) -> None:
+        """Whether it can run `case`, which somebody may have edited. Raises ValueError naming what it cannot."""
+        workload, names = Workload.of(case.parameters), self.topology.names
+        if workload.in_sync_replicas > len(names):
+            raise ValueError(
+                f"parameters['in_sync_replicas'] is {workload.in_sync_replicas}, there are {len(names)} brokers"
+            )
+        if workload.fail_overs and not self.operator.changes_roles:
+            raise ValueError(f"parameters['fail_overs']: scenario {self.name} keeps its roles")
+        for number, fault in enumerate(case.schedule.faults):
+            waits_for = fault.on.node if fault.on is not None else ""
+            unknown = {*fault.nodes, waits_for or names[0]} - set(names)
+            if unknown:
+                raise ValueError(f"faults[{number}]: no node is called {min(unknown)!r}; there are {', '.join(names)}")
+            is_kept = isinstance(fault, BitRot) and fault.path.startswith(f"{COMMIT_LOG_DIRECTORY}/")
+            is_known = is_kept and fault.nodes != names[:1] and not self.operator.changes_roles
+            if isinstance(fault, MisdirectedWrite | BitRot) and not is_known:
+                raise ValueError(
+                    f"faults[{number}]: of damage on a disk something is promised only where bits flip in "
+                    f"{COMMIT_LOG_DIRECTORY}/ of a slave, without fail_overs"
+                )
+            if isinstance(fault, PowerLoss) and fault.node == names[0] and not self._master_may_lose_power(workload):
+                raise ValueError(
+                    f"faults[{number}]: without master_flush SYNC_FLUSH the master may lose what its slaves have, "
+                    f"and without fail_overs they have no port to notice it by"
+                )
+
+    def can_run(self, case: Case) -> bool:
+        """Whether `check` has nothing against it: a shrinker tries many."""
+        try:
+            self.check(case)
+        except ValueError:
+            return False
+        return True
+
+    def _master_may_lose_power(self, workload: Workload) -> bool:
+        """Whether the master may: its slaves must not be ahead of it then, or notice that."""
+        return self.operator.changes_roles or workload.master_flush == FlushDiskType.SYNC_FLUSH.value

@@ -1,0 +1,30 @@
+"""Who is there: the names of the brokers, and which is the master at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)
+
+
+@attrs.frozen
+class Topology:
+    """A master and its slaves, by any names. Raises ValueError unless there is a slave, and each name is another."""
+
+    master: str
+    slaves: tuple[str, ...] = attrs.field(converter=_names)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.slaves:
+            raise ValueError(f"{self.master} has no slave")
+        if not all(self.names) or len(set(self.names)) < len(self.names):
+            raise ValueError(f"each broker needs a name of its own: {', '.join(self.names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, the first master first."""
+        return self.master, *self.slaves
