@@ -1,7 +1,9 @@
 """An invariant of one's own, looked for by Hypothesis in simulated worlds; the same orders on real sockets.
 
+Run it: pip install 'rmq-actors[testing]', then python examples/own_invariant.py
+
 The first search finds a planted bug: a master that takes a connected slave for one that has everything. The second
-finds nothing. Run it: pip install 'rmq-actors[testing]', then python examples/own_invariant.py
+finds nothing.
 """
 
 from __future__ import annotations
