@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 import trio
 
-from rmq_actors.actors.channels import LatestChannel, LatestSender
+from rmq_actors.actors.channels import Broadcast, BroadcastChannel
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.commit_log import CommitLog
@@ -30,7 +30,7 @@ from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MAGIC_BYTES, check_record
 
 _log = logging.getLogger(__name__)
 
-LOG_MIN = LatestChannel[int].declare(
+LOG_MIN = BroadcastChannel[int].declare(
     "store.log_min",
     carries="the offset of the log's first byte: what is before it was removed",
     sender="CleanCommitLogService",
@@ -116,7 +116,7 @@ class CleanCommitLogService:
     _wall_clock: WallClock
     _flags: RunningFlags
     _needed_from: Callable[[], int]
-    _log_min: LatestSender[int]
+    _log_min: Broadcast[int]
     _tracer: Tracer
     #: Of the rounds that somebody has asked for, those still to come.
     manual_delete_file_several_times: int = attrs.field(default=0, init=False)
@@ -165,7 +165,7 @@ class CleanCommitLogService:
         return decision
 
     async def clean(self) -> int:
-        """One round; how many files it removed. A checkpoint.
+        """One round; how many files it removed. A checkpoint if it removes any.
 
         For want of space it goes on while that helps: pauses and a bound let the disk fill up meanwhile (#1137).
         """
@@ -173,7 +173,6 @@ class CleanCommitLogService:
         self.manual_delete_file_several_times -= manual
         removed = used_at_first = 0
         while True:
-            await trio.lowlevel.checkpoint()
             decision = self.check_space(manual=manual)
             if not decision.reason or not self._may_remove(decision):
                 return removed
@@ -185,8 +184,7 @@ class CleanCommitLogService:
             is_short = decision.delete_any or decision.disk_full
             if removed >= DELETE_FILES_BATCH_MAX and not (is_short and self._used_bytes() < used_at_first):
                 return removed
-            if not is_short:
-                await trio.sleep(self._config.delete_commit_log_files_interval_ms / 1000)
+            await trio.sleep(0 if is_short else self._config.delete_commit_log_files_interval_ms / 1000)
 
     def _used_bytes(self) -> int:
         try:
@@ -248,7 +246,7 @@ class CleanConsumeQueueService:
     name = "CleanConsumeQueueService"
     _dispatchers: Sequence[CommitLogDispatcher]
     _flush: Callable[[], Awaitable[bool]]
-    _log_mins: trio.MemoryReceiveChannel[int]
+    _log_min: Broadcast[int]
     _tracer: Tracer
     _last_physical_min_offset: int = attrs.field(default=0, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
@@ -256,14 +254,18 @@ class CleanConsumeQueueService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until asked to stop."""
         task_status.started()
-        with self._scope:
-            async for log_min in self._log_mins:
-                if log_min > self._last_physical_min_offset:
+        with self._log_min.subscribe(take=self._is_done) as log_mins, self._scope:
+            async for log_min in log_mins:
+                if not self._is_done(log_min):
                     await self._clean(log_min)
 
     def request_stop(self) -> None:
         """End now."""
         self._scope.cancel()
+
+    def _is_done(self, log_min: int) -> bool:
+        """Whether nothing is left of before `log_min`: most rounds remove no file, and this service sleeps on."""
+        return log_min <= self._last_physical_min_offset
 
     async def _clean(self, log_min: int) -> None:
         """Remove what speaks of nothing at or behind `log_min`: of each queue one file, then all is synced, and again.

@@ -106,7 +106,7 @@ class MessageStore:
             config.checkpoint_log_bytes_max,
             tracer,
         )
-        log_min_sender, log_mins = LOG_MIN.open()
+        log_min: Broadcast[int] = LOG_MIN.open()
         find_queue = files.consume_queues.find
         reads = MessageReads.create(
             config, commit_log, find_queue, readable_to, stats, environment.physical_memory_bytes
@@ -139,10 +139,10 @@ class MessageStore:
                 environment.wall_clock,
                 flags,
                 lambda: files.checkpointing.offset,
-                log_min_sender,
+                log_min,
                 tracer,
             ),
-            CleanConsumeQueueService(files.reput.dispatchers, flush_consume_queue_service.sync, log_mins, tracer),
+            CleanConsumeQueueService(files.reput.dispatchers, flush_consume_queue_service.sync, log_min, tracer),
         )
 
     @property

@@ -286,6 +286,17 @@ def test_a_queue_file_that_cannot_be_removed_goes_in_a_later_round() -> None:
     run(program, clean_resource_interval_ms=600_000)
 
 
+def test_rounds_that_remove_nothing_wake_nobody_else() -> None:
+    def steps(hours: int) -> int:
+        async def program(_: Node, store: MessageStore) -> None:
+            await put(store)
+            await trio.sleep(hours * HOUR_S + 5)
+
+        return run(program, store_stats_sampling=False).world.steps
+
+    assert steps(3) - steps(2) == HOUR_S / 10  # one for each look
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_power_is_cut_at_every_operation_of_a_cleaning(seed: int) -> None:
     """However the cut falls, the log has no gap and what is left of it is read."""

@@ -44,7 +44,7 @@ EXPECTED: set[Row] = {
         "MessageStore",
         "WriteSocketService and ReputMessageService (every flush mode but SYNC_FLUSH)",
     ),
-    ("store.log_min", "latest", 1, "CleanCommitLogService", "CleanConsumeQueueService"),
+    ("store.log_min", "broadcast", 1, "CleanCommitLogService", "CleanConsumeQueueService"),
 }
 
 
