@@ -54,10 +54,10 @@ class RollingRestart(Operator):
         """Kill each, and start it again if no fault did."""
         for name in reversed(self.brokers.names):
             await trio.sleep(0.5)
-            self.brokers.kill(name)
+            await self.brokers.kill(name)
             await trio.sleep(0.2)
             if not self.brokers.nodes[name].is_up:
-                self.brokers.restart(name)
+                self.brokers.restart_node(name)
 
 
 CITIES = Scenario(

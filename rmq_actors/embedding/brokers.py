@@ -294,17 +294,22 @@ class Brokers(ABC):
             raise ValueError(f"there are several masters, {', '.join(masters)}: name one of them")
         return masters[0]
 
+    def _settings(self, _: str) -> tuple[MessageStoreConfig, HaConfig]:
+        """A broker's settings as a master, without addresses: by default those of all."""
+        return self._store, self._ha
+
     def _config(self, name: str) -> BrokerConfig:
         """A broker's configuration, as its place in the cluster has it now."""
         master, group = self._follows[name], self._of_group(name)
         host, port, ha_port = self._listens(name)
         # With name servers these tell where the master is.
         address = None if master is None or self._namesrv_addr is not None else self._addresses(master)
+        store, ha = self._settings(name)
         return BrokerConfig(
             self._groups[name],
-            attrs.evolve(self._store, broker_role=self._store.broker_role if master is None else BrokerRole.SLAVE),
+            attrs.evolve(store, broker_role=store.broker_role if master is None else BrokerRole.SLAVE),
             attrs.evolve(
-                self._ha,
+                ha,
                 ha_listen_host=host,
                 ha_listen_port=ha_port,
                 ha_master_address=None if address is None else address.ha,

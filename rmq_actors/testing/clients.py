@@ -10,7 +10,8 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.store.message_puts import PendingPut
-from rmq_actors.testing.brokers import Beside, BrokersUnderTest
+from rmq_actors.testing.brokers import BrokersUnderTest
+from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.wire.record import Message
 from sim_net import Node
 
@@ -43,9 +44,9 @@ class Writers:
         self.puts_left = max(1, self.puts_left)
 
     async def _write(self, number: int, broker: BrokerController, node: Node) -> None:
-        workload, follows = self.brokers.workload, self.brokers.follows
+        workload, brokers = self.brokers.workload, self.brokers
         while self.puts_left > 0 or self.brokers.changes_roles:
-            is_master = follows.get(node.name) == node.name and not broker.config.is_slave
+            is_master = brokers.is_configured_master(node.name) and not broker.config.is_slave
             if not is_master or not self.may_write or self.puts_left <= 0:
                 await trio.sleep(_LOOK_EVERY_S)  # clients learn of another master by asking
                 continue

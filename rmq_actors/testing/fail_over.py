@@ -14,9 +14,9 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.store.truncation import TruncationRefused
-from rmq_actors.testing.brokers import Beside
 from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.run_ends import NotConverged
+from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.view import LONGEST
 from sim_net import Node
 
@@ -31,7 +31,7 @@ _COMMAND_EVERY_S = 0.5
 
 @attrs.define(eq=False)
 class RoleOperator(Operator):
-    """Configures brokers: each becomes what `BrokersUnderTest.configure` says. Ends halts and old terms by command."""
+    """Configures brokers: each becomes what `configure` says. Ends halts and old terms by command."""
 
     changes_roles = True
 
@@ -48,13 +48,8 @@ class RoleOperator(Operator):
         brokers, name = self.brokers, node.name
         while True:
             configured = brokers.configured
-            if brokers.follows.get(name) is not None:
-                config = brokers.config(name)
-                await broker.change_role(
-                    config.store.broker_role,
-                    ha_master_address=config.ha.ha_master_address,
-                    master_addr=config.master_addr,
-                )
+            if not brokers.is_disabled(name):
+                await brokers.take_role(name)
             await configured.wait()
 
     async def _end_halts(self, broker: BrokerController, _: Node) -> None:
@@ -76,9 +71,9 @@ class RoleOperator(Operator):
         brokers, name = self.brokers, node.name
         while True:
             await trio.sleep(_COMMAND_EVERY_S)
-            refusing = [other.term.number for other in brokers.running.values() if _refuses_old_term(other)]
-            greatest = max(refusing, default=0)
-            if brokers.follows.get(name) == name and not broker.config.is_slave and greatest > broker.term.number:
+            others = map(brokers.broker, brokers.running)
+            greatest = max((other.term.number for other in others if _refuses_old_term(other)), default=0)
+            if brokers.is_configured_master(name) and not broker.config.is_slave and greatest > broker.term.number:
                 await broker.change_role(broker.config.store.broker_role, term=greatest + 1)
 
 
@@ -97,22 +92,23 @@ class FailOverOperator(RoleOperator):
         """The old master is never the master again before it has followed the new one."""
         brokers, workload = self.brokers, self.brokers.workload
         old = brokers.master
+        if not await self._look(lambda: brokers.view.master.name == old, _SLAVES_UP_S):
+            raise NotConverged(f"{_SLAVES_UP_S:g} s after it was promoted, {old} is not the master")
         if workload.lost_by == "step_down" and await self._step_down(old):
             return
         if not self._slaves_well:
             return  # nobody has what it has: there is nobody to promote
         brokers.disable(old)
         if workload.lost_by == "power_loss":
-            brokers.power_loss(old)
+            await brokers.power_loss(old)
         else:
-            brokers.kill(old)
+            await brokers.kill(old)
         new = await self._choose()
-        brokers.promote(new, is_longest=workload.promoted == LONGEST)
-        brokers.configure(**{name: new for name in brokers.names if name != old})
+        brokers.configure(new, [name for name in brokers.names if name != old])
         await trio.sleep(workload.back_after_s)
-        brokers.configure(**{old: new})
+        brokers.configure(new, [old])
         if not brokers.nodes[old].is_up:
-            brokers.restart(old)
+            brokers.restart_node(old)
 
     async def _step_down(self, old: str) -> bool:
         """Let a slave have the whole log while nobody writes; whether that worked. Nothing may be lost then."""
@@ -122,8 +118,7 @@ class FailOverOperator(RoleOperator):
             if not await self._look(lambda: self._is_replicated(old), _CATCH_UP_S):
                 return False
             new = max(self._candidates(), key=self._end)
-            brokers.promote(new, is_longest=True)
-            brokers.configure(**dict.fromkeys(brokers.names, new))
+            brokers.configure(new, brokers.names)
             return True
         finally:
             self.clients.may_write = True
@@ -165,7 +160,7 @@ class FailOverOperator(RoleOperator):
 
     def _is_open(self, name: str) -> bool:
         brokers = self.brokers
-        return brokers.nodes[name].is_up and name in brokers.running and not brokers.view.nodes[name].has_lost_power
+        return name in brokers.running and not brokers.view.nodes[name].has_lost_power
 
 
 def _refuses_old_term(slave: BrokerController) -> bool:

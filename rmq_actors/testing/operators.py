@@ -10,8 +10,9 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.protocols.ha_master import OffsetGone
-from rmq_actors.testing.brokers import Beside, BrokersUnderTest
+from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.clients import Writers
+from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.tracing.events.ha import HaConnectionClose, HaConnectionOpen
 from sim_net import Node
 
@@ -58,13 +59,13 @@ class Operator:
         if self._cleans:
             nursery.start_soon(self._restart_lost)
 
-    def restart_unwriteable(self) -> None:
+    async def restart_unwriteable(self) -> None:
         """Restart brokers whose stores have met a failed sync: they refuse puts until then."""
         brokers = self.brokers
-        for name, broker in list(brokers.running.items()):
-            if broker.store.failure and brokers.nodes[name].is_up:
-                brokers.kill(name)
-                brokers.restart(name)
+        for name in brokers.running:
+            if brokers.broker(name).store.failure:
+                await brokers.kill(name)
+                brokers.restart_node(name)
 
     async def _clean(self, broker: BrokerController, _: Node) -> None:
         until_s = trio.current_time() + _CLEANED_UNTIL_S
@@ -78,13 +79,13 @@ class Operator:
     def _on_close(self, event: HaConnectionClose) -> None:
         slave, view = self._slaves[event.node, event.conn_id], self.brokers.view
         if event.status == OffsetGone.reason and view.needs_what_is_gone(view.nodes[slave]):
-            self.brokers.to_empty.add(slave)
+            self.brokers.empty(slave)
 
     async def _restart_lost(self) -> None:
         brokers = self.brokers
         while True:
             await trio.sleep(_LOOK_EVERY_S)
-            for name in brokers.names:
-                if name in brokers.to_empty and name in brokers.running and brokers.nodes[name].is_up:
-                    brokers.kill(name)
-                    brokers.restart(name)
+            for name in brokers.running:
+                if brokers.is_to_be_emptied(name):
+                    await brokers.kill(name)
+                    brokers.restart_node(name)

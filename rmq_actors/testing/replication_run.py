@@ -10,13 +10,14 @@ import trio
 from rmq_actors.broker.log_truncation_service import RETRY_INTERVAL_S
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.testing.brokers import Beside, BrokersUnderTest
+from rmq_actors.testing.brokers import BrokersUnderTest, brokers_under_test
 from rmq_actors.testing.clients import Writers
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
@@ -73,17 +74,18 @@ class ReplicationRun:
         self.workload = Workload.of(self.case.parameters)
         self.recorder = open_sim_recorder(self.world, self.info)
         scenario = self.scenario
-        self.brokers = BrokersUnderTest(
+        self.brokers = brokers_under_test(
             self.world,
             self.recorder,
-            scenario.topology.names,
+            scenario.topology,
             self.workload,
             scenario.store,
-            scenario.operator.changes_roles,
+            changes_roles=scenario.operator.changes_roles,
         )
         self.judge = Judge(self.view, [make() for make in scenario.invariants], self._on_broken, self._on_limit)
         self.observer = FaultObserver(self.recorder, self.case.schedule, self.view)
         self.recorder.subscribe(self.judge.observe, self.judge.kinds)
+        self.brokers.follow_promotions(self.view)
         self.recorder.subscribe(self.observer.observe, self.observer.kinds)
         self.recorder.subscribe(self._on_crash, [ActorCrash])
         self.recorder.subscribe(self._on_move, _MOVES)
@@ -133,7 +135,7 @@ class ReplicationRun:
             self.operator.start(nursery)
             world.start_schedule(self.case.schedule)
             self.sabotage(world)
-            self.brokers.start(self._beside)
+            self.brokers.boot(beside=self._beside)
             await self.operator.act()
             await self._outlast_faults()
             if not await self.wait_for(self._is_well, self._converges_in_s):
@@ -154,7 +156,7 @@ class ReplicationRun:
         await trio.sleep_until(self.case.schedule.ends_s)
         self.world.stop_waiting()
         await trio.sleep_until(self.world.faults_end_s)
-        self.operator.restart_unwriteable()
+        await self.operator.restart_unwriteable()
         if self.operator.changes_roles:
             await self._end_quiet()
 
@@ -177,24 +179,25 @@ class ReplicationRun:
         raise InvariantBroken
 
     def _is_well(self) -> bool:
-        master = self.brokers.running.get(self.brokers.master)
+        brokers = self.brokers
+        if len(brokers.running) < len(brokers.names):
+            return False
+        master = brokers.broker(brokers.master)
         return (
             self.clients.puts_left <= 0
             and not self.view.unanswered
-            and len(self.brokers.running) == len(self.brokers.names)
-            and all(node.is_up for node in self.brokers.nodes.values())
+            and self.view.master.name == brokers.master
             and self.view.converged
             and self._halts_are_final
-            and master is not None
             and not master.config.is_slave
-            and len(master.ha_service.connections) == len(self.brokers.names) - 1 - len(self.view.halted)
+            and len(master.ha_service.connections) == len(brokers.names) - 1 - len(self.view.halted)
             and master.store.running_flags.is_writeable
         )
 
     @property
     def _halts_are_final(self) -> bool:
         """Whether who halted stays so: it knows where it parts from its master, and nobody is to cut its log."""
-        followed = [self.brokers.running[name].followed_master for name in self.view.halted]
+        followed = [self.brokers.broker(name).followed_master for name in self.view.halted]
         return not followed or (
             self.workload.divergence == "halt"
             and all(each and each.halted and each.halted.common_end is not None for each in followed)
@@ -202,8 +205,9 @@ class ReplicationRun:
 
     def _state(self) -> str:
         ends = ", ".join(f"{name} ends at {self.view.nodes[name].end}" for name in self.brokers.names)
-        master = self.brokers.running.get(self.brokers.master)
-        connections = len(master.ha_service.connections) if master else 0
+        brokers = self.brokers
+        is_up = brokers.master in brokers.running
+        connections = len(brokers.broker(brokers.master).ha_service.connections) if is_up else 0
         halted = f" but {', '.join(sorted(self.view.halted))}, halted," if self.view.halted else ""
         return (
             f"{self._converges_in_s:g} s after the last fault: {ends};{halted} {connections} connections "
@@ -212,7 +216,7 @@ class ReplicationRun:
 
     async def _last_put(self) -> None:
         """With every fault over, a put must be confirmed, if there are slaves enough, and reach every slave."""
-        master, slaves = self.brokers.running[self.brokers.master], len(self.brokers.names) - 1 - len(self.view.halted)
+        master, slaves = self.brokers.broker(self.brokers.master), len(self.brokers.names) - 1 - len(self.view.halted)
         with trio.move_on_after(self.scenario.converges_in_s) as waiting:
             # Behind an accepted connection a slave may still compare its log, and then begin anew.
             while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < slaves:  # noqa: ASYNC110
@@ -232,6 +236,6 @@ class ReplicationRun:
 
     async def _stop_brokers(self) -> None:
         with trio.move_on_after(self.scenario.converges_in_s) as waiting:
-            await self.brokers.stop()
+            await self.brokers.stop_all()
         if waiting.cancelled_caught:
             raise NotConverged(f"a broker has not stopped in {self.scenario.converges_in_s:g} s")

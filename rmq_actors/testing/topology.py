@@ -28,3 +28,8 @@ class Topology:
     def names(self) -> tuple[str, ...]:
         """All of them, the first master first."""
         return self.master, *self.slaves
+
+    @property
+    def follows(self) -> dict[str, str | None]:
+        """Whom each follows, as a `Cluster` is told."""
+        return {self.master: None, **dict.fromkeys(self.slaves, self.master)}

@@ -345,7 +345,8 @@ class ClusterView:
         """The master's log goes on from `end` in a way of its own."""
         self.master.lineage = lineage = self.log_of_master.fork(end)
         for node in self.nodes.values():
-            node.highest = min(node.highest, node.lineage.common(lineage))
+            # What it has now may be more of this log than it had of the one before.
+            node.highest = min(max(node.highest, node.end), node.lineage.common(lineage))
 
     # --- replication ------------------------------------------------------------------------------------------------
 

@@ -113,6 +113,14 @@ def test_replicated_to_where_no_slave_is(story: Story) -> None:
     assert story.seen == ["replicated"]
 
 
+def test_replicated_what_others_have_already_of_the_next_masters_log(story: Story) -> None:
+    """Its old master has come back with less before it was promoted."""
+    story.lose_power(MASTER, 0)
+    story.promote(SLAVE, is_longest=True)
+    story.emit(SLAVE, "ha.replicated", offset=10)
+    assert story.seen == []
+
+
 def test_ack_of_what_no_slave_has(story: Story) -> None:
     story.put(1, b"abc")
     story.append(SLAVE, b"ab")

@@ -43,8 +43,8 @@ class KillsTheMaster(Operator):
     """At once."""
 
     async def act(self) -> None:
-        self.brokers.kill(self.brokers.master)
-        self.brokers.restart(self.brokers.master)
+        await self.brokers.kill(self.brokers.master)
+        self.brokers.restart_node(self.brokers.master)
 
 
 CITIES = Scenario(

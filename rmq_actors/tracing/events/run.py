@@ -51,11 +51,11 @@ class InvariantBrokenEvent(
     detail: str
 
 
-class OperatorPromote(Event, kind="operator.promote", emitter="testing.brokers, testing.sim_cluster", actor="Operator"):
+class OperatorPromote(Event, kind="operator.promote", emitter="testing.sim_brokers", actor="Operator"):
     """An operator makes this node the master; status says by what it was chosen: longest or shortest log."""
 
     status: str
 
 
-class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.brokers", actor="Operator"):
+class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.sim_brokers", actor="Operator"):
     """An operator removes all that a slave has."""
