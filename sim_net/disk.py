@@ -188,6 +188,10 @@ class SimDisk:
         #: The open files; some of processes that are dead, until there are many.
         self._handles: dict[SimFile, None] = {}
         self._handles_max = 64
+        #: How often a file was opened or closed.
+        self._handle_changes = 0
+        #: What was used when a program last asked, and what was so then: who asked, `_handle_changes`, a serial number.
+        self._usage: tuple[Incarnation | None, int, int, int] | None = None
         self._capacity_bytes = config.capacity_bytes
         self._limits: list[int] = []
         self._bound_space()
@@ -221,6 +225,7 @@ class SimDisk:
             self._handles = dict.fromkeys(each for each in self._handles if each.is_open)
             self._handles_max = max(64, 2 * len(self._handles))
         self._handles[file] = None
+        self._handle_changes += 1
         return file
 
     def exists(self, path: str) -> bool:
@@ -281,8 +286,14 @@ class SimDisk:
 
     def usage(self) -> SimDiskUsage:
         """How full the disk is; without a bound, as if 2**62 bytes were available."""
-        self._caller()
-        used_bytes = self.used_bytes
+        incarnation, handle_changes = self._caller(), self._handle_changes
+        # All that a program changes takes a number: none but this one since the last time, and all is as it was.
+        serial = next(self.serials)
+        if self._usage is not None and self._usage[:3] == (incarnation, handle_changes, serial - 1):
+            used_bytes = self._usage[3]
+        else:
+            used_bytes = self.used_bytes
+        self._usage = incarnation, handle_changes, serial, used_bytes
         available_bytes = 1 << 62 if self.space is None else max(0, self.space.capacity_bytes - used_bytes)
         return SimDiskUsage(used_bytes, available_bytes)
 
@@ -319,6 +330,7 @@ class SimDisk:
             name, file = self._fault_random.choice(files)
             offset = self._fault_random.randrange(file.written_end)
             file.flip(offset, 1 << self._fault_random.randrange(8))
+            self._usage = None
             self._journal.record(self._node, "storage.rot", path=name, offset=offset)
 
     def slow_down(self, extra_s: float) -> None:
@@ -379,6 +391,7 @@ class SimDisk:
         Afterwards the page cache holds what is durable. To be called by `Node.power_loss`, which ends the process.
         """
         self._syncs.power_off()
+        self._usage = None
         self._power_losses += 1
         survival = Survival(self._seed, f"power loss/{self._node}/{self._power_losses}")
         keep_file: Callable[[CachedFile], Loss]
@@ -460,6 +473,7 @@ class SimDisk:
 
     def forget(self, file: SimFile) -> None:
         """A file was closed."""
+        self._handle_changes += 1
         self._handles.pop(file, None)
 
     # --- below ------------------------------------------------------------------------------------------------------
@@ -485,6 +499,7 @@ class SimDisk:
         return config.sync_min_s + (config.sync_max_s - config.sync_min_s) * self._draw()
 
     def _bound_space(self) -> None:
+        self._usage = None
         bounds = [*self._limits, *(() if self._capacity_bytes is None else (self._capacity_bytes,))]
         if not bounds:
             self.space = None

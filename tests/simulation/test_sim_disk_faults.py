@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from sim_net import (
     Kill,
     MisdirectedWrite,
     Node,
+    PowerLoss,
     Schedule,
     SimDisk,
     SimFile,
@@ -28,6 +31,7 @@ from sim_net import (
     WorldConfig,
     fault_from_dict,
 )
+from sim_net.entropy import derive
 
 Program = Callable[[Node], Awaitable[None]]
 
@@ -227,6 +231,63 @@ def test_a_full_disk_writes_what_fits_and_recovers_when_space_is_back() -> None:
     assert errors == [
         {"path": path, "operation": "write", "status": "ENOSPC"} for path in ("f", "f", "f", "other")
     ]  # fmt: skip
+
+
+def change(draw: random.Random, disk: SimDisk, files: list[SimFile]) -> None:
+    """Do something of that which may change how much is used."""
+    file, name, page = draw.choice(files), draw.choice("abc"), draw.randrange(8)
+    data = draw.choice((b"x" * 2 * PAGE, bytes(PAGE)))
+
+    def close() -> None:
+        if len(files) > 1:
+            files.remove(file)
+            file.close()
+
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: file.write_at(page * PAGE, data),
+        lambda: file.truncate(page * PAGE),
+        lambda: disk.remove(name),
+        lambda: disk.rename(name, draw.choice("abc")),
+        lambda: files.append(disk.open(name, allocate_bytes=PAGE)),
+        close,
+        lambda: setattr(disk, "capacity_bytes", draw.choice((None, 6 * PAGE))),
+        disk.rot,
+    ]
+    with contextlib.suppress(OSError):
+        draw.choice(changes)()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_usage_is_what_a_count_finds_whatever_was_done_before(seed: int) -> None:
+    draw = derive(seed, "usage")
+    seen: set[int] = set()
+
+    async def program(node: Node) -> None:
+        disk = node.disk
+        files = [disk.open(name, allocate_bytes=8 * PAGE) for name in "abc"]
+        while True:
+            change(draw, disk, files)
+            usage = disk.usage()
+            assert usage == disk.usage()
+            assert usage.used_bytes == disk.used_bytes
+            seen.add(usage.used_bytes)
+            await (draw.choice(files).sync() if draw.random() < 0.1 else trio.sleep(0.1))
+
+    async def main(world: World) -> None:
+        node = world.node("a")
+        node.boot(program)
+        for at_s in range(2, 20, 4):
+            world.apply(Kill(at_s, "a", 0.5), 0)
+            world.apply(PowerLoss(at_s + 2, "a", 0.5), 0)
+        for at_s in range(4, 22, 4):
+            await trio.sleep_until(at_s - 0.001)
+            node.disk.usage()
+            await trio.sleep_until(at_s + 0.001)
+            assert node.disk.usage().used_bytes == node.disk.used_bytes
+
+    World(seed).run(main)
+    assert len(seen) > 3
 
 
 def test_the_files_of_a_killed_process_give_their_space_back() -> None:
