@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from rmq_actors.cli import interrupts
-from rmq_actors.cli.chaos import print_failure
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.out_directory import make_directory
 
@@ -37,6 +36,7 @@ def demo(
     try:
         from rmq_actors.analysis.session import JavaMissing, check_java
         from rmq_actors.cli import demo_steps as steps
+        from rmq_actors.cli.chaos_runs import print_failure
     except ModuleNotFoundError as error:
         missing = f"needs the extra [spark]: pip install 'rmq-actors[spark]' ({error})"
         typer.echo(f"rmq-actors demo: {missing}", err=True)

@@ -1,7 +1,7 @@
 """Ctrl-C: a command ends with exit code 130, says how far it came, and leaves no spool and no process behind.
 
-broker and namesrv serve until a signal: to them SIGINT is an order to stop (`stop_signals`). Where SIGINT is ignored,
-as a shell has it for what runs in the background, it stays so.
+Before a command runs, `entry` ends the process. broker and namesrv serve until a signal: to them SIGINT is an order to
+stop (`stop_signals`). Where SIGINT is ignored, as a shell has it for what runs in the background, it stays so.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-#: What a shell tells of a process that SIGINT has ended.
-EXIT_CODE = 128 + signal.SIGINT
+from rmq_actors.cli.entry import EXIT_CODE
 
 
 def is_interrupt(error: BaseException) -> bool:

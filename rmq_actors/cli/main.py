@@ -1,16 +1,11 @@
-"""The command `rmq-actors`."""
+"""The command `rmq-actors`: which commands there are. `entry` imports it."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
-try:
-    import typer
-    import typer.core
-except ModuleNotFoundError:
-    print("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'", file=sys.stderr)
-    sys.exit(2)  # ExitCode.BAD_INPUT: this project's imports stand below
+import typer
+import typer.core
 
 import rmq_actors
 from rmq_actors.cli import interrupts
@@ -18,6 +13,7 @@ from rmq_actors.cli.broker import broker
 from rmq_actors.cli.broker_admin import broker_admin_app
 from rmq_actors.cli.chaos import chaos_app
 from rmq_actors.cli.demo import demo
+from rmq_actors.cli.entry import a_command_runs
 from rmq_actors.cli.help_text import flow_help
 from rmq_actors.cli.namesrv import namesrv
 from rmq_actors.cli.store import store_app
@@ -33,6 +29,7 @@ class _Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Click's, of which Typer has its own copy in some versions
         """Run a command."""
+        a_command_runs()
         with interrupts.exits_with_130(lambda: "rmq-actors: interrupted"):
             return super().invoke(ctx)
 
@@ -66,12 +63,3 @@ def _root(
     ] = False,
 ) -> None:
     """A RocketMQ-compatible broker with replication, and a deterministic world to break it in."""
-
-
-def main() -> None:
-    """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 bad input, 3 crash, 4 liveness, 130 interrupted."""
-    app()
-
-
-if __name__ == "__main__":
-    main()

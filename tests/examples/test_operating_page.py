@@ -84,7 +84,7 @@ class Shell:
         with path.open("wb") as output:
             self.jobs.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "rmq_actors.cli.main", "broker", "-c", conf],
+                    [sys.executable, "-m", "rmq_actors.cli.entry", "broker", "-c", conf],
                     cwd=self.directory,
                     stdout=output,
                     stderr=output,

@@ -23,4 +23,4 @@ class NameServer(ServerProcess):
             "kvConfigPath": str(self.directory / "kvConfig.json"),
         }
         write_properties(configuration, {**defaults, **self.properties})
-        return (sys.executable, "-m", "rmq_actors.cli.main", "namesrv", "-c", str(configuration))
+        return (sys.executable, "-m", "rmq_actors.cli.entry", "namesrv", "-c", str(configuration))

@@ -64,4 +64,4 @@ class BrokerCommand(OwnBroker):
     def command(self) -> Sequence[str]:
         if not self.configuration.exists():
             self.write_configuration()
-        return (sys.executable, "-m", "rmq_actors.cli.main", "broker", "-c", str(self.configuration))
+        return (sys.executable, "-m", "rmq_actors.cli.entry", "broker", "-c", str(self.configuration))

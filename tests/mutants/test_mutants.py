@@ -67,7 +67,7 @@ def _python(product: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def _chaos(product: Path, seeds: str) -> subprocess.CompletedProcess[str]:
-    return _python(product, "rmq_actors.cli.main", "chaos", "run", "--seeds", seeds)
+    return _python(product, "rmq_actors.cli.entry", "chaos", "run", "--seeds", seeds)
 
 
 def test_there_are_mutants_of_both_kinds() -> None:

@@ -34,7 +34,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 #: tested in `tests/unit/test_missing_extras.py`.
 LATE_NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.broker.broker_remoting": ("server",),
-    "rmq_actors.cli.chaos": ("trace",),
+    "rmq_actors.cli.chaos_runs": ("trace",),
     "rmq_actors.cli.demo": ("spark",),
     "rmq_actors.cli.out_directory": ("trace",),
     "rmq_actors.cli.trace": ("spark", "trace"),

@@ -178,7 +178,7 @@ def test_digests_do_not_depend_on_the_process() -> None:
     outputs = []
     for hash_seed in ("1", "4242"):
         done = subprocess.run(
-            [sys.executable, "-m", "rmq_actors.cli.main", "chaos", "run", "--seeds", "0:10", "--digest"],
+            [sys.executable, "-m", "rmq_actors.cli.entry", "chaos", "run", "--seeds", "0:10", "--digest"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

@@ -167,7 +167,7 @@ def replication_digests(hash_seed: int, seeds: range, *options: str) -> list[str
     """The digests of the replication scenario as another process sees them."""
     chosen = f"{seeds.start}:{seeds.stop}"
     done = subprocess.run(
-        [sys.executable, *options, "-m", "rmq_actors.cli.main", "chaos", "run", "--seeds", chosen, "--digest"],
+        [sys.executable, *options, "-m", "rmq_actors.cli.entry", "chaos", "run", "--seeds", chosen, "--digest"],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
         cwd=PROJECT,
         capture_output=True,

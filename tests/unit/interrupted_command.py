@@ -17,7 +17,7 @@ import attrs
 #: A machine may be busy: no test waits so long for what will come.
 DEADLINE_S = 240
 #: Whoever started the tests in the background has had SIGINT ignored, and a child inherits that.
-PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.{}); from rmq_actors.cli.main import main; main()".format
+PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.{}); from rmq_actors.cli.entry import main; main()".format
 
 
 @attrs.frozen

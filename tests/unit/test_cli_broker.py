@@ -22,7 +22,7 @@ from rmq_actors.embedding.broker import load_broker_config
 from rmq_actors.protocols.configuration import ConfigurationError
 from rmq_actors.wire.bodies.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 
-COMMAND = (sys.executable, "-m", "rmq_actors.cli.main")
+COMMAND = (sys.executable, "-m", "rmq_actors.cli.entry")
 #: A store that a real master left.
 GOLDEN = Path(rmq_actors.testing.__file__).parent / "golden" / "store_master_clean"
 GOLDEN_END = 380417

@@ -17,7 +17,7 @@ from rmq_actors.cli.main import app
 def test_without_java_it_does_not_begin(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     done = subprocess.run(
-        [sys.executable, "-m", "rmq_actors.cli.main", "demo", "--out", str(tmp_path / "out")],
+        [sys.executable, "-m", "rmq_actors.cli.entry", "demo", "--out", str(tmp_path / "out")],
         env={**environment, "PATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,58 @@ def test_demo(tmp_path: Path, found: str, step: str) -> None:
     assert f"rmq-actors demo: interrupted in step {step}" in ended.stderr
     assert "Traceback" not in ended.stderr + ended.stdout
     assert spools(tmp_path) == []
+
+
+#: Strikes when the n-th module is imported, whoever imports it: the command's own, Python's, a library's.
+AT_THE_NTH_IMPORT = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+left = int(sys.argv.pop(1))
+
+def count(event, arguments):
+    global left
+    if event == "import":
+        left -= 1
+        if left == 0:
+            signal.raise_signal(signal.SIGINT)
+
+import rmq_actors.cli.entry
+sys.addaudithook(count)
+rmq_actors.cli.entry.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number"),
+    [
+        *((["--help"], number) for number in (1, 3, 20, 150, 280)),
+        *((["broker", "-p"], number) for number in (40, 300, 500)),
+        *((["chaos", "list"], number) for number in (400, 700)),
+    ],
+)
+def test_while_a_command_is_imported(arguments: list[str], number: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_THE_NTH_IMPORT, str(number), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr, ended.stdout) == (130, "rmq-actors: interrupted\n", "")
+
+
+def test_what_a_command_does_not_need_is_not_imported() -> None:
+    """A broker's start would take twice as long with the simulated world and its scenarios."""
+    program = (
+        "import sys; from rmq_actors.cli.entry import main; sys.argv[1:] = ['broker', '-p']\n"
+        "try: main()\n"
+        "except SystemExit: print(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    packages = {".".join(name.split(".")[:2]) for name in ended.stdout.splitlines()[-1].split()}
+    assert "rmq_actors.broker" in packages
+    unneeded = {"rmq_actors.testing", "rmq_actors.analysis", "sim_net", "pyarrow", "pyspark", "hypothesis"}
+    assert packages.isdisjoint(unneeded)
 
 
 def test_an_interrupt_in_a_group_is_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from rmq_actors.wire.request_code import RequestCode as Code
 
-COMMAND = (sys.executable, "-m", "rmq_actors.cli.main", "namesrv")
+COMMAND = (sys.executable, "-m", "rmq_actors.cli.entry", "namesrv")
 
 
 def conf(tmp_path: Path, *lines: str) -> Path:

@@ -91,7 +91,7 @@ def test_the_table_has_a_row_a_message() -> None:
 
 def test_the_command_itself_runs() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "rmq_actors.cli.main", "store", "dump", str(STORE_MASTER_CLEAN), "--json"],
+        [sys.executable, "-m", "rmq_actors.cli.entry", "store", "dump", str(STORE_MASTER_CLEAN), "--json"],
         capture_output=True,
         text=True,
         check=True,
@@ -226,6 +226,6 @@ def test_help_and_version() -> None:
 
 def test_a_reader_that_stops_early_is_no_bad_input() -> None:
     """`rmq-actors store dump DIR --json | head -1`"""
-    command = f'"{sys.executable}" -m rmq_actors.cli.main store dump "{STORE_MASTER_CLEAN}" --json | head -c 1'
+    command = f'"{sys.executable}" -m rmq_actors.cli.entry store dump "{STORE_MASTER_CLEAN}" --json | head -c 1'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("{", "")

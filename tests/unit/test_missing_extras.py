@@ -23,7 +23,7 @@ OF_EXTRA = {extra: sorted(third_party((extra,)) - third_party(())) for extra in 
 
 def without(missing: list[str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run `rmq-actors` where some packages cannot be imported."""
-    program = f"import sys; sys.modules.update(dict.fromkeys({missing})); from rmq_actors.cli.main import main; main()"
+    program = f"import sys; sys.modules.update(dict.fromkeys({missing})); from rmq_actors.cli.entry import main; main()"
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
     )

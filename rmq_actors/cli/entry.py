@@ -1,0 +1,46 @@
+"""Where the command `rmq-actors` begins. It imports next to nothing: Ctrl-C ends what comes after it from here on.
+
+While the modules of a command are imported an interrupt has nothing to tidy up, and an exception might come out of any
+line of any library, which could take it for its own. So the process ends at once, until a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+#: What a shell tells of a process that SIGINT has ended.
+EXIT_CODE = 128 + signal.SIGINT
+
+
+def _end_at_once(_number: int, _frame: FrameType | None) -> None:
+    # Not by print: the interrupt may have come within one.
+    os.write(2, b"rmq-actors: interrupted\n")
+    os._exit(EXIT_CODE)
+
+
+def a_command_runs() -> None:
+    """From now on an interrupt is KeyboardInterrupt again, if it was not ignored."""
+    if signal.getsignal(signal.SIGINT) is _end_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 bad input, 3 crash, 4 liveness, 130 interrupted."""
+    # Where SIGINT is ignored, as a shell has it for what runs in the background, it stays so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_at_once)
+    try:
+        import typer  # noqa: F401  # the commands need it, and all else is in the core
+    except ModuleNotFoundError:
+        print("rmq-actors: the commands need the extra [cli]: pip install 'rmq-actors[cli]'", file=sys.stderr)
+        sys.exit(2)  # ExitCode.BAD_INPUT
+    from rmq_actors.cli.main import app
+
+    app()
+
+
+if __name__ == "__main__":
+    main()
