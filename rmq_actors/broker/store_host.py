@@ -158,6 +158,7 @@ class StoreHost:
             self._tracer,
             self._machines.make_slave,
             None if lookup is None else MasterQuestions(lookup, self.terms, self.config.broker_name),
+            self._environment.try_send,
         )
         await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
         if start_others is not None:

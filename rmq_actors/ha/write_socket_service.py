@@ -41,7 +41,7 @@ class WriteSocketService:
     _growth: Broadcast[int] | Broadcast[FlushOutcome]
     _first_report: trio.MemoryReceiveChannel[int]
     _tracer: Tracer
-    #: How whoever makes the log grow sends it himself; None: never.
+    #: How whoever makes the log grow sends it himself, and heartbeats go; None: nothing is sent so.
     _try_send: TrySend | None = None
     #: Log bytes that the socket took, and will take.
     sent_bytes: int = attrs.field(default=0, init=False)
@@ -144,6 +144,8 @@ class WriteSocketService:
             await self._send_rest(cursor)
         while frames := cursor.plan(self._limit(), trio.current_time(), min_offset=self._commit_log.min_offset):
             self._rest = self._buffers(frames)
+            if self._try_send is not None and not frames[0].size:  # a heartbeat hardly ever has to wait
+                self._rest = _after(self._rest, self._try_send(self._socket, self._rest))
             await self._send_rest(cursor)
 
     async def _send_rest(self, cursor: TransferCursor) -> None:

@@ -159,7 +159,7 @@ def test_a_bit_that_flips_in_a_message_is_found_by_store_check() -> None:
 def test_a_slave_whose_master_has_deleted_what_it_needs_is_set_up_anew() -> None:
     parameters: dict[str, Parameter] = {"puts": 60, "pause_s": 0.1, "clean_every_s": 0.3, "master_flush": "SYNC_FLUSH"}
     away = Partition(1.0, 6.0, "master", "slave-1")
-    for seed in range(3):
+    for seed in range(1, 4):
         result = run_case(Case(seed, Schedule((away,)), parameters))
         assert (result.outcome, result.failure) == ("passed", "")
         assert {"log_cleaned", "offset_gone"} <= result.observed

@@ -21,6 +21,8 @@ from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from tests.property.recording import new_tracer
 from tests.property.running_store import message, running_store
 
+#: Of an empty log.
+HEARTBEAT = encode_transfer_header(0, 0)
 HEARTBEAT_S = 5.0
 HOUSEKEEPING_S = 20.0
 
@@ -116,7 +118,7 @@ async def test_what_grows_while_a_heartbeat_is_stuck_is_sent_behind_it(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, at_once: bool
 ) -> None:
     async with running_store(tmp_path) as bench:
-        slave = Slave(gate=trio.Event())
+        slave = Slave(gate=trio.Event(), at_once=[0])
         async with writing(bench.store, slave, at_once=at_once) as service:
             service.reported(0)
             await trio.sleep(6)
@@ -146,6 +148,19 @@ async def test_no_heartbeat_cuts_into_a_frame_that_is_stuck(
             slave.gate.set()
             await trio.sleep(1)
         assert b"".join(data for _, data in slave.sent) == whole + frame(bench.store, 96, 96)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("takes", [0, 1, 11, 12])
+async def test_of_a_heartbeat_what_does_not_go_at_once_goes_later(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, takes: int
+) -> None:
+    async with running_store(tmp_path) as bench:
+        slave = Slave(at_once=[takes])
+        async with writing(bench.store, slave, at_once=True):
+            await trio.sleep(11)
+        parts = [part for part in ((5.0, HEARTBEAT[:takes]), (5.0, HEARTBEAT[takes:])) if part[1]]
+        assert slave.sent == [*parts, (10.0, HEARTBEAT)]
 
 
 @pytest.mark.trio

@@ -62,6 +62,20 @@ class Wire:
         self._more.set()
 
 
+@attrs.define(eq=False)
+class QuickWire(Wire):
+    """One that takes as many bytes of the first report without a wait, and all of later ones."""
+
+    takes: int = 0
+
+    def try_sendmsg(self, buffers: list[bytes]) -> int:
+        taken = b"".join(buffers)[: self.takes]
+        if taken:
+            self.sent.append((trio.current_time(), taken))
+        self.takes = 8
+        return len(taken)
+
+
 async def follow(store: MessageStore, wire: Wire, backoff: Backoff | None = None) -> None:
     """One connection of a client, to its end; raises what ended it."""
     socket: Any = wire
@@ -111,6 +125,20 @@ async def test_a_report_goes_out_whole_over_a_socket_that_takes_a_few_bytes(
         with trio.move_on_after(1):
             await follow(bench.store, wire)
         assert b"".join(data for _, data in wire.sent) == encode_report(96)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("takes", [0, 1, 7, 8])
+async def test_of_a_report_what_does_not_go_at_once_goes_later(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, takes: int
+) -> None:
+    async with running_store(tmp_path) as bench:
+        await bench.store.put_message(message())
+        wire, report = QuickWire(room=8 - takes, takes=takes), encode_report(96)
+        with trio.move_on_after(11):
+            await follow(bench.store, wire)
+        parts = [part for part in ((0.0, report[:takes]), (0.0, report[takes:])) if part[1]]
+        assert wire.sent == [*parts, (5.0, report), (10.0, report)]
 
 
 @pytest.mark.trio
