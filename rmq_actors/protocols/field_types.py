@@ -38,7 +38,14 @@ def _hints_of(config_type: type) -> dict[str, Any]:
 def _converter(
     config_type: type, field: attrs.Attribute[Any], hints: Callable[[], dict[str, Any]]
 ) -> Callable[[Any], Any]:
+    exact_types: frozenset[type] | None = None
+
     def convert(value: Any) -> Any:  # noqa: ANN401  # whatever somebody has written
+        nonlocal exact_types
+        if exact_types is None:
+            exact_types = taken_as_they_are(hints()[field.name])
+        if type(value) in exact_types:
+            return value
         try:
             return typed_value(value, hints()[field.name])
         except ValueError as error:
@@ -49,9 +56,24 @@ def _converter(
     return convert
 
 
+def taken_as_they_are(hint: object) -> frozenset[type]:
+    """The types whose own values, not those of subclasses, `typed_value` hands back whatever they are."""
+    choices = _choices(hint)
+    kinds = {kind for choice in choices if isinstance(kind := get_origin(choice) or choice, type)}
+    if float in kinds:
+        kinds.add(int)
+    if any(issubclass(kind, enum.Enum) for kind in kinds):
+        kinds.discard(str)  # text may be the name of a member
+    return frozenset(kinds)
+
+
+def _choices(hint: object) -> tuple[object, ...]:
+    return get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
+
+
 def typed_value(value: object, hint: object) -> object:
     """`value` as `hint` has it. Raises `ValueError` saying what it must be."""
-    choices = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
+    choices = _choices(hint)
     for choice in choices:
         if isinstance(choice, type) and issubclass(choice, enum.Enum) and isinstance(value, str):
             return _member(value, choice)

@@ -16,6 +16,7 @@ import pytest
 import rmq_actors
 import sim_net
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.protocols.field_types import taken_as_they_are, typed_value
 from rmq_actors.remoting.tls import TlsConfig, TlsMode
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 
@@ -115,3 +116,20 @@ def test_a_size_in_words_is_named() -> None:
         ValueError, match=r"MessageStoreConfig.mapped_file_size_commit_log_bytes must be a whole number, not '1M'"
     ):
         MessageStoreConfig(**given)
+
+
+HINTS = [
+    *(hint for each in SETTINGS for hint in get_type_hints(each, vars(sys.modules[each.__module__]), {}).values()),
+    *(str | BrokerRole, int | None, float, object, Any, tuple[int, ...] | None, Literal["a", 1], TlsMode | int),
+]
+
+
+def test_the_short_way_takes_only_what_the_long_way_hands_back() -> None:
+    values = ["a", "SYNC_MASTER", 1, True, 1.5, None, b"x", (), ("a",), BrokerRole.SLAVE, TlsMode.DISABLED, object()]
+    taken = 0
+    for hint in HINTS:
+        for value in values:
+            if type(value) in taken_as_they_are(hint):
+                taken += 1
+                assert typed_value(value, hint) is value, (value, hint)
+    assert taken > len(HINTS)
