@@ -14,11 +14,11 @@ from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.wire.ha_frames import TRANSFER_HEADER_BYTES
 from sim_net import World
 
 #: Small, so that a few dozen messages roll files, split frames and fill buffers.
 STORE = MessageStoreConfig(
-    mapped_file_size_consume_queue_bytes=400,
     max_hash_slot_num=16,
     max_index_num=64,
     # Nobody reads the rates, and each look at the counters is a step of the run.
@@ -72,10 +72,11 @@ def brokers_under_test(
         broker_role=BrokerRole(workload.master_role),
         flush_disk_type=FlushDiskType(workload.slave_flush),
         mapped_file_size_commit_log_bytes=workload.log_file_bytes,
+        mapped_file_size_consume_queue_bytes=workload.queue_file_bytes,
     )
     ha = HaConfig(
         ha_transfer_batch_size_bytes=workload.transfer_batch_bytes,
-        read_buffer_bytes=_READ_BUFFER_BYTES,
+        read_buffer_bytes=max(_READ_BUFFER_BYTES, workload.transfer_batch_bytes + TRANSFER_HEADER_BYTES),
         total_replicas=len(topology.names),
         in_sync_replicas=workload.in_sync_replicas,
         enable_auto_in_sync_replicas=workload.auto_in_sync_replicas,

@@ -58,6 +58,6 @@ class Writers:
 
     def _put(self, broker: BrokerController, node: Node, queue_id: int) -> PendingPut:
         self.puts_left -= 1
-        body_bytes_max = self.brokers.workload.body_bytes_max
-        body = node.entropy.token_bytes(1 + int(node.entropy.random() ** 3 * body_bytes_max))
+        workload = self.brokers.workload
+        body = node.entropy.token_bytes(1 + int(node.entropy.random() ** workload.body_skew * workload.body_bytes_max))
         return broker.async_put_message(Message("Chaos", body, queue_id, {"KEYS": f"{self.puts_left}"}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -54,15 +54,17 @@ class WorldEvidence:
             self._outside.run(file.close)
         self._files.clear()
 
-    def is_kept(self, node: str, offset: int, data: bytes) -> bool:
+    def is_kept(self, node: str, offset: int, data: bytes, *, except_at: Collection[int] = ()) -> bool:
         """Whether `cut/` has the bytes of the node's log from `offset` on, a file for each of the log's."""
         disk, size = self.nodes[node].disk, self.log_file_bytes
         names = self._outside.run(disk.list, CUT_DIRECTORY)
         while data:
             part = data[: size - offset % size]
             own = [name for name in names if name.partition(".")[0] == file_name(offset)]
+            differ = [at - offset for at in except_at if offset <= at < offset + len(part)]
             # Of a blank its head is kept: nothing was written behind it.
-            if not any(self._content(disk, name).startswith(part.rstrip(b"\0")) for name in own):
+            kept = _without(part, differ).rstrip(b"\0")
+            if not any(_without(self._content(disk, name), differ).startswith(kept) for name in own):
                 return False
             offset, data = offset + len(part), data[len(part) :]
         return True
@@ -87,3 +89,11 @@ class WorldEvidence:
                 if broker.ha_service.connections
             ),
         ]
+
+
+def _without(data: bytes, positions: Iterable[int]) -> bytes:
+    """Zeros at these positions."""
+    changed = bytearray(data)
+    for position in positions:
+        changed[position : position + 1] = bytes(len(changed[position : position + 1]))
+    return bytes(changed)

@@ -27,6 +27,8 @@ _CATCH_UP_S = 10.0
 _LOOK_EVERY_S = 0.1
 #: The pause between two looks at a broker that needs a command.
 _COMMAND_EVERY_S = 0.5
+#: A slave that has asked so often where its log parts from its master's, and does not know, is set up again.
+_ASKED_AGAIN_MAX = 4
 
 
 @attrs.define(eq=False)
@@ -42,6 +44,11 @@ class RoleOperator(Operator):
         yield self._end_halts
         yield self._end_old_terms
 
+    def start(self, nursery: trio.Nursery) -> None:
+        """Also, look after brokers that do not start."""
+        super().start(nursery)
+        nursery.start_soon(self._set_up_damaged)
+
     # --- at each broker ---------------------------------------------------------------------------------------------
 
     async def _become_what_is_configured(self, broker: BrokerController, node: Node) -> None:
@@ -52,19 +59,45 @@ class RoleOperator(Operator):
                 await brokers.take_role(name)
             await configured.wait()
 
-    async def _end_halts(self, broker: BrokerController, _: Node) -> None:
-        """By command, a log that parts from its master's is cut; who could not ask where it does asks again."""
+    async def _end_halts(self, broker: BrokerController, node: Node) -> None:
+        """By command, a log that parts from its master's is cut; who could not ask where it does asks again.
+
+        One that asks in vain is set up again, with nothing: its master has deleted what both had. An empty master may
+        yet have its log back.
+        """
+        in_vain = 0
         while True:
             await trio.sleep(_COMMAND_EVERY_S)
-            followed = broker.followed_master
+            followed, view = broker.followed_master, self.brokers.view
             halted = None if followed is None else followed.halted
             if followed is None or halted is None:
                 continue
             if halted.common_end is None:
+                in_vain += view.master.end > view.master.begin
+                if in_vain > _ASKED_AGAIN_MAX:
+                    self._set_up_again(node)
+                    return
                 broker.follow_again()
             elif self.brokers.workload.divergence == "command":
                 with contextlib.suppress(TruncationRefused, OSError):  # a full disk, say: it is tried again
                     await broker.truncate_log()
+
+    def _set_up_again(self, node: Node) -> None:
+        """A broker whose log is no use to it any more begins with an empty one. For a node that runs."""
+        self.brokers.empty(node.name)
+        node.kill()
+        self.brokers.restart_node(node.name)
+
+    async def _set_up_damaged(self) -> None:
+        """A slave that does not start, as its log is damaged, begins with an empty one."""
+        brokers, looks = self.brokers, dict.fromkeys(self.brokers.names, 0)
+        while True:
+            await trio.sleep(_COMMAND_EVERY_S)
+            for name, node in brokers.nodes.items():
+                is_down = node.is_up and name not in brokers.running and not brokers.is_disabled(name)
+                looks[name] = looks[name] + 1 if is_down and brokers.view.nodes[name].rotten else 0
+                if looks[name] > _ASKED_AGAIN_MAX and not brokers.is_configured_master(name):
+                    brokers.empty(name)
 
     async def _end_old_terms(self, broker: BrokerController, node: Node) -> None:
         """By command, a master goes to a greater term than the slaves that refuse it for its own."""
@@ -148,12 +181,16 @@ class FailOverOperator(RoleOperator):
     @property
     def _slaves_well(self) -> int:
         view = self.brokers.view
-        return sum(view.has_followed(slave) for slave in view.slaves)
+        return sum(view.has_followed(slave) and not slave.rotten for slave in view.slaves)
 
     def _candidates(self) -> list[str]:
-        """The slaves whose logs are open, and that have followed the master: others may have another log."""
+        """The slaves whose logs are open, and that have followed the master: others may have another log.
+
+        A disk that returns other bytes than were written is noticed in time, by what it says of itself.
+        """
         view = self.brokers.view
-        return [slave.name for slave in view.slaves if self._is_open(slave.name) and view.has_followed(slave)]
+        slaves = [slave for slave in view.slaves if not slave.rotten and view.has_followed(slave)]
+        return [slave.name for slave in slaves if self._is_open(slave.name)]
 
     def _end(self, name: str) -> int:
         return self.brokers.view.nodes[name].end

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 
 from rmq_actors.testing.lineage import Lineage
@@ -32,6 +34,10 @@ class Cut:
     #: The master then, and where the last record ends that both logs have.
     master: str
     common: int
+    #: Which of the bytes are not what was written, as bits have flipped; and whether any byte of the log was, so that
+    #: the comparison may have met a record that differs anywhere.
+    rotten: Collection[int] = ()
+    is_damaged: bool = False
 
 
 @attrs.define(eq=False)
@@ -81,6 +87,8 @@ class NodeView:
     could_not_ask: bool = False
     #: The log of the master that it has connected to last, in its present life.
     source: Lineage | None = None
+    #: It has been the master, and has not become a slave since: what it appends it writes itself.
+    leads: bool = False
     #: The nodes at the other end of its slaves' connections, by their numbers.
     peers: dict[int, str] = attrs.field(factory=dict)
     #: When each put that waits began, by its number, without the time of pauses before; in ns.

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from rmq_actors.testing.invariants import FollowedUnasked
+from rmq_actors.testing.invariants import DamagedMaster, FollowedUnasked
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
@@ -81,8 +81,9 @@ OBSERVABLE = (
 OBSERVABLE_IN_REPLICATION = ("log_cleaned", "offset_gone", "answered_from_pool", "bit_rot")
 #: What a few hundred runs may not meet.
 RARELY_OBSERVED = frozenset({"torn_pages", "clock_drift", "disk_error"})
-#: The limit at which a run ends.
+#: The limits at which a run ends.
 UNASKED = FollowedUnasked.name
+DAMAGED_MASTER = DamagedMaster.name
 #: What a campaign with fail-overs meets beside all that.
 OBSERVABLE_IN_FAIL_OVERS = ("promotion", "step_down", "halt", "truncation", "master_behind")
 

@@ -111,7 +111,8 @@ class ReplicationRun:
 
     def _on_crash(self, event: ActorCrash) -> None:
         # A supervisor may mend it; it is a fault of the product all the same.
-        if event.status == RoleChangeFailed.__name__ and self.brokers.met_disk_error(event.node):
+        is_of_the_disk = self.brokers.met_disk_error(event.node) or bool(self.view.nodes[event.node].rotten)
+        if event.status == RoleChangeFailed.__name__ and is_of_the_disk:
             return  # what a disk's fault makes of a change of role: the process ends, and is started again
         self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {event.detail}")
 
@@ -162,7 +163,10 @@ class ReplicationRun:
 
     async def _end_quiet(self) -> None:
         """Put once more where a slave waits for that: see `docs/invariants.md`, what is not promised."""
-        await self.wait_for(lambda: not self.view.without_log, self.scenario.converges_in_s)
+        await self.wait_for(
+            lambda: not self.view.without_log and self.view.master.name == self.brokers.master,
+            self.scenario.converges_in_s,
+        )
         if self.view.needs_a_put:
             self.clients.put_once_more()
 
@@ -190,7 +194,7 @@ class ReplicationRun:
             and self.view.converged
             and self._halts_are_final
             and not master.config.is_slave
-            and len(master.ha_service.connections) == len(brokers.names) - 1 - len(self.view.halted)
+            and len(master.ha_service.connections) == self._followers
             and master.store.running_flags.is_writeable
         )
 
@@ -214,13 +218,19 @@ class ReplicationRun:
             f"of {self.brokers.master}, {self.clients.puts_left} puts left, {self.view.unanswered} unanswered"
         )
 
+    @property
+    def _followers(self) -> int:
+        """How many slaves are to follow the master: all that have not halted."""
+        return len(self.brokers.names) - 1 - len(self.view.halted)
+
     async def _last_put(self) -> None:
         """With every fault over, a put must be confirmed, if there are slaves enough, and reach every slave."""
-        master, slaves = self.brokers.broker(self.brokers.master), len(self.brokers.names) - 1 - len(self.view.halted)
+        master = self.brokers.broker(self.brokers.master)
         with trio.move_on_after(self.scenario.converges_in_s) as waiting:
-            # Behind an accepted connection a slave may still compare its log, and then begin anew.
-            while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < slaves:  # noqa: ASYNC110
+            # Behind an accepted connection a slave may still compare its log, and then begin anew, or halt.
+            while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < self._followers:  # noqa: ASYNC110
                 await trio.sleep(_LOOK_EVERY_S)
+            slaves = self._followers
             await master.store.wait_for_slaves(slaves)
             result = await master.put_message(Message("Chaos", b"the last one"))
         if waiting.cancelled_caught:

@@ -77,11 +77,11 @@ class Scenario:
             if unknown:
                 raise ValueError(f"faults[{number}]: no node is called {min(unknown)!r}; there are {', '.join(names)}")
             is_kept = isinstance(fault, BitRot) and fault.path.startswith(f"{COMMIT_LOG_DIRECTORY}/")
-            is_known = is_kept and fault.nodes != names[:1] and not self.operator.changes_roles
+            is_known = is_kept and fault.nodes != names[:1] and self.faults.rot > 0
             if isinstance(fault, MisdirectedWrite | BitRot) and not is_known:
                 raise ValueError(
                     f"faults[{number}]: of damage on a disk something is promised only where bits flip in "
-                    f"{COMMIT_LOG_DIRECTORY}/ of a slave, without fail_overs"
+                    f"{COMMIT_LOG_DIRECTORY}/ of a slave, in a scenario that draws that"
                 )
             if isinstance(fault, PowerLoss) and fault.node == names[0] and not self._master_may_lose_power(workload):
                 raise ValueError(

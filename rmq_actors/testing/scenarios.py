@@ -19,6 +19,7 @@ from rmq_actors.testing.observation import (
     OBSERVABLE_IN_REPLICATION,
     UNASKED,
 )
+from rmq_actors.testing.production import PRODUCTION, PRODUCTION_OF_FOUR
 from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
@@ -47,7 +48,9 @@ FAIL_OVER = Scenario(
     observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
 )
 #: Scenarios by name: what `chaos run --scenario` takes.
-SCENARIOS: Mapping[str, Scenario] = {scenario.name: scenario for scenario in (REPLICATION, FAIL_OVER)}
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.name: scenario for scenario in (REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR)
+}
 
 Outcome = Literal["passed", "invariant", "crash", "liveness"]
 

@@ -7,7 +7,7 @@ again. `SimCluster` runs one body in a world of its own; `ReplicationRun` runs t
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 import attrs
@@ -236,10 +236,10 @@ class SimBrokers(Brokers):
 
     def _is_of_a_fault(self, error: BaseException, name: str) -> bool:
         """Whether a disk's fault is why a broker could not start, or change its role."""
+        if any(isinstance(each, DamagedLog) for each in _causes(error)):
+            return self._view is not None and bool(self._view.nodes[name].rotten)
         if isinstance(error, RoleChangeFailed | ConfigFileDamaged):
             return name in self._met_disk_errors
-        if isinstance(error, DamagedLog) or isinstance(error.__cause__, DamagedLog):
-            return self._view is not None and bool(self._view.nodes[name].rotten)
         return isinstance(error, OSError) and error.errno in _DISK_ERRORS and name not in self._brokers
 
     async def _serve(self, node: Node) -> None:
@@ -295,6 +295,12 @@ def _remove_all(disk: SimDisk, directory: str) -> None:
         except IsADirectoryError:
             _remove_all(disk, path)
             disk.remove_directory(path)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

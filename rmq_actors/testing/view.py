@@ -50,8 +50,8 @@ class Evidence(Protocol):
     def read_log(self, node: str, begin: int, end: int) -> bytes:
         """The bytes of the node's log in its page cache."""
 
-    def is_kept(self, node: str, offset: int, data: bytes) -> bool:
-        """Whether the node has kept aside what its log had from `offset` on."""
+    def is_kept(self, node: str, offset: int, data: bytes, *, except_at: Collection[int] = ()) -> bool:
+        """Whether the node has kept aside what its log had from `offset` on; the bytes at some offsets may differ."""
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""
@@ -96,7 +96,7 @@ class ClusterView:
     appliers: Mapping[type[Event], Callable[[Any], None]] = attrs.field(init=False)
     #: Where the log begins that the master has written itself: others may have had what is before it from another.
     _own_begin: int = attrs.field(default=0, init=False)
-    #: Where the master's log ever began.
+    #: Where any log ever began.
     _first_offsets: set[int] = attrs.field(factory=lambda: {0}, init=False)
     #: When a slave last had two connections to the master, in ns: both count (`docs/invariants.md`).
     _doubled_ns: int | None = attrs.field(default=None, init=False)
@@ -170,7 +170,8 @@ class ClusterView:
         """Whether a slave is ahead of the master, and cannot know by how much before the master has its next record."""
         master, end = self.log_of_master, self.master.end
         logs = [(slave.lineage, slave.end) for slave in self.slaves if slave.end > end]
-        return any(not end or (own.common(master) >= end and own.tells_nothing(end, own_end)) for own, own_end in logs)
+        is_empty = end <= self.master.begin
+        return any(is_empty or (own.common(master) >= end and own.tells_nothing(end, own_end)) for own, own_end in logs)
 
     def has_followed(self, node: NodeView) -> bool:
         """Whether the node's log is the beginning of the master's."""
@@ -236,7 +237,9 @@ class ClusterView:
         # What a master sent before it was lost may still arrive, at who is promoted too. All else is of the new one.
         source = master if node.source is None else node.source
         sent = source if source.log[offset:end] == data else master
-        if node is self.master:
+        if node.leads and node is not self.master and master.log[offset:end] != data:
+            self._write_beside(node, data)
+        elif node is self.master:
             if offset == len(master.log):
                 if sent is not master:
                     master.append_from(sent, end)
@@ -257,12 +260,21 @@ class ClusterView:
         if node.lineage is master:
             node.highest = max(node.highest, end)
 
+    def _write_beside(self, node: NodeView, data: bytes) -> None:
+        """Another one has been promoted, and this one still, or again, is a master: its log is one of its own."""
+        if node.lineage is self.log_of_master or len(node.lineage.log) != node.end:
+            node.lineage = node.lineage.fork(node.end)
+        node.lineage.append(data)
+
     def _begins_at(self, node: NodeView, offset: int) -> bool:
-        """Whether the node's log, of which there is nothing, may begin there: where its master's does, or has."""
-        is_empty = node is not self.master and node.end <= node.begin
-        if not is_empty or offset not in self._first_offsets:
+        """Whether the node's log, of which there is nothing, may begin there: where another one does, or did.
+
+        It may follow another slave, and be the master before, while nobody has been promoted yet.
+        """
+        if node.leads or node.end > node.begin or offset not in self._first_offsets:
             return False
-        node.begin, node.lineage = offset, self.log_of_master
+        source = self.log_of_master if node.source is None else node.source
+        node.begin, node.lineage = offset, source.fork(offset) if node is self.master else self.log_of_master
         return True
 
     def _note_regrown(self) -> None:
@@ -273,10 +285,8 @@ class ClusterView:
                 slave.highest = max(slave.highest, had)
 
     def _delete(self, event: LogDelete) -> None:
-        node, begin = self.nodes[event.node], event.offset
-        node.begin = begin
-        if node is self.master:
-            self._first_offsets.add(begin)
+        self.nodes[event.node].begin = event.offset
+        self._first_offsets.add(event.offset)
 
     def _flush(self, event: LogFlush) -> None:
         node = self.nodes[event.node]
@@ -294,9 +304,13 @@ class ClusterView:
     def _cut(self, node: NodeView, offset: int) -> Cut:
         """The node's log ends at `offset` now, by a truncation."""
         own, master = node.lineage, self.log_of_master
-        node.cut = cut = Cut(node.name, offset, node.end, own, self.master.name, own.common_records(master))
+        rotten = frozenset(at for at in node.rotten if at >= offset)
+        node.cut = cut = Cut(
+            node.name, offset, node.end, own, self.master.name, own.common_records(master), rotten, bool(node.rotten)
+        )
         self.cuts.append(cut)
         node.end = node.highest = node.durable = offset
+        node.rotten -= rotten  # what comes in their place is good
         node.lineage = master
         node.has_halted = node.may_cut = False
         return cut
@@ -371,7 +385,10 @@ class ClusterView:
     def _client_connect(self, event: HaClientConnect) -> None:
         node = self.nodes[event.node]
         node.has_halted = node.may_cut = False
-        node.source = self.log_of_master if self.peer(event) == self.master.name else None
+        peer, node.leads = self.nodes[self.peer(event)], False
+        # Whoever has not heard of a promotion yet may follow the master before, or who has its log.
+        is_known = peer is self.master or (peer.term > 0 and peer.term >= node.term)
+        node.source = peer.lineage if is_known else None
 
     def _client_compare(self, event: HaClientCompare) -> None:
         if event.status == "lookup_failed":
@@ -424,7 +441,9 @@ class ClusterView:
             node.paused_at_ns = None
 
     def _term(self, event: StoreTerm) -> None:
-        self.nodes[event.node].term = event.term
+        node = self.nodes[event.node]
+        node.term = event.term
+        node.leads = node.leads and event.status != "resigned"
 
     def _role(self, event: BrokerRoleEvent) -> None:
         if event.status == "changed":
@@ -443,6 +462,7 @@ class ClusterView:
 
     def _set_master(self, node: NodeView) -> None:
         self.master = node
+        node.leads = True
         self.slaves = tuple(each for each in self.nodes.values() if each is not node)
 
     def _set_up_anew(self, event: OperatorSetUpAnew) -> None:

@@ -22,11 +22,13 @@ LOSSES = ("kill", "power_loss", "step_down")
 CHOICES = ("longest", "shortest")
 DIVERGENCE = ("halt", "command", "setting")
 _IN_FLIGHT_MAX = 100
-_BODY_BYTES_MAX = 2000
-#: With its header it must fit a slave's read buffer.
-_BATCH_BYTES_MAX = 4000
-#: A record of the longest body, and a blank, must fit a file.
-_FILE_BYTES_MIN, _FILE_BYTES_MAX = 4096, 1 << 20
+_BODY_BYTES_MAX = 60_000
+_BATCH_BYTES_MAX = 32 * 1024
+_FILE_BYTES_MIN, _FILE_BYTES_MAX = 300, 1 << 20
+_QUEUE_FILE_BYTES_MAX = 1 << 20
+_SKEW_MAX = 20
+#: What a record has beside its body, and the head of the blank that ends its file.
+RECORD_BESIDE_BODY_BYTES = 200
 _FAIL_OVERS_MAX = 3
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
@@ -73,9 +75,10 @@ def _known_bug(_: object, __: attrs.Attribute[str | None], value: object) -> Non
 class Workload:
     """Two writers put `puts` messages in all, `in_flight` each at a time, and rest for up to `pause_s` seconds between.
 
-    Bodies have 1 to `body_bytes_max` bytes, short ones more often; the master sends frames of up to
-    `transfer_batch_bytes` of the log (haTransferBatchSize), of which a file has `log_file_bytes`. `in_sync_replicas`:
-    see `HaConfig`; with `auto_in_sync_replicas` a master may go on alone.
+    Bodies have 1 to `body_bytes_max` bytes, short ones more often: the greater `body_skew`, the more of them. Masters
+    send frames of up to `transfer_batch_bytes` of the log (haTransferBatchSize), of which a file has `log_file_bytes`,
+    one of a queue `queue_file_bytes`. `in_sync_replicas`: see `HaConfig`; with `auto_in_sync_replicas` a master may go
+    on alone.
 
     With `transient_pool` the master's puts go through the pool (transientStorePoolEnable). Unless 0, each broker cleans
     its log every `clean_every_s` seconds as if its disk were short of space: of all files that no start needs. A slave
@@ -92,8 +95,10 @@ class Workload:
     pause_s: float = attrs.field(validator=_seconds)
     in_flight: int = attrs.field(default=1, validator=_whole_number(1, _IN_FLIGHT_MAX))
     body_bytes_max: int = attrs.field(default=900, validator=_whole_number(1, _BODY_BYTES_MAX))
+    body_skew: int = attrs.field(default=3, validator=_whole_number(1, _SKEW_MAX))
     transfer_batch_bytes: int = attrs.field(default=512, validator=_whole_number(1, _BATCH_BYTES_MAX))
     log_file_bytes: int = attrs.field(default=4096, validator=_whole_number(_FILE_BYTES_MIN, _FILE_BYTES_MAX))
+    queue_file_bytes: int = attrs.field(default=400, validator=_whole_number(20, _QUEUE_FILE_BYTES_MAX))
     master_role: str = attrs.field(default=BrokerRole.SYNC_MASTER.value, validator=_one_of(*_ROLES))
     master_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_one_of(*_FLUSH_TYPES))
     slave_flush: str = attrs.field(default=FlushDiskType.ASYNC_FLUSH.value, validator=_one_of(*_FLUSH_TYPES))
@@ -108,6 +113,13 @@ class Workload:
     transient_pool: bool = attrs.field(default=False, validator=_flag)
     clean_every_s: float = attrs.field(default=0.0, validator=_seconds)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
+
+    def __attrs_post_init__(self) -> None:
+        fits = self.log_file_bytes - RECORD_BESIDE_BODY_BYTES
+        if self.body_bytes_max > fits:
+            raise ValueError(
+                f"parameters['body_bytes_max'] must be {fits} or less: a record must fit a file of the log"
+            )
 
     @property
     def acks(self) -> int:

@@ -18,6 +18,7 @@ from rmq_actors.testing.observation import RARELY_OBSERVED
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.scenarios import (
     REPLICATION,
+    SCENARIOS,
     RunResult,
     random_case,
     run_case,
@@ -225,7 +226,8 @@ def test_a_kept_schedule_still_shows_its_bug_and_passes_without(path: Path) -> N
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_case_that_was_found_passes(path: Path) -> None:
     """Each showed a bug once, of the product or the scenario, with its seed; the mutant of that name brings it back."""
-    assert run_case(CaseFile.load(path).case).outcome == "passed"
+    found = CaseFile.load(path)
+    assert run_case(found.case, SCENARIOS[found.scenario]).outcome == "passed"
 
 
 def test_a_slave_that_never_comes_back_is_a_liveness_failure() -> None:

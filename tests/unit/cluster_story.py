@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import attrs
@@ -78,7 +78,7 @@ class Story:
     def read_log(self, node: str, begin: int, end: int) -> bytes:
         return bytes(self.logs[node][begin:end])
 
-    def is_kept(self, node: str, offset: int, data: bytes) -> bool:
+    def is_kept(self, node: str, offset: int, data: bytes, *, except_at: Collection[int] = ()) -> bool:
         return self.kept.get(node) == data
 
     def damage(self, node: str) -> Sequence[str]:

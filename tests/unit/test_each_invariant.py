@@ -105,6 +105,12 @@ def followed_unasked(story: Story, holds: bool) -> None:
     story.emit(MASTER, "ha.client.report", offset=0 if holds else 3)
 
 
+def damaged_master(story: Story, holds: bool) -> None:
+    story.append(MASTER, b"abc")
+    story.rot(SLAVE, 1)
+    story.promote(OTHER if holds else SLAVE, is_longest=False)
+
+
 HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
     history.__name__: history
     for history in (
@@ -122,6 +128,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         acknowledged,
         leaks,
         followed_unasked,
+        damaged_master,
     )
 }
 

@@ -439,7 +439,23 @@ def test_who_has_halted_need_not_agree(parted: Story) -> None:
 
 
 def test_prefix_an_old_master_goes_on_behind_what_it_alone_has(parted: Story) -> None:
+    follow(parted, MASTER, "10.0.0.2")
     parted.append(MASTER, b"regrown")
+    assert parted.seen == ["prefix"]
+
+
+def test_an_old_master_that_goes_on_as_one_has_a_log_of_its_own(parted: Story) -> None:
+    """The slave was promoted too early: who follows the old master, in the term before, gets what that one writes."""
+    for node in (MASTER, OTHER):
+        parted.emit(
+            node, "store.term", term=1, status="promoted" if node == MASTER else "adopted", leads=node == MASTER
+        )
+    follow(parted, OTHER, "10.0.0.1")
+    parted.append(MASTER, b"alone")
+    parted.append(OTHER, b"lost tail")
+    parted.append(OTHER, b"alone")
+    assert parted.seen == []
+    parted.append(OTHER, b"more")
     assert parted.seen == ["prefix"]
 
 
@@ -513,6 +529,7 @@ def test_what_was_sent_to_a_slave_may_still_arrive_when_it_is_the_master_no_more
 def test_prefix_what_was_sent_on_a_connection_that_is_gone(passed_over: Story, then: str) -> None:
     if then == "starts anew":
         passed_over.emit(SLAVE, "store.open", offset=10, status="clean")
+        passed_over.emit(SLAVE, "store.term", term=2, status="resigned", leads=True)
     else:
         follow(passed_over, SLAVE, "10.0.0.3" if then == "follows the new master" else "10.0.0.1")
     passed_over.append(SLAVE, b"sent late")

@@ -8,6 +8,7 @@ from rmq_actors.testing.invariants.ack import Ack
 from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
 from rmq_actors.testing.invariants.convergence import Convergence
+from rmq_actors.testing.invariants.damaged_master import DamagedMaster
 from rmq_actors.testing.invariants.derived import Derived
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
@@ -27,6 +28,7 @@ __all__ = [
     "Acknowledged",
     "Answer",
     "Convergence",
+    "DamagedMaster",
     "Derived",
     "Divergence",
     "FollowedUnasked",
@@ -58,4 +60,4 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Leaks,
 )
 #: At one of these nothing is promised any more.
-REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked,)
+REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked, DamagedMaster)

@@ -31,14 +31,15 @@ class Divergence(Invariant[_Looked]):
 
     def _check_halt(self, event: HaClientHalt, view: ClusterView) -> str | None:
         node, peer = view.nodes[event.node], view.nodes[view.peer(event)]
-        common = min(node.lineage.common(peer.lineage), peer.end)
+        common = min(node.lineage.common(peer.lineage), peer.end, *node.rotten, *peer.rotten)
         is_gone = event.status == "offset_gone" and node.end < peer.begin
         if is_gone or (event.status == "diverged" and common < node.end):
             return None
         return f"{node.name} halts, {event.status}; it ends at {node.end}, {peer.name} has the same up to {common}"
 
     def _check_cut(self, cut: Cut, view: ClusterView) -> str | None:
-        if cut.node == cut.master or cut.offset > cut.common or not cut.lineage.is_last_record(cut.offset, cut.common):
+        parts_there = cut.is_damaged or cut.lineage.is_last_record(cut.offset, cut.common)
+        if cut.node == cut.master or cut.offset > cut.common or not parts_there:
             return f"{cut.node} cuts its log at {cut.offset}, which parts from {cut.master}'s at {cut.common}"
         if self._is_kept(cut, view):
             return None
@@ -52,4 +53,6 @@ class Divergence(Invariant[_Looked]):
         return None
 
     def _is_kept(self, cut: Cut, view: ClusterView) -> bool:
-        return view.evidence.is_kept(cut.node, cut.offset, bytes(cut.lineage.log[cut.offset : cut.end]))
+        return view.evidence.is_kept(
+            cut.node, cut.offset, bytes(cut.lineage.log[cut.offset : cut.end]), except_at=cut.rotten
+        )
