@@ -106,7 +106,7 @@ class MessageStoreConfig:
 
     # Recovery. The checkpoint moves so long after a dispatch (RocketMQ: 60,000): a start reads again what came later.
     flush_consume_queue_thorough_interval_ms: int = attrs.field(default=5_000, validator=_POSITIVE)
-    #: ... or when so much was dispatched, looked at each second.
+    #: ... or when so much was dispatched, once a second at most.
     checkpoint_log_bytes_max: int = attrs.field(default=16 * 1024 * 1024, validator=_POSITIVE)
     check_crc_on_recover: bool = True
 

@@ -23,7 +23,8 @@ from rmq_actors.wire.dispatch_request import DispatchRequest
 
 _log = logging.getLogger(__name__)
 
-_LOOK_INTERVAL_S = 1.0
+#: From one checkpoint to the next at least, however much is dispatched: each syncs many files.
+_PAUSE_S = 1.0
 
 
 @attrs.frozen
@@ -140,7 +141,7 @@ class FlushConsumeQueueService:
     _outcomes: Broadcast[FlushOutcome]
     _flush_failure: Callable[[], FlushFailed | None]
     interval_s: float
-    #: With so much of the log dispatched since, the checkpoint moves sooner: it is looked at each second.
+    #: With so much of the log dispatched since, the checkpoint moves sooner, once a second at most.
     bytes_max: int
     _tracer: Tracer
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
@@ -162,10 +163,15 @@ class FlushConsumeQueueService:
         self._scope.cancel()
 
     async def _wait_until_due(self) -> None:
-        due_at = trio.current_time() + self.interval_s
-        # A look a second is cheaper than a wake-up for each batch that is dispatched.
-        while trio.current_time() < due_at and self._checkpointing.behind_bytes < self.bytes_max:  # noqa: ASYNC110
-            await trio.sleep_until(min(due_at, trio.current_time() + _LOOK_INTERVAL_S))
+        with trio.move_on_after(self.interval_s):
+            await trio.sleep(_PAUSE_S)
+            with self._dispatched.subscribe(take=self._is_little) as dispatched:
+                if self._is_little():
+                    await dispatched.receive()
+
+    def _is_little(self, _: object = None) -> bool:
+        """Whether what was dispatched since the checkpoint may wait for its time."""
+        return self._checkpointing.behind_bytes < self.bytes_max
 
     async def _advance(self) -> bool:
         try:

@@ -40,6 +40,29 @@ async def test_it_moves_after_the_interval_or_when_much_was_dispatched(
 
 
 @pytest.mark.trio
+async def test_much_moves_it_at_once_but_not_twice_in_a_second(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path, sync_flush=True, checkpoint_log_bytes_max=2 * RECORD) as bench:
+
+        async def put_at(at_s: float) -> None:
+            await trio.sleep_until(at_s)
+            assert (await bench.store.put_message(message())).status is PutStatus.PUT_OK
+
+        began = trio.current_time()
+        await put_at(began)
+        await put_at(began + 3)
+        await trio.sleep(0.1)
+        assert point(bench).offset == 2 * RECORD
+        await put_at(began + 3.2)
+        await put_at(began + 3.3)
+        await trio.sleep_until(began + 4.1)
+        assert point(bench).offset == 2 * RECORD
+        await trio.sleep_until(began + 4.3)
+        assert point(bench).offset == 4 * RECORD
+
+
+@pytest.mark.trio
 async def test_it_moves_only_when_queues_and_index_are_synced(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
