@@ -56,6 +56,13 @@ class Load:
     server: RemotingServer
     watch: Watch
     held: list[RemotingRequest]
+    #: The most bytes that waited to be sent at a connection when any peer asked for something big.
+    most_bytes: int = 0
+
+    def big(self, request: RemotingRequest) -> RemotingCommand:
+        """A processor: at each request it looks at what the requests before it have left."""
+        self.most_bytes = max(self.most_bytes, *(each.outgoing_bytes for each in self.server.connections.values()))
+        return request.command.response(0, body=BIG_BODY)
 
     async def connect(self) -> trio.SocketStream:
         return await trio.open_tcp_stream("127.0.0.1", self.server.port)
@@ -88,10 +95,6 @@ def _echo(request: RemotingRequest) -> RemotingCommand:
     return request.command.response(0, body=request.command.body)
 
 
-def _big(request: RemotingRequest) -> RemotingCommand:
-    return request.command.response(0, body=BIG_BODY)
-
-
 @contextlib.asynccontextmanager
 async def serving(limits: ConnectionLimits | None = None, *, connections_max: int = 4096) -> AsyncIterator[Load]:
     """A server for the length of a block, behind which no task and no descriptor is left."""
@@ -100,13 +103,14 @@ async def serving(limits: ConnectionLimits | None = None, *, connections_max: in
     held: list[RemotingRequest] = []
     processors = ProcessorTable(recorder.tracer("server"))
     processors.register([ECHO], _echo)
-    processors.register([BIG], _big)
     processors.register([HELD], held.append)
     config = RemotingServerConfig(listen_port=0, connections_max=connections_max, limits=limits or ConnectionLimits())
     async with open_actor_system("server", recorder.tracer("server"), entropy=SystemEntropy()) as system:
         server = RemotingServer(config, processors, recorder.tracer("server"))
         await system.start(server)
-        yield Load(server, Watch(recorder), held)
+        load = Load(server, Watch(recorder), held)
+        processors.register([BIG], load.big)
+        yield load
     held.clear()
     assert not server.connections
     assert trio.lowlevel.current_statistics().tasks_living == tasks
@@ -168,7 +172,6 @@ async def test_a_thousand_connections_that_stay_idle_are_closed() -> None:
 async def test_readers_that_never_read_hold_little_and_disturb_nobody() -> None:
     limits = ConnectionLimits(channel_max_idle_time_ms=1500, write_buffer_high_water_mark_bytes=256 * 1024)
     request = encode_command(RemotingCommand(BIG))
-    most_bytes = 0
 
     async def send_and_never_read() -> None:
         async with await load.connect() as stream:
@@ -177,12 +180,9 @@ async def test_readers_that_never_read_hold_little_and_disturb_nobody() -> None:
                     await stream.send_all(request * 100)
 
     async def behave(client: RemotingClient) -> None:
-        nonlocal most_bytes
         while load.server.connections:
             answer = await client.invoke(load.server.address, RemotingCommand(ECHO, body=b"1"), 60_000)
             assert answer.body == b"1"
-            waiting = [connection.outgoing_bytes for connection in load.server.connections.values()]
-            most_bytes = max(most_bytes, *waiting)
             await trio.sleep(0.005)
             if load.closed()["idle"] >= 20:
                 return
@@ -199,7 +199,7 @@ async def test_readers_that_never_read_hold_little_and_disturb_nobody() -> None:
                         nursery.start_soon(send_and_never_read)
                     nursery.start_soon(behave, client)
         assert load.closed()["idle"] >= 20
-        assert 256 * 1024 < most_bytes < 256 * 1024 + 2 * len(BIG_BODY)
+        assert 256 * 1024 < load.most_bytes < 256 * 1024 + 2 * len(BIG_BODY)
 
 
 @pytest.mark.trio
@@ -213,7 +213,7 @@ async def test_late_answers_to_readers_that_never_read_cut_them_off() -> None:
             while len(load.held) < 10_000:
                 await trio.sleep(0.01)
         for request in load.held:
-            request.respond(_big(request))
+            request.respond(load.big(request))
             assert request.connection.outgoing_bytes <= 4 * 1024 * 1024 + 2 * len(BIG_BODY)
         await load.has_connections(0)
         assert load.closed() == {"slow_reader": 10}
