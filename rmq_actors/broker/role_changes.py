@@ -29,8 +29,9 @@ class RoleChangeFailed(RuntimeError):
 class ChangeRole(Request[ValueError | OSError | None]):
     """Change to `config_of` the present configuration; answered when it is done, or with why it cannot be.
 
-    `persist` is given the new configuration before anything is changed: nothing is if it raises. `while_closed` is done
-    to the closed store. What that raises is answered, and the store is opened again as it is.
+    `persist` is given the new configuration before anything is changed: nothing is if it raises, nor if a promotion's
+    term could not be written. `while_closed` is done to the closed store. What that raises is answered, and the store
+    is opened again as it is.
     """
 
     config_of: Callable[[BrokerConfig], BrokerConfig]
@@ -89,6 +90,8 @@ class RoleChanges(Actor[ChangeRole]):
         try:
             config = message.config_of(self._host.config)
             check_term(self._host.terms.term, config, message.term)
+            if not config.is_slave and (self._host.config.is_slave or message.term is not None):
+                await self._host.terms.check_writable()
             if message.persist is not None:
                 await message.persist(config)
         except (ValueError, OSError) as error:

@@ -68,6 +68,10 @@ class TermFile:
         """Lead a greater term than every one seen, at least `asked`, from now on. Raises `OSError`, `TermRefused`."""
         await self._change(lambda term: term.promoted(asked), "promoted")
 
+    async def check_writable(self) -> None:
+        """Raises `OSError` where another term could not be written. A checkpoint."""
+        await self._file.check_writable()
+
     async def give_up(self) -> None:
         """Be a slave in the present term. Raises `OSError`."""
         await self._change(Term.given_up, "resigned")

@@ -151,6 +151,9 @@ def test_a_disk_error_at_each_operation_of_a_change_leaves_a_stopped_broker_or_a
                 break
             continue
         failed, unharmed = failed + 1, 0
+        if begins is SLAVE and isinstance(outcome, OSError):  # it has looked whether its term can be written
+            assert (steps, broker.ended_by) == ([], [])
+            continue
         assert isinstance(outcome, RoleChangeFailed)
         assert steps[0] in {"stop_failed", "open_failed", "start_failed"}
         [stopped_by] = broker.ended_by

@@ -16,7 +16,7 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import MasterAddresses
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
-from rmq_actors.store.layout import ABORT_FILE
+from rmq_actors.store.layout import ABORT_FILE, TERM_FILE
 from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import HaClientConnect, HaClientHalt, HaClientReport, HaConnectionClose
 from rmq_actors.tracing.events.namesrv import NamesrvRemove
@@ -416,6 +416,28 @@ def test_a_role_that_cannot_be_leaves_the_broker_as_it_is(role: BrokerRole, to: 
         assert text in str(error)
         assert servers.controller("a-0").store is store
         assert (await servers.put("a-0", b"x")).append is not None
+
+    servers.run_well(use)
+
+
+@pytest.mark.parametrize("what", ["promotion", "greater term"])
+def test_a_promotion_whose_term_cannot_be_written_changes_nothing(what: str) -> None:
+    """Somebody has made a directory of the name that the file of before is to have: the broker used to stop."""
+    servers = RoleWorld.of()
+    name = "a-1" if what == "promotion" else "a-0"
+    change = {} if what == "promotion" else {"term": 7}
+
+    async def use() -> None:
+        disk, store = servers.nodes[name].disk, servers.controller(name).store
+        disk.open(f"{TERM_FILE}.bak/somebody's", allocate_bytes=1).close()
+        error = await servers.change_role(name, SYNC_MASTER, **change)
+        assert isinstance(error, IsADirectoryError)
+        assert f"{TERM_FILE}.bak" in str(error)
+        assert servers.controller(name).store is store
+        assert (await servers.put("a-0", b"x")).status is OK
+        disk.remove(f"{TERM_FILE}.bak/somebody's")
+        disk.remove_directory(f"{TERM_FILE}.bak")
+        assert await servers.change_role(name, SYNC_MASTER, **change) is None
 
     servers.run_well(use)
 
