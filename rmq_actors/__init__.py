@@ -6,9 +6,9 @@ What users need is here by name, and imported at its first use: who needs the ac
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
+# Type checkers take it for theirs. What is imported here delays the line from which Ctrl-C ends a command tidily
+# (`cli.entry`), so neither `typing` nor `importlib` is.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rmq_actors.actors.asyncio_host import open_trio_guest as open_trio_guest
     from rmq_actors.broker.config import BrokerConfig as BrokerConfig
@@ -72,6 +72,8 @@ def __getattr__(name: str) -> object:
     """Import a public name at its first use. AttributeError for any other."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib  # noqa: PLC0415  # see above
+
     value: object = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

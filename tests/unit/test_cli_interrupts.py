@@ -144,6 +144,16 @@ def test_what_a_command_does_not_need_is_not_imported() -> None:
     assert packages.isdisjoint(unneeded)
 
 
+def test_what_comes_before_the_first_line_of_a_command_is_short() -> None:
+    """Until `entry.main` begins, an interrupt still ends in Python's traceback."""
+    program = "import sys; before = {*sys.modules}; import rmq_actors.cli.entry; print(*{*sys.modules} - before)"
+    ended = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
+    names = {*ended.stdout.split()}
+    assert {"signal", "rmq_actors.cli.entry"} <= names
+    assert names.isdisjoint({"typing", "re", "contextlib", "importlib", "typer", "attrs", "trio"})
+    assert {name for name in names if name.startswith("rmq_actors.cli.")} == {"rmq_actors.cli.entry"}
+
+
 def test_an_interrupt_in_a_group_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     inner = BaseExceptionGroup("", [ValueError("x"), KeyboardInterrupt()])
     with pytest.raises(SystemExit) as ended, exits_with_130(lambda: "told"):
