@@ -8,6 +8,7 @@ sync of its own directory.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -207,11 +208,12 @@ def _walk(directory: Directory, path: str, *, with_lost: bool = False) -> Iterat
             yield from _walk(entry, here, with_lost=with_lost)
 
 
-def _parts(path: str) -> list[str]:
+@functools.lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
     """The names on the way from the root. ValueError for a path that leads out of it, OSError for too long a name."""
     if path.startswith("/"):
         raise ValueError(f"a path on a simulated disk is relative to its root: {path!r}")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ValueError(f"a path on a simulated disk has no '..': {path!r}")
     if any(len(part.encode()) > _NAME_MAX_BYTES for part in parts):

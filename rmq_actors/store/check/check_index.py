@@ -180,9 +180,14 @@ class IndexCheck:
             while at >= 0 and len(candidates) < 64:
                 candidates.append((at - 4 - (count - 1) * _ENTRY.size - HEADER_BYTES) // SLOT_BYTES)
                 at = _find(view, wanted, at + 1)
-        scores = {slots: _score(view, slots, header) for slots in candidates}
-        best = max(scores, key=lambda slots: scores[slots])
-        return best if scores[best] >= 3 else None
+        best, best_score = 0, 2
+        for slots in dict.fromkeys(candidates):
+            score = _score(view, slots, header)
+            if score > best_score:
+                best, best_score = slots, score
+                if score == _full_score(count):
+                    break
+        return best or None
 
     def take(self, record: DispatchRequest) -> Iterator[Finding]:
         """Compare a record of the log with its entries: what is wrong."""
@@ -405,10 +410,6 @@ def _score(view: memoryview, slots: int, header: tuple[int, ...]) -> int:
         )
 
     last_number = min(count, room) - 1
-    numbers = {
-        *range(1, min(last_number, _SCORED_ENTRIES) + 1),
-        *range(max(1, last_number - _SCORED_ENTRIES), last_number + 1),
-    }
     first, last = entry(1), entry(last_number)
     rules = (
         not any(view[at : at + _ENTRY.size]),
@@ -417,7 +418,19 @@ def _score(view: memoryview, slots: int, header: tuple[int, ...]) -> int:
         last[1] == end,
         head(last[0]) == last_number,
     )
-    return sum(rules) + sum(map(fits, numbers))
+    return sum(rules) + sum(map(fits, _scored(last_number)))
+
+
+def _scored(last_number: int) -> set[int]:
+    return {
+        *range(1, min(last_number, _SCORED_ENTRIES) + 1),
+        *range(max(1, last_number - _SCORED_ENTRIES), last_number + 1),
+    }
+
+
+def _full_score(count: int) -> int:
+    """That of a number of slots with which all is right: no other has more."""
+    return 5 + len(_scored(count - 1))
 
 
 def _unpack(view: memoryview, file: _File) -> Iterator[tuple[int, int, int, int]]:
