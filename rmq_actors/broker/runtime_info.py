@@ -108,6 +108,7 @@ class RuntimeInfo:
             halted = followed.halted
             info["haMasterAddress"] = followed.address or ""
             info["haFollowed"] = str(followed.connections)
+            info["haFollowing"] = followed.following(trio.current_time())
             info["haFollowEnds"] = _by_reason(followed.ends)
             info["haHalted"] = "" if halted is None else f"{halted.reason}: {halted.detail}"
             info["haCommonEnd"] = "" if halted is None or halted.common_end is None else str(halted.common_end)

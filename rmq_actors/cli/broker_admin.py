@@ -194,6 +194,7 @@ def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]
         rows += [
             ("master", f"{info.get('masterAddr') or 'not known'}, its log at {client.master_addr or 'not known'}"),
             ("received", f"{client.transferred_byte_in_second} bytes a second"),
+            *([("following", info["haFollowing"])] if "haFollowing" in info else []),
             ("followed", f"{info.get('haFollowed', '?')} times; ended: {info.get('haFollowEnds') or 'never'}"),
             ("halted", info.get("haHalted") or "no"),
         ]

@@ -176,6 +176,9 @@ class FollowedMaster:
     #: How often it was followed, and how many attempts ended, by reason: what `ha.client.close` says.
     connections: int = attrs.field(default=0, init=False)
     ends: dict[str, int] = attrs.field(factory=dict, init=False)
+    #: Why the last attempt, or the last connection, ended, in words; and until when it was followed.
+    last_end: str = attrs.field(default="", init=False)
+    followed_until_s: float | None = attrs.field(default=None, init=False)
     #: The machine of the last connection, when that began, and with which offset.
     slave: HaSlave | None = attrs.field(default=None, init=False)
     followed_since_s: float = attrs.field(default=0.0, init=False)
@@ -201,9 +204,26 @@ class FollowedMaster:
         self.is_followed = True
         self.slave, self.followed_since_s, self.followed_from = slave, slave.last_read, slave.max_offset
 
-    def ended(self, reason: str) -> None:
+    def left(self, now_s: float) -> None:
+        """It is followed no more."""
+        if self.is_followed:
+            self.is_followed, self.followed_until_s = False, now_s
+
+    def ended(self, reason: str, detail: str) -> None:
         """An attempt to connect, or a connection, is over."""
         self.ends[reason] = self.ends.get(reason, 0) + 1
+        self.last_end = f"{reason}: {detail}"
+
+    def following(self, now_s: float) -> str:
+        """Whether it is followed, for operators; else for how long it has not been, and why not."""
+        if self.is_followed:
+            return "yes"
+        since = "never yet" if self.followed_until_s is None else f"not for {now_s - self.followed_until_s:.0f} s"
+        if self.halted is not None:
+            return f"no ({since}): it has halted"
+        if self.address is None:
+            return f"no ({since}): no master is known"
+        return f"no ({since}): {self.last_end or 'no attempt has ended'}"
 
     async def changed(self) -> None:
         """Wait until it is told another address."""
@@ -288,15 +308,15 @@ class HAClient:
         except* (Diverged, LogBeginsLater, FileSizeMismatch) as group:
             cause = first_leaf(group)
             self._tracer.emit(HaClientClose(status=close_reason(cause)))
-            self.master.ended(close_reason(cause))
+            self.master.ended(close_reason(cause), str(cause))
             end = self._store.commit_log.max_offset
             common_end = cause.common_end if isinstance(cause, Diverged) else None
             halts.append(Halt(close_reason(cause), str(cause), address, end, common_end))
         except* (MasterRefused, AppendRefused, LogCleaned, OSError) as group:
             cause = first_leaf(group)
             self._tracer.emit(HaClientClose(status=close_reason(cause)))
-            self.master.ended(close_reason(cause))
-            self._warn(f"master {address}: {close_reason(cause)}: {self._detail(cause)}")
+            self.master.ended(close_reason(cause), self._detail(cause))
+            self._warn(f"master {address}: {self.master.last_end}")
         return halts[0] if halts else None
 
     def _detail(self, cause: BaseException) -> str:
@@ -334,7 +354,7 @@ class HAClient:
             try:
                 await self._follow_master(stream.socket, backoff)
             finally:
-                self.master.is_followed = False
+                self.master.left(trio.current_time())
 
     async def _compare(self, questions: MasterQuestions, address: str) -> None:
         """Return if the master has what this log ends with, or cannot be asked.

@@ -7,6 +7,8 @@ comparison, and a broker of this project says its term too.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 
 from rmq_actors.protocols.term import Term
@@ -34,11 +36,15 @@ class Peer:
     name: str | None = None
 
 
+#: Why the word of a peer does not count.
+DoubtReason = Literal["no_master", "role_changed", "old_term", "other_name"]
+
+
 @attrs.frozen
 class Doubt:
     """Why the word of a peer does not count. `reason` is short and stable."""
 
-    reason: str
+    reason: DoubtReason
     detail: str
 
 

@@ -16,6 +16,7 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.runtime_info import RuntimeInfo
 from rmq_actors.broker.stopped_broker import truncate_stopped_broker
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_client import ASK_AGAIN_S, LOOKUP_PATIENCE_S, SILENCE_PATIENCE_S, Halt
@@ -255,12 +256,39 @@ def test_a_broker_of_another_name_is_not_believed(caplog: pytest.LogCaptureFixtu
         followed = slave.followed_master
         assert followed is not None
         assert (followed.halted, followed.connections, set(followed.ends)) == (None, 0, {"other_name"})
+        assert followed.following(trio.current_time()).startswith(
+            "no (never yet): other_name: its brokerName is broker-a, and this broker's is broker-b"
+        )
         assert pair.log(slave) == before
         assert slave.term.number < 5
 
     for_each_loss(main, truncates=True)
     texts = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert any("other_name: its brokerName is broker-a, and this broker's is broker-b" in text for text in texts)
+
+
+def test_a_slave_says_whether_it_follows_and_why_not() -> None:
+    """In the answer that `broker-admin status` shows."""
+
+    async def main() -> None:
+        master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+
+        def told() -> str:
+            return RuntimeInfo(slave).table()["haFollowing"]
+
+        assert told() == "no (never yet): no attempt has ended"
+        await pair.put(master, 3)
+        await trio.sleep(1)
+        assert told() == "yes"
+        pair.master.kill()
+        await trio.sleep(20)
+        assert told().startswith("no (not for 20 s): connection_lost: ")
+        await pair.boot(pair.master)
+        await trio.sleep(20)
+        assert told() == "yes"
+
+    pair = Pair()
+    pair.run(main)
 
 
 def test_a_master_that_is_the_same_is_asked_once_and_followed() -> None:

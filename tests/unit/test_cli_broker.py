@@ -377,8 +377,11 @@ def test_the_lines_of_a_status() -> None:
     client = HAClientRuntimeInfo(master_addr="m:2", transferred_byte_in_second=5)
     lines = status_lines(halted, HARuntimeInfo(master=False, ha_client_runtime_info=client))
     assert "master          m:1, its log at m:2" in lines
+    assert not any(line.startswith("following") for line in lines)  # a broker of before does not tell
     assert "halted          diverged: it is" in lines
     assert "                the master has the same log up to 77: truncate cuts there" in lines
+    halted["haFollowing"] = "no (never yet): it has halted"
     halted["haCommonEnd"] = ""
     lines = status_lines(halted, HARuntimeInfo(master=False, ha_client_runtime_info=client))
     assert "                what the master has of this log is not known: follow-again asks it" in lines
+    assert "following       no (never yet): it has halted" in lines

@@ -78,7 +78,7 @@ class HaClientRedirect(Event, kind="ha.client.redirect", emitter="ha.ha_client",
 class HaClientCompare(Event, kind="ha.client.compare", emitter="ha.ha_client", actor="HAClient"):
     """The slave asked the master about its log's end, at offset.
 
-    status: same, slave_ahead, diverged, no_master, role_changed, old_term, lookup_failed or no_answer.
+    status: same, slave_ahead, diverged, no_master, role_changed, old_term, other_name, lookup_failed or no_answer.
     """
 
     offset: int
