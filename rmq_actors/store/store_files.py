@@ -149,6 +149,13 @@ class _Derived:
     def dispatchers(self) -> Sequence[CommitLogDispatcher]:
         return (self.consume_queues, self.index_service, self.transaction_state_service)
 
+    async def begin_anew(self) -> None:
+        """Forget all: entries of records that are gone would be taken for those of the records that come."""
+        for topic in dict.fromkeys(queue.topic for queue in self.consume_queues):
+            await self.consume_queues.destroy(topic)
+        self.index_service.rebuild()
+        self.transaction_state_service.rebuild()
+
     def count(self) -> Counts:
         index = self.index_service
         return Counts(*self.consume_queues.add_up_ends(), index.file_count, index.newest_begin_timestamp_ms)
@@ -180,13 +187,16 @@ class _Opening:
         derived = self._derived(queue, plan, is_orderly=not has_aborted)
         room = DispatchWhileRoom(derived.dispatchers, derived.consume_queues)
         walk = await self._bring_to_the_end(queue, plan, store_checkpoint, derived, room)
-        end, table = walk.found_end, room.topic_queue_table()
+        end = walk.found_end
         first, flushed_where = queue.min_offset, plan.read_from if plan.is_trusted else queue.min_offset
         is_new = config.broker_role is BrokerRole.SLAVE and bool(queue.files) and end.end_offset == first
+        if is_new:
+            await derived.begin_anew()
         # Nothing is left of a new one's: it begins where its master's log does, which may have cleaned that file.
         await _remove_behind(queue, end.end_offset, files_left=0 if is_new else 1)
         if is_new:
             end, flushed_where = attrs.evolve(end, end_offset=0), 0
+        table = room.topic_queue_table()
         commit_log = CommitLog.recovered(queue, end, table, flushed_where, self.tracer)
         self.stack.callback(commit_log.close)
         commit_log.on_begin = store_checkpoint.begin_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import struct
+from collections.abc import Sequence
 
 import attrs
 
@@ -48,6 +49,11 @@ class Lineage:
     def whole_records(self, end: int) -> int:
         """Where the last record ends that is whole in the first `end` bytes."""
         return self._boundaries[bisect.bisect_right(self._boundaries, end) - 1]
+
+    def records(self, begin: int, end: int) -> Sequence[int]:
+        """Where the records begin that are whole from `begin` to `end`, each of which ends one; blanks too."""
+        first, last = bisect.bisect_left(self._boundaries, begin), bisect.bisect_right(self._boundaries, end)
+        return self._boundaries[first : last - 1]
 
     def is_in_a_body(self, offset: int) -> bool:
         """Whether the byte is one of a message's body. The hosts in its record are IPv4."""

@@ -38,6 +38,8 @@ class Cut:
     #: the comparison may have met a record that differs anywhere.
     rotten: Collection[int] = ()
     is_damaged: bool = False
+    #: Where the log began: if that is where it was cut, nothing is left of it.
+    begin: int = 0
 
 
 @attrs.define(eq=False)
@@ -69,6 +71,8 @@ class NodeView:
     #: Where its log begins, or did before a power loss undid a removal; and where it ends.
     begin: int = 0
     end: int = 0
+    #: Where it began when there was nothing of it yet: what is before that it never had.
+    began_at: int = 0
     #: How much it ever had of the master's log, and of any log.
     highest: int = 0
     ever: int = 0
@@ -119,7 +123,7 @@ class NodeView:
 
     def set_up_anew(self, lineage: Lineage) -> None:
         """All that it had is removed; it begins as a new slave of who has written `lineage`."""
-        self.begin = self.end = self.synced = self.durable = 0
+        self.begin = self.began_at = self.end = self.synced = self.durable = 0
         self.lineage = lineage
         self.rotten.clear()
 

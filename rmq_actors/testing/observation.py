@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from rmq_actors.testing.invariants import DamagedMaster, FollowedUnasked
+from rmq_actors.testing.invariants import DamagedMaster, FollowedUnasked, QueueBegunAgain
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
@@ -84,6 +84,7 @@ RARELY_OBSERVED = frozenset({"torn_pages", "clock_drift", "disk_error"})
 #: The limits at which a run ends.
 UNASKED = FollowedUnasked.name
 DAMAGED_MASTER = DamagedMaster.name
+QUEUE_BEGUN_AGAIN = QueueBegunAgain.name
 #: What a campaign with fail-overs meets beside all that.
 OBSERVABLE_IN_FAIL_OVERS = ("promotion", "step_down", "halt", "truncation", "master_behind")
 

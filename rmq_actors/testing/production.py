@@ -18,6 +18,7 @@ from rmq_actors.testing.observation import (
     OBSERVABLE,
     OBSERVABLE_IN_FAIL_OVERS,
     OBSERVABLE_IN_REPLICATION,
+    QUEUE_BEGUN_AGAIN,
     UNASKED,
 )
 from rmq_actors.testing.scenario import WORLD, Scenario
@@ -93,7 +94,14 @@ PRODUCTION = Scenario(
     FaultFamilies(fewest=0, most=5, any_link=0.5, rot=0.15),
     FailOverOperator,
     world=PRODUCTION_WORLD,
-    observable=(*OBSERVABLE, *OBSERVABLE_IN_REPLICATION, *OBSERVABLE_IN_FAIL_OVERS, UNASKED, DAMAGED_MASTER),
+    observable=(
+        *OBSERVABLE,
+        *OBSERVABLE_IN_REPLICATION,
+        *OBSERVABLE_IN_FAIL_OVERS,
+        UNASKED,
+        DAMAGED_MASTER,
+        QUEUE_BEGUN_AGAIN,
+    ),
 )
 PRODUCTION_OF_FOUR = attrs.evolve(
     PRODUCTION,

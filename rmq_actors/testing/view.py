@@ -274,7 +274,8 @@ class ClusterView:
         if node.leads or node.end > node.begin or offset not in self._first_offsets:
             return False
         source = self.log_of_master if node.source is None else node.source
-        node.begin, node.lineage = offset, source.fork(offset) if node is self.master else self.log_of_master
+        node.begin = node.began_at = offset
+        node.lineage = source.fork(offset) if node is self.master else self.log_of_master
         return True
 
     def _note_regrown(self) -> None:
@@ -305,9 +306,8 @@ class ClusterView:
         """The node's log ends at `offset` now, by a truncation."""
         own, master = node.lineage, self.log_of_master
         rotten = frozenset(at for at in node.rotten if at >= offset)
-        node.cut = cut = Cut(
-            node.name, offset, node.end, own, self.master.name, own.common_records(master), rotten, bool(node.rotten)
-        )
+        common, is_damaged = own.common_records(master), bool(node.rotten)
+        node.cut = cut = Cut(node.name, offset, node.end, own, self.master.name, common, rotten, is_damaged, node.begin)
         self.cuts.append(cut)
         node.end = node.highest = node.durable = offset
         node.rotten -= rotten  # what comes in their place is good
@@ -443,7 +443,7 @@ class ClusterView:
     def _term(self, event: StoreTerm) -> None:
         node = self.nodes[event.node]
         node.term = event.term
-        node.leads = node.leads and event.status != "resigned"
+        node.leads = event.status == "promoted"
 
     def _role(self, event: BrokerRoleEvent) -> None:
         if event.status == "changed":
@@ -462,7 +462,6 @@ class ClusterView:
 
     def _set_master(self, node: NodeView) -> None:
         self.master = node
-        node.leads = True
         self.slaves = tuple(each for each in self.nodes.values() if each is not node)
 
     def _set_up_anew(self, event: OperatorSetUpAnew) -> None:

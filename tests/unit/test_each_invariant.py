@@ -10,6 +10,7 @@ import pytest
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
 from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
 from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.wire.record import Message, encode_message
 from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 
@@ -93,6 +94,37 @@ def leaks(story: Story, holds: bool) -> None:
     story.end()
 
 
+def queue_offsets(story: Story, holds: bool) -> None:
+    story.emit(MASTER, "store.term", term=1, status="promoted", leads=True)
+    for queue_offset in (0, 1, 2 if holds else 1):
+        story.append(MASTER, record(queue_offset))
+
+
+def queue_begun_again(story: Story, holds: bool) -> None:
+    """The new master, a new slave before, has its log from where the old one's began after a cleaning."""
+    story.emit(MASTER, "store.term", term=1, status="promoted", leads=True)
+    for queue_offset in range(2):
+        story.append(MASTER, record(queue_offset))
+    if holds:
+        story.append(SLAVE, bytes(story.logs[MASTER]))
+    else:
+        end = len(story.logs[MASTER])
+        story.append(MASTER, b"blank")
+        story.emit(MASTER, "log.delete", offset=end, status="cleaned")
+        story.logs[SLAVE] += bytes(end)
+        story.append(SLAVE, b"blank")
+    story.promote(SLAVE, is_longest=True)
+    story.emit(SLAVE, "store.term", term=2, status="promoted", leads=True)
+    story.append(SLAVE, record(2 if holds else 0))
+
+
+def record(queue_offset: int) -> bytes:
+    """A message of the queue 0."""
+    encoded = encode_message(Message("Orders", b"body"))
+    encoded.place(queue_offset=queue_offset, physical_offset=0, store_timestamp_ms=0)
+    return bytes(encoded.data)
+
+
 def followed_unasked(story: Story, holds: bool) -> None:
     story.append(MASTER, b"abc")
     story.promote(SLAVE, is_longest=False)
@@ -129,6 +161,8 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         leaks,
         followed_unasked,
         damaged_master,
+        queue_offsets,
+        queue_begun_again,
     )
 }
 

@@ -15,6 +15,8 @@ from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.invariants.leaks import Leaks
 from rmq_actors.testing.invariants.prefix import Prefix
+from rmq_actors.testing.invariants.queue_begun_again import QueueBegunAgain
+from rmq_actors.testing.invariants.queue_offsets import QueueOffsets
 from rmq_actors.testing.invariants.replicated import Replicated
 from rmq_actors.testing.invariants.report import Report
 from rmq_actors.testing.invariants.survival import Survival
@@ -36,6 +38,8 @@ __all__ = [
     "Leaks",
     "Limit",
     "Prefix",
+    "QueueBegunAgain",
+    "QueueOffsets",
     "Replicated",
     "Report",
     "Survival",
@@ -57,7 +61,8 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Replicated,
     Ack,
     Acknowledged,
+    QueueOffsets,
     Leaks,
 )
 #: At one of these nothing is promised any more.
-REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked, DamagedMaster)
+REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked, DamagedMaster, QueueBegunAgain)

@@ -11,7 +11,7 @@ from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
-from rmq_actors.tracing.events.store import PutEnd, StoreOpen
+from rmq_actors.tracing.events.store import LogDelete, PutEnd, StoreOpen
 
 
 @attrs.define
@@ -23,7 +23,7 @@ class _Put:
     holders: set[str]
 
 
-_Looked = PutEnd | StoreOpen | OperatorPromote | OperatorSetUpAnew
+_Looked = PutEnd | LogDelete | StoreOpen | OperatorPromote | OperatorSetUpAnew
 
 
 @attrs.define(eq=False)
@@ -32,11 +32,11 @@ class Acknowledged(Invariant[_Looked]):
 
     So it is if that had the longest log of the slaves that have followed. In any case it is in the master's log, in
     that of a node that has halted, or among the bytes kept aside at the end, unless every node that had it, without
-    SYNC_FLUSH, has lost its power since.
+    SYNC_FLUSH, has lost its power since, or has cleaned it away.
     """
 
     name = "acknowledged"
-    kinds = (PutEnd, StoreOpen, OperatorPromote, OperatorSetUpAnew)
+    kinds = (PutEnd, LogDelete, StoreOpen, OperatorPromote, OperatorSetUpAnew)
 
     _puts: list[_Put] = attrs.field(factory=list, init=False)
 
@@ -45,6 +45,10 @@ class Acknowledged(Invariant[_Looked]):
         if isinstance(event, PutEnd):
             if event.status == "PUT_OK":
                 self._puts.append(_Put(event.offset, view.log_of_master, _holders(event.offset, view)))
+        elif isinstance(event, LogDelete):
+            for put in self._puts:
+                if put.end <= event.offset:
+                    put.holders.discard(event.node)
         elif isinstance(event, StoreOpen):
             self._forget_lost(view.nodes[event.node])
         elif isinstance(event, OperatorPromote):

@@ -38,8 +38,12 @@ class Divergence(Invariant[_Looked]):
         return f"{node.name} halts, {event.status}; it ends at {node.end}, {peer.name} has the same up to {common}"
 
     def _check_cut(self, cut: Cut, view: ClusterView) -> str | None:
-        parts_there = cut.is_damaged or cut.lineage.is_last_record(cut.offset, cut.common)
-        if cut.node == cut.master or cut.offset > cut.common or not parts_there:
+        # A log that parts from the other one before it begins has nothing to keep.
+        begins_anew = cut.offset == cut.begin >= cut.common
+        parts_there = cut.offset <= cut.common and (
+            cut.is_damaged or cut.lineage.is_last_record(cut.offset, cut.common)
+        )
+        if cut.node == cut.master or not (begins_anew or parts_there):
             return f"{cut.node} cuts its log at {cut.offset}, which parts from {cut.master}'s at {cut.common}"
         if self._is_kept(cut, view):
             return None
