@@ -23,14 +23,12 @@ Kind = Literal["actor", "service", "supervisor"]
 
 
 @attrs.define(eq=False)
-class _Ready:
-    """A task status that says when."""
+class _Ready(trio.TaskStatus[None]):
+    """A task status that tells a child."""
 
-    _task_status: trio.TaskStatus[None]
     _on_started: Callable[[], None]
 
     def started(self, value: None = None) -> None:
-        self._task_status.started(value)
         self._on_started()
 
 
@@ -66,6 +64,10 @@ class Child:
     _task: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
     _asked: bool = attrs.field(default=False, init=False)
     _is_ready: bool = attrs.field(default=False, init=False)
+    #: Who waits until it is ready; who waited was cancelled; and why it ended before it was ready.
+    _starter: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
+    _is_abandoned: bool = attrs.field(default=False, init=False)
+    _start_failure: Exception | None = attrs.field(default=None, init=False)
 
     @property
     def is_up(self) -> bool:
@@ -76,25 +78,59 @@ class Child:
         """Whether an exit is more than this child's supervisor can mend."""
         return not self.is_renewable or self.restart.verdict(ended) == "escalate"
 
-    async def live(
-        self, report: Callable[[Child, Exit], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """One life; `report` its end, unless it ended before it was ready: then this raises."""
-        self.state, self._ended, self._task = "starting", trio.Event(), trio.lowlevel.current_task()
-        self._asked = self._is_ready = self.is_awaited = False
+    async def start(self, nursery: trio.Nursery, report: Callable[[Child, Exit], None]) -> None:
+        """Begin a life in `nursery`, and return when it is ready; its end is `report`ed.
+
+        Raises what it fails with before, RuntimeError if it ends without being ready. So does `nursery.start`, which
+        opens a nursery for each start, and that costs more than all else here.
+        """
+        self._ended, self._start_failure, self._is_ready, self._is_abandoned = trio.Event(), None, False, False
+        self._starter = trio.lowlevel.current_task()
+        nursery.start_soon(self._live, report)
+        try:
+            await trio.lowlevel.wait_task_rescheduled(self._abandon)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                self.cancel()
+                await self._ended.wait()
+            self._check_start()
+            raise
+        self._check_start()
+        if not self._is_ready:
+            raise RuntimeError("child exited without calling task_status.started()")
+
+    def _check_start(self) -> None:
+        if self._start_failure is not None:
+            raise self._start_failure from None
+
+    def _abandon(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._starter, self._is_abandoned = None, True
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _wake_starter(self) -> None:
+        starter, self._starter = self._starter, None
+        if starter is not None:
+            trio.lowlevel.reschedule(starter)
+
+    async def _live(self, report: Callable[[Child, Exit], None]) -> None:
+        self.state, self._task = "starting", trio.lowlevel.current_task()
+        self._asked = self.is_awaited = False
         HANDLING.set(None)  # a child that a handler starts does not work for the message of that moment
         try:
             with trio.CancelScope() as self._scope:
+                if self._is_abandoned:
+                    self._scope.cancel()
                 self.service = self.make()
-                await self.service.run(task_status=_Ready(task_status, self._started))
+                await self.service.run(task_status=_Ready(self._started))
             ended = Exit("stopped" if self._asked or self._scope.cancelled_caught else "finished")
-        except Exception as error:
-            if not self._is_ready:
-                raise
+        except Exception as error:  # noqa: BLE001  # told to whoever starts it, or to its supervisor
             ended = Exit("crashed", error)
+            if not self._is_ready:
+                self._start_failure = error
         finally:
             self.state, self.service, self._scope, self._task = "ended", None, None, None
             self._ended.set()
+            self._wake_starter()
         if self._is_ready:
             self._trace_exit(ended)
             report(self, ended)
@@ -162,13 +198,16 @@ class Child:
         return ended
 
     def _started(self) -> None:
-        if self._task is None or self._task.eventual_parent_nursery is not None:
-            return  # whoever starts it was cancelled: it ends as one that was never ready
+        if self._is_ready:
+            raise RuntimeError("called 'started' twice on the same task status")
+        if self._is_abandoned:
+            return  # it ends as one that was never ready
         if self.restarts:
             self._runtime.emit(ActorRestart(parent_seq=self.exit_seq), self.path)
         else:
             self._runtime.emit(ActorStart(), self.path)
         self._is_ready = True
+        self._wake_starter()
         if self.state == "starting":
             self.state = "running"
 

@@ -210,7 +210,7 @@ class Supervisor:
                 self._remove(child, Exit("stopped"))
             else:
                 child.begin_anew()
-                await nursery.start(child.live, self._report)
+                await child.start(nursery, self._report)
 
     async def _outlast_cancelled(self) -> None:
         """Wait for the end of the children, which are cancelled, and name those that do not for their budget."""
@@ -282,7 +282,7 @@ class Supervisor:
             child.due = None
             with trio.CancelScope() as self._starting:
                 try:
-                    await self._nursery.start(child.live, self._report)
+                    await child.start(self._nursery, self._report)
                 except Exception as error:  # noqa: BLE001  # an exit like any other, which the next decision is about
                     stopped = child.stop_requested
                     self._exits.append((child, Exit("stopped") if stopped else child.failed_to_start(error)))
@@ -356,7 +356,7 @@ class Supervisor:
             raise NotSupervising(f"{child.path} cannot start: {self.path or self.name} is not running")
         self._children[child.name] = child
         try:
-            await self._nursery.start(child.live, self._report)
+            await child.start(self._nursery, self._report)
         except BaseException as error:
             self._children.pop(child.name, None)
             ends = self._stop_requested or self._nursery is None or self._nursery.cancel_scope.cancel_called
