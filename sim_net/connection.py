@@ -310,7 +310,7 @@ class Endpoint:
             self.peer._probe.wait(peer_is_gone=True)  # noqa: SLF001 - the other end of this very connection
 
     def _lose_parked(self) -> None:
-        """Nobody is left to send again what was lost, and what is behind it on the wire cannot be delivered either."""
+        """Nobody is left to send again what was lost, and what follows it on the wire cannot be delivered either."""
         if self._parked and self.link.cuts:
             self._outbox.clear()
             self._parked = 0
@@ -526,7 +526,7 @@ class Endpoint:
             self.forget()
 
     def _end_losses(self) -> None:
-        """A segment got through: what is behind it does not wait for the time-outs that the losses have set."""
+        """A segment got through: what comes after it does not wait for the time-outs that the losses have set."""
         self._losses = 0
         self._stop_waiting_for_acks()
         if self._outbox:
@@ -563,7 +563,7 @@ class Endpoint:
             self._outbox.popleft()
             self.forget_if_idle()
             return False
-        # What is behind it may arrive first: that is its turn then, as with TCP's fast retransmission.
+        # What comes after it may arrive first: that is its turn then, as with TCP's fast retransmission.
         again_s = _SYN_AGAIN_S if kind in (SYN, SYN_ACK) else _SEND_AGAIN_S
         kernel = self.network.kernel
         kernel.call_at(kernel.now_s + min(again_s * 2 ** (self._losses - 1), _AGAIN_MAX_S), self._arrive)

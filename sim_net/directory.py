@@ -40,7 +40,7 @@ class Directory:
         self._set(name, entry)
 
     def mark(self) -> int:
-        """A mark behind every change so far: what a sync that begins now must make durable."""
+        """A mark that follows every change so far: what a sync that begins now must make durable."""
         return self._base + len(self._unsynced)
 
     def settle(self, mark: int) -> None:

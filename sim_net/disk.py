@@ -41,7 +41,7 @@ BytesLike = bytes | bytearray | memoryview
 class DiskConfig:
     """What a disk is like while no fault is at work.
 
-    A sync takes between `sync_min_s` and `sync_max_s` virtual seconds, drawn anew for each one. What was not synced
+    A sync takes between `sync_min_s` and `sync_max_s` virtual seconds, drawn for each one. What was not synced
     when the power goes may be lost in part. `any`: page by page, torn at sector edges, in any order. `prefix`: changes
     survive up to one of them, in the order in which they were made on the whole disk, the last perhaps torn.
     """
@@ -115,7 +115,7 @@ class SimFile:
         return self.cached.view()
 
     def written_end(self) -> int:
-        """An offset behind which nothing was ever written: all zeros."""
+        """An offset after which nothing was ever written: all zeros."""
         self._check()
         return self.cached.written_end
 

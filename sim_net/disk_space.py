@@ -29,7 +29,7 @@ class DiskSpace:
         self.count()
 
     def count(self) -> int:
-        """Find out anew what is used, in bytes: files may be gone."""
+        """Count again what is used, in bytes: files may be gone."""
         self._pages = {file: self._pages_of(file) for file in self._files()}
         self._used_bytes = sum(len(pages) for pages in self._pages.values()) * PAGE_BYTES
         return self._used_bytes
@@ -48,7 +48,7 @@ class DiskSpace:
         return end if len(taken) == len(new) else max(offset, new[room] * PAGE_BYTES)
 
     def cut(self, file: CachedFile) -> None:
-        """The file was truncated: give back what is behind its end."""
+        """The file was truncated: give back what is past its end."""
         pages = self._pages.get(file)
         if pages is not None:
             kept = {page for page in pages if page * PAGE_BYTES < file.size}

@@ -240,7 +240,7 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         self.fail(Deadlock(f"deadlock at {self.now_s} s: every task waits for another{self._describe_state()}"))
 
     def _force_unwinding(self) -> None:
-        """The run has failed, and tasks stay behind shields: break those. Give up on who swallows cancellation."""
+        """The run has failed, and tasks stay in shields: break those. Give up on tasks that swallow cancellation."""
         self._forced += 1
         if self._forced > _FORCED_MAX:
             self._hopeless = True

@@ -24,7 +24,7 @@ _LOOPBACK_S: Final = 20e-6
 
 @attrs.frozen
 class LinkConfig:
-    """How every link behaves without faults. Latency is one way, drawn anew for each segment; order is kept."""
+    """How every link behaves without faults. Latency is one way, drawn for each segment; order is kept."""
 
     latency_min_s: float = attrs.field(default=0.000_1, validator=check_not_negative)
     latency_max_s: float = attrs.field(default=0.001, validator=check_not_negative)

@@ -76,7 +76,7 @@ class CachedFile:
         #: Zeros beyond `size`; may be longer. It moves only to grow, so that mappings stay readable.
         self._buffer = _zeros(0)
         self.size = 0
-        #: Nothing but zeros is behind this offset.
+        #: Nothing but zeros is after this offset.
         self.written_end = 0
         #: About how much memory the un-synced changes take.
         self.unsynced_bytes = 0
@@ -330,7 +330,7 @@ class CachedFile:
         return int(0 < len(kept) < len(sectors))
 
     def _lost(self, pages: dict[int, bytes], size: int, torn_pages: int) -> Loss:
-        """Clear what is behind the end, and compare with the pages and the length that were cached."""
+        """Clear what is past the end, and compare with the pages and the length that were cached."""
         if self.size < self.written_end:
             self._buffer[self.size : self.written_end] = bytes(self.written_end - self.size)
             self.written_end = self.size

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rmq_actors.wire.bodies.role_exchange import ExchangeInfo
 
 _LOOKS_EVERY_S = 0.2
-#: After the limit the slave opens its store anew, then the master does.
+#: After the limit the slave opens its store again, then the master does.
 _LONGER_S = 60.0
 
 

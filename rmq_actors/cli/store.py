@@ -89,7 +89,7 @@ def dump(
 ) -> None:
     """Print every message of a commit log, oldest first, or of what a cut has kept (cut/00000000000000001234).
 
-    The name of a file says at which offset its bytes stand: 20 digits, and perhaps .1, .2 and so on behind them.
+    The name of a file says at which offset its bytes stand: 20 digits, and perhaps .1, .2 and so on after them.
 
     Nothing is changed, and no configuration is needed: file sizes are taken from the files. Places that are no record
     are named on standard error, and the exit code is then 1; files that do not fit together give 2.

@@ -335,7 +335,7 @@ class HAClient:
         self._slave = None
         self._store.commit_log.remove_unwritten_file()
         await self._until_flushed()
-        # A master that was away may have another log now, and serves it before it answers: its time begins anew.
+        # A master that was away may have another log now, and serves it before it answers: its time begins again.
         unanswered, self._unanswered = self._unanswered, None
         with trio.move_on_after(self.config.connect_timeout_ms / 1000) as connecting:
             stream = await trio.open_tcp_stream(host, port)

@@ -9,7 +9,7 @@ Of several live addresses with one name and id the one that claimed it last is r
 the one with the highest stateVersion). A claim begins with a registration and lasts until the address unregisters or
 becomes something else; to register again, to reconnect or to expire makes no new one. So a master that was replaced
 while it could not be reached does not take the place of its successor when it is back. Who had the place for
-`broker_channel_expired_time` without a break has claimed it anew: whoever was away for that long was replaced.
+`broker_channel_expired_time` without a break has claimed it again: a broker that was away for that long was replaced.
 
 What comes over a connection that is older than the one which a broker registered by is late: that process is gone.
 """
@@ -421,9 +421,9 @@ class RouteInfoManager:
         if claim is not None and (claim.broker_name, claim.broker_id) == (broker.broker_name, broker.broker_id):
             self._claims[broker.broker_addr] = self._claims.pop(broker.broker_addr)
             return claim.number
-        return self._claim_anew(broker)
+        return self._claim_again(broker)
 
-    def _claim_anew(self, broker: Broker) -> int:
+    def _claim_again(self, broker: Broker) -> int:
         claim = _Claim(broker.broker_name, broker.broker_id, self._next_claim)
         self._next_claim += 1
         self._claims.pop(broker.broker_addr, None)
@@ -442,7 +442,7 @@ class RouteInfoManager:
                 rival.routed_since_s = None
             info.routed_since_s = now
         elif now - info.routed_since_s >= self.expired_s:
-            info.claim, info.routed_since_s = self._claim_anew(info.broker), now
+            info.claim, info.routed_since_s = self._claim_again(info.broker), now
 
     def _result(self, broker: Broker, outcome: Outcome) -> RegisterBrokerResult:
         name = self._names.get(broker.broker_name) or _Name()

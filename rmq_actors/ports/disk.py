@@ -45,7 +45,7 @@ class DiskFile(Protocol):
         ...
 
     def written_end(self) -> int:
-        """An offset behind which nothing was ever written: all zeros. The file's length, if nothing better is known."""
+        """An offset after which nothing was ever written: all zeros. The file's length, if nothing better is known."""
         ...
 
     async def sync(self) -> None:

@@ -4,7 +4,7 @@ A question is an offset; its answer compares what the slave has there with the r
 function is a generator that yields questions, is sent the answers, and returns what they mean.
 
 A record names its offset, its time and its message. Where both have the same one, the logs before it are the same too:
-so a log and its master's agree up to some record, and on nothing behind it. Masters delete whole files from the log's
+so a log and its master's agree up to some record, and on nothing after it. Masters delete whole files from the log's
 beginning, and a file begins with a record.
 """
 
@@ -37,7 +37,7 @@ def compare(ours: memoryview, theirs: bytes | None) -> Answer:
     if theirs is None:
         return Answer.MISSING
     if is_blank(ours):
-        ours = ours[: BLANK.size]  # behind its head it may hold anything
+        ours = ours[: BLANK.size]  # after its head it may hold anything
     return Answer.SAME if theirs[: len(ours)] == ours else Answer.OTHER
 
 

@@ -2,7 +2,7 @@
 
 A slave prepares under a name, and is promoted under that name once. Whatever becomes of a promotion, the name is used
 up: a request for it that was lost on its way, and comes when the master has long gone on as the master, is refused. So
-is each after the slave was started again, or has opened its store anew: it may have another log by then.
+is each after the slave was started again, or has opened its store again: it may have another log by then.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SlavePreparation:
         if prepared != asked.name:
             return "it has not prepared for that, or not since it was started, or has been asked before"
         if own.life != self._life:
-            return "it has opened its store anew since it prepared"
+            return "it has opened its store again since it prepared"
         if not own.log_end == self._end == asked.end:
             return f"its log ends at {own.log_end}, it was to end at {asked.end}"
         if own.tables != self._tables:

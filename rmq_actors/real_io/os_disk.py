@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: What RocketMQ writes into the file that it locks.
 _LOCK_BYTES: Final = b"lock"
-# struct flock: l_type, l_whence, l_start, l_len, l_pid; the padding before l_start and behind l_pid is the compiler's.
+# struct flock: l_type, l_whence, l_start, l_len, l_pid; the padding before l_start and after l_pid is the compiler's.
 _FLOCK: Final = struct.Struct("hhqqi4x")
 #: Fewer scattered integers are written one by one: all pages of a mapping are looked through each time, and written
 #: back by the next sync.

@@ -198,7 +198,7 @@ class RemotingClient:
             self.listener.on_connected(connection)
 
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
-        """A `ConnectionListener`: the next request connects anew, at once only if this lasted or brought something."""
+        """A `ConnectionListener`: the next request connects again, at once only if this lasted or brought something."""
         del self.connections[connection.conn_id]
         peer = self._peers[connection.remote_address]
         if peer.connection is connection:

@@ -368,7 +368,7 @@ def _raise_if_disk_failed(error: Exception) -> None:
 
 @attrs.frozen
 class Published:
-    """A part that was made from a spool: the incomplete runs in it, and the bytes behind the last whole batch."""
+    """A part that was made from a spool: the incomplete runs in it, and the bytes after the last whole batch."""
 
     manifest: PartManifest
     incomplete: tuple[RunInfo, ...]

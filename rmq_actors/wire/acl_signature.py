@@ -1,6 +1,6 @@
 """Signed requests (SessionCredentials, AclUtils, AclSigner): who sends one, and the proof, in three extension fields.
 
-Signed are the values of all extension fields but the signature itself, in the order of their names, and the body behind
+Signed are the values of all extension fields but the signature itself, in the order of their names, and the body after
 them. The signature is the HMAC-SHA1 of that with the account's secret key, in base64.
 """
 
@@ -20,7 +20,7 @@ SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
 
 #: QUERY_MESSAGE's mark of a query by unique key (MixAll.UNIQUE_MSG_QUERY_FLAG).
 _UNIQUE_MSG_QUERY_FLAG = "_UNIQUE_KEY_QUERY"
-#: MQVersion.V4_9_3: until then clients added that mark behind the signature.
+#: MQVersion.V4_9_3: until then clients added that mark after the signature.
 _VERSION_OF_LATE_MARK = 399
 
 

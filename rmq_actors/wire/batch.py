@@ -100,7 +100,7 @@ def encode_message_batch(
     max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES,
     max_total_bytes: int = MAX_TOTAL_BYTES,
 ) -> EncodedMessage:
-    """Encode every message of a batch as a record of its own, with the batch's properties behind its own.
+    """Encode every message of a batch as a record of its own, with the batch's properties after its own.
 
     `max_message_size_bytes` bounds the body, `max_total_bytes` the records, which may be many times as long.
     Raises `MessageIllegal`, `PropertiesSizeExceeded` or `IllegalProperty` with what is wrong.

@@ -212,7 +212,7 @@ class _Texts:
         found, texts = found[texts < len(self.ends)], texts[texts < len(self.ends)]
         if not len(found):
             return self
-        # Texts stand one behind the other: the nth begin belongs to the nth end. A separator between two texts makes an
+        # Texts stand one after the other: the nth begin belongs to the nth end. A separator between two texts makes an
         # empty part.
         records = np.sort(np.concatenate((self.records, self.records[texts])), kind="stable")
         begins = np.sort(np.concatenate((self.begins, found + 1)), kind="stable")
@@ -264,7 +264,7 @@ class _Properties:
 
 
 def _find_properties(data: _ByteArray, records: Int64Array, lengths: Int64Array, *, no_nul: bool) -> _Properties:
-    """Find the texts in encoded properties, which stand one behind the other in `data`, behind zeros."""
+    """Find the texts in encoded properties, which stand one after the other in `data`, after zeros."""
     ends = np.cumsum(lengths) + _HASHED_BYTES_MAX
     begins = ends - lengths
     unusual = np.zeros(len(records), np.bool_)
@@ -273,7 +273,7 @@ def _find_properties(data: _ByteArray, records: Int64Array, lengths: Int64Array,
         odd_bytes[_HASHED_BYTES_MAX:] |= data[_HASHED_BYTES_MAX:] == 0
     if odd_bytes.any():
         unusual[np.searchsorted(ends, np.flatnonzero(odd_bytes), "right")] = True
-    # Separators that alternate, a name's first, cut a record into entries; what is behind the last one is none.
+    # Separators that alternate, a name's first, cut a record into entries; what comes after the last one is none.
     marks = np.flatnonzero(data - np.uint8(_NAME_VALUE_SEPARATOR) < 2)
     firsts = np.searchsorted(marks, begins)
     counts = np.diff(firsts, append=len(marks))

@@ -82,7 +82,7 @@ class DispatchRequest(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the record."""
+        """The offset after the record."""
         return self.commit_log_offset + self.msg_size
 
     @property

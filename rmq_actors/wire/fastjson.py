@@ -70,7 +70,7 @@ def parse_fastjson(
     value = parser.value(0)
     parser.skip_blanks()
     if parser.at < len(text):
-        parser.fail("the text goes on behind its value")
+        parser.fail("the text goes on after its value")
     return value
 
 

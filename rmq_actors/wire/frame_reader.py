@@ -20,7 +20,7 @@ BUFFER_MIN_BYTES = 4 * 1024
 BUFFER_BYTES = 64 * 1024
 #: The most that is received at a time: what arrives together is handled together, and other connections wait.
 RECEIVE_MAX_BYTES = 256 * 1024
-#: With less room behind what is pending, that is moved, or the buffer grows.
+#: With less room after what is pending, that is moved, or the buffer grows.
 _ROOM_MIN_BYTES = 1024
 #: So many receives in a row that would have fitted into the smallest buffer make it the smallest.
 _SMALL_RECEIVES = 16

@@ -32,7 +32,7 @@ def _powers(count: int) -> tuple[int, ...]:
 def java_hash_code(text: str, prefix_code: int = 0) -> int:
     """`text.hashCode()` in Java: over UTF-16 code units, as a signed 32-bit number.
 
-    With `prefix_code`, the hash code of a string, that of this string and `text` behind it.
+    With `prefix_code`, the hash code of a string, that of this string and `text` after it.
     """
     units: Sequence[int]
     if text.isascii():

@@ -133,7 +133,7 @@ class RecordCheck:
     """What stands at an offset: a message of `size` bytes, the blank that ends a file, or nothing valid.
 
     `is_passed_over`: the message has properties of 32,768 to 65,535 bytes, as a RocketMQ master makes them of a batch
-    whose own come behind each message's. It belongs to the log. But no queue and no index gets it, at RocketMQ's slaves
+    whose own come after each message's. It belongs to the log. But no queue and no index gets it, at RocketMQ's slaves
     neither: their readers take the length for a negative one, and cannot find the end of the record.
     """
 

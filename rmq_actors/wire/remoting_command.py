@@ -132,7 +132,7 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def decode_command(frame: bytes | bytearray | memoryview) -> RemotingCommand:
-    """Decode one frame from behind its length field. Raises `RemotingCommandError`."""
+    """Decode what follows the length field of a frame. Raises `RemotingCommandError`."""
     return decode_command_within(memoryview(frame), 0, len(frame))
 
 

@@ -176,7 +176,7 @@ REFUSED_JSON = [
     ("310", "the header is no JSON object"),
     ("{}", "the header has no code"),
     ('{"code":null}', "the header has no code"),
-    ('{"code":1}x', "goes on behind its value"),
+    ('{"code":1}x', "goes on after its value"),
     ('{"code":true}', "code in the header is no 32-bit number: True"),
     ('{"code":1.0}', r"code in the header is no 32-bit number: 1\.0"),
     ('{"code":"1_0"}', "code in the header is no 32-bit number: '1_0'"),

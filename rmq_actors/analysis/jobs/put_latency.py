@@ -1,6 +1,6 @@
 """How long puts waited for their answers: per run, per scenario, and as a histogram.
 
-A put begins when its message is in the master's log and ends with its answer. Messages are numbered anew by every
+A put begins when its message is in the master's log and ends with its answer. Messages are numbered again by every
 incarnation of a broker, so a begin is matched with the *next* event of its number: a put that a killed broker never
 answered stays unanswered, and does not take the answer of a later one.
 """

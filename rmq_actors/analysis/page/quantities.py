@@ -49,7 +49,7 @@ def share(part: int, whole: int) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, without trailing zeros behind the point."""
+    """Three significant digits, without trailing zeros after the point."""
     places = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
     text = f"{value:.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -23,7 +23,7 @@ class ActorCrash(Event, kind="actor.crash", emitter="actors.child"):
 
 
 class ActorRestart(Event, kind="actor.restart", emitter="actors.child"):
-    """An actor was made anew; parent_seq: the exit that made it necessary."""
+    """An actor was restarted; parent_seq: the exit that made it necessary."""
 
     parent_seq: int | None = None
 

@@ -70,7 +70,7 @@ class HaClientReport(Event, kind="ha.client.report", emitter="ha.ha_client", act
 
 
 class HaClientRedirect(Event, kind="ha.client.redirect", emitter="ha.ha_client", actor="HAClient"):
-    """The slave is told where its master serves the log, for the first time or anew."""
+    """The slave is told where its master serves the log, for the first time or again."""
 
     peer_address: str = attribute("network.peer.address")
 

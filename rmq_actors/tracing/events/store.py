@@ -59,7 +59,7 @@ class StoreDiskFull(Event, kind="store.disk_full", emitter="store.clean_services
 
 
 class LogTruncate(Event, kind="log.truncate", emitter="store.truncation", actor="CommitLog"):
-    """A slave's log was cut at offset; size bytes behind it were kept aside."""
+    """A slave's log was cut at offset; size bytes after it were kept aside."""
 
     offset: int
     size: int

@@ -27,7 +27,7 @@ _INT32_MAX = 2**31 - 1
 _PLAIN = (str, int, enum.Enum)
 
 # msgspec escapes less than fastjson, and in small letters. A backslash is taken with what follows it, so that what
-# looks like an escape behind an escaped backslash is none.
+# looks like an escape after an escaped backslash is none.
 _ESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029]|\\(?:u00([01][a-f])|.)")
 _ESCAPED_FOR_BROWSERS = re.compile(r"[/\x7f-\U0010ffff]|\\(?:u00([01][a-f])|.)")
 

@@ -52,7 +52,7 @@ class RegisterBrokerBody(RemotingSerializable, frozen=True, kw_only=True):
 
     @staticmethod
     def decode(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
-        """Read either form. What 5.x writes behind the filter servers is dropped. Raises `RemotingCommandError`."""
+        """Read either form. What 5.x writes after the filter servers is dropped. Raises `RemotingCommandError`."""
         if not compressed:
             return decode_body(RegisterBrokerBody, data)
         fields = _Fields(_inflate(data))
@@ -97,7 +97,7 @@ def _inflate(data: bytes) -> bytes:
 
 
 class _Fields:
-    """The fields of the compressed form, one behind the other."""
+    """The fields of the compressed form, one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

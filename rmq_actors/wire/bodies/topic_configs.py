@@ -66,7 +66,7 @@ class TopicConfig(RemotingSerializable, frozen=True, kw_only=True, gc=False):
 
     @staticmethod
     def decode(text: str) -> TopicConfig:
-        """Read such a text; what 5.x writes behind it (attributes) is dropped. Raises `RemotingCommandError`."""
+        """Read such a text; what 5.x writes after it (attributes) is dropped. Raises `RemotingCommandError`."""
         try:
             name, read_queue_nums, write_queue_nums, perm, filter_type = text.split(" ", 5)[:5]
             config = TopicConfig(
