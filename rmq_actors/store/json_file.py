@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, Literal, TypeVar
 
 import attrs
@@ -75,6 +75,8 @@ class ConfigFile:
             file = self._disk.open(path, read_only=True)
         except FileNotFoundError:
             return None, _MISSING
+        except IsADirectoryError:
+            return None, "is a directory"
         except OSError as error:
             return None, f"cannot be opened ({error})"
         with contextlib.closing(file):
@@ -102,18 +104,16 @@ class ConfigFile:
         new = f"{self.path}.tmp"
         async with self._lock:
             # A directory cannot be replaced; a file that cannot be read can.
-            with contextlib.suppress(FileNotFoundError, PermissionError):
+            with contextlib.suppress(FileNotFoundError, PermissionError), _names_directory(f"{self.path}.bak"):
                 self._disk.open(f"{self.path}.bak", read_only=True).close()
-            with contextlib.suppress(FileNotFoundError):  # of a process that has died
-                self._disk.remove(new)
+            self._remove_unfinished()
             self._disk.open(new, allocate_bytes=1, exclusive=True).close()
             self._disk.remove(new)
 
     async def _persist(self, data: bytes) -> None:
         disk, directory = self._disk, self.path.rpartition("/")[0]
         new = f"{self.path}.tmp"
-        with contextlib.suppress(FileNotFoundError):  # of a process that has died
-            disk.remove(new)
+        self._remove_unfinished()
         try:
             with contextlib.closing(disk.open(new, allocate_bytes=len(data), exclusive=True)) as file:
                 file.write_at(0, data)
@@ -125,13 +125,21 @@ class ConfigFile:
                 disk.remove(new)
             raise
         if self._content == "synced" and disk.exists(self.path):
-            disk.rename(self.path, f"{self.path}.bak")
-        disk.rename(new, self.path)
+            with _names_directory(f"{self.path}.bak"):
+                disk.rename(self.path, f"{self.path}.bak")
+        with _names_directory(self.path):
+            disk.rename(new, self.path)
         self._content = "synced"
         await disk.sync_directory(directory)
         if not self._has_durable_directory:
             await disk.sync_directory(directory.rpartition("/")[0])
             self._has_durable_directory = True
+
+    def _remove_unfinished(self) -> None:
+        """Remove the new file of a process that has died."""
+        new = f"{self.path}.tmp"
+        with contextlib.suppress(FileNotFoundError), _names_directory(new):
+            self._disk.remove(new)
 
     async def _sync_what_was_read(self) -> None:
         """RocketMQ may have written it: then it is in the page cache alone."""
@@ -143,6 +151,16 @@ class ConfigFile:
             self._content = "unknown"
         else:
             self._content = "synced"
+
+
+@contextlib.contextmanager
+def _names_directory(path: str) -> Iterator[None]:
+    """Say which name it is that a directory has: of a rename the system tells both, and not which one is wrong."""
+    try:
+        yield
+    except IsADirectoryError as error:
+        text = "a directory has the name of a file that is written here, move it away"
+        raise IsADirectoryError(error.errno, text, path) from error
 
 
 @attrs.define(eq=False)

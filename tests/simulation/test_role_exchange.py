@@ -485,7 +485,7 @@ def test_nothing_is_fenced_where_a_file_of_settings_cannot_be_written(node: str,
     ("path", "why"),
     [
         ("conf/broker.conf", "/conf/broker.conf, line 1"),
-        ("conf/broker.conf.bak/notes", "Is a directory: 'conf/broker.conf.bak'"),
+        ("conf/broker.conf.bak/notes", "move it away: 'conf/broker.conf.bak'"),
     ],
     ids=["no property", "its .bak is a directory"],
 )

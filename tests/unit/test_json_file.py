@@ -106,16 +106,39 @@ def test_the_content_before_becomes_the_backup(tmp_path: Path) -> None:
     assert left(tmp_path) == {"topics.json": b'{\n\t"a":2\n}', "topics.json.bak": b'{\n\t"a":1\n}'}
 
 
+#: What is said of a directory that has the name of one of the files.
+A_DIRECTORY = "a directory has the name of a file that is written here, move it away:"
+
+
 @pytest.mark.parametrize("suffix", ["bak", "tmp"])
 def test_a_directory_in_the_way_is_found_before_anything_is_written(tmp_path: Path, suffix: str) -> None:
     """A slave that was asked to lead found it, and said neither yes nor no."""
     file = config(tmp_path, file=b"[1]")
     trio.run(file.check_writable)
     (tmp_path / f"{PATH}.{suffix}").mkdir()
-    with pytest.raises(IsADirectoryError, match=rf"topics\.json\.{suffix}"):
+    with pytest.raises(IsADirectoryError, match=rf"{A_DIRECTORY} '{PATH}\.{suffix}'$"):
         trio.run(file.check_writable)
     (tmp_path / f"{PATH}.{suffix}").rmdir()
     assert left(tmp_path) == {"topics.json": b"[1]"}
+
+
+@pytest.mark.parametrize("suffix", ["", ".bak", ".tmp"])
+def test_a_write_says_which_name_a_directory_has(tmp_path: Path, suffix: str) -> None:
+    """Of the rename both names were told, the one that was right first, and not what to do."""
+    file = config(tmp_path, file=b"[1]")
+    file.load(same)
+    path = tmp_path / f"{PATH}{suffix}"
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with pytest.raises(IsADirectoryError, match=rf"{A_DIRECTORY} '{PATH}{suffix}'$"):
+        trio.run(file.persist, [2])
+
+
+def test_a_directory_is_no_content(tmp_path: Path) -> None:
+    file = config(tmp_path)
+    (tmp_path / f"{PATH}.bak").mkdir()
+    with pytest.raises(ConfigFileDamaged, match=f"^{PATH} is missing, {PATH}.bak is a directory$"):
+        file.load(same)
 
 
 def test_rocketmqs_own_file_is_synced_before_it_becomes_the_backup(tmp_path: Path) -> None:
