@@ -129,8 +129,8 @@ class BrokerController:
         finished, whatever becomes of the caller. A promotion goes to the term after the greatest that the broker has
         seen, or to `term`, which must be greater: then a master goes to it, too.
 
-        Raises `ValueError` when there can be no such broker; it goes on as it was. Raises `RoleChangeFailed` when the
-        change fails half-way, which stops the broker, or when the broker stops.
+        Raises `ValueError` when there can be no such broker, and `OSError` when its disk takes no new term; it goes on
+        as it was. Raises `RoleChangeFailed` when the change fails half-way, which stops the broker, or when that stops.
         """
         change = functools.partial(
             config_in_role,

@@ -9,11 +9,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.broker.consumer_offsets import CONSUMER_OFFSET_FILE
+from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
+from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.node import NodePowerLoss
 from rmq_actors.tracing.events.store import LogTruncate, StoreOpen
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
+from rmq_actors.wire.bodies.topic_configs import TopicConfigSerializeWrapper
 from sim_net import Node, SimDisk, SimFile, World
 
 #: After one of these other files may stand under the names: recovery, a truncation or a power cut has put them there.
@@ -71,6 +78,29 @@ class WorldEvidence:
 
     def _content(self, disk: SimDisk, name: str) -> bytes:
         file = self._outside.run(disk.open, f"{CUT_DIRECTORY}/{name}", read_only=True)
+        with contextlib.closing(file):
+            return bytes(file.map())
+
+    def table(self, node: str, part: str) -> frozenset[str]:
+        """The names of a table's entries, as the node's file has them."""
+        if part == "topics":
+            text = self._read(node, TOPICS_FILE)
+            return frozenset(decode_body(TopicConfigSerializeWrapper, text).topic_config_table if text else ())
+        text = self._read(node, SUBSCRIPTION_GROUP_FILE)
+        return frozenset(decode_body(SubscriptionGroupWrapper, text).subscription_group_table if text else ())
+
+    def consumer_offsets(self, node: str) -> Mapping[str, Mapping[int, int]]:
+        """The offsets of the node's file, by "topic@group" and queue."""
+        text = self._read(node, CONSUMER_OFFSET_FILE)
+        return decode_body(ConsumerOffsetSerializeWrapper, text).offset_table if text else {}
+
+    def _read(self, node: str, path: str) -> bytes:
+        """The content of a file; nothing where there is none."""
+        disk = self.nodes[node].disk
+        try:
+            file = self._outside.run(disk.open, path, read_only=True)
+        except FileNotFoundError:
+            return b""
         with contextlib.closing(file):
             return bytes(file.map())
 

@@ -56,7 +56,11 @@ class RoleOperator(Operator):
         while True:
             configured = brokers.configured
             if not brokers.is_disabled(name):
-                await brokers.take_role(name)
+                try:
+                    await brokers.take_role(name)
+                except OSError:  # the disk takes no term now: nothing has changed
+                    await trio.sleep(_COMMAND_EVERY_S)
+                    continue
             await configured.wait()
 
     async def _end_halts(self, broker: BrokerController, node: Node) -> None:
@@ -107,7 +111,8 @@ class RoleOperator(Operator):
             others = map(brokers.broker, brokers.running)
             greatest = max((other.term.number for other in others if _refuses_old_term(other)), default=0)
             if brokers.is_configured_master(name) and not broker.config.is_slave and greatest > broker.term.number:
-                await broker.change_role(broker.config.store.broker_role, term=greatest + 1)
+                with contextlib.suppress(OSError):  # the disk takes no term now: it is tried again
+                    await broker.change_role(broker.config.store.broker_role, term=greatest + 1)
 
 
 @attrs.define(eq=False)

@@ -105,8 +105,10 @@ class NodeView:
     #: As it says itself: "" before its first change of role, 0 before its first term.
     role: str = ""
     term: int = 0
-    #: What its last question for each of its master's tables came to.
-    tables: dict[str, str] = attrs.field(factory=dict)
+    #: The topics and groups that it had when its tables were looked at last, by table, and those that it had lost by
+    #: then since it was the time before.
+    tables: dict[str, frozenset[str]] = attrs.field(factory=dict)
+    lost_entries: dict[str, frozenset[str]] = attrs.field(factory=dict)
     #: What its log went through last.
     appended: Appended | None = None
     opened: Opened | None = None
@@ -126,6 +128,7 @@ class NodeView:
         self.begin = self.began_at = self.end = self.synced = self.durable = 0
         self.lineage = lineage
         self.rotten.clear()
+        self.tables.clear()
 
     def whole_before_rot(self, end: int, whole: int) -> int:
         """Where its log may end because the next record is damaged: `end`, if it is; else `whole`."""

@@ -83,6 +83,7 @@ def draw_production(rng: random.Random, seed: int) -> Workload:
         promoted=rng.choice((*CHOICES, CHOICES[0])),
         back_after_s=rng.choice((0.0, 0.3, 3.0)),
         divergence=rng.choice(DIVERGENCE),
+        table_changes=random.Random(f"tables/{seed}").choice((0, 6, 12)),
     )
 
 

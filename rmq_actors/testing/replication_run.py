@@ -19,13 +19,14 @@ from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConver
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.testing.table_clients import TableClients
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events.actor import ActorCrash
-from rmq_actors.tracing.events.broker import BrokerRoleEvent
+from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import HaClientHalt, HaConnectionClose, HaConnectionOpen
-from rmq_actors.tracing.events.run import FaultObserved, InvariantBrokenEvent
+from rmq_actors.tracing.events.run import ClientTable, FaultObserved, InvariantBrokenEvent
 from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
@@ -46,6 +47,8 @@ _MOVES: tuple[type[Event], ...] = (
     HaConnectionClose,
     HaClientHalt,
     BrokerRoleEvent,
+    BrokerSlaveSynchronize,
+    ClientTable,
 )
 
 
@@ -62,6 +65,7 @@ class ReplicationRun:
     recorder: Recorder = attrs.field(init=False)
     brokers: BrokersUnderTest = attrs.field(init=False)
     clients: Writers = attrs.field(init=False)
+    table_clients: TableClients = attrs.field(init=False)
     operator: Operator = attrs.field(init=False)
     judge: Judge = attrs.field(init=False)
     observer: FaultObserver = attrs.field(init=False)
@@ -90,6 +94,7 @@ class ReplicationRun:
         self.recorder.subscribe(self._on_crash, [ActorCrash])
         self.recorder.subscribe(self._on_move, _MOVES)
         self.clients = Writers(self.brokers)
+        self.table_clients = TableClients(self.brokers)
         self.operator = scenario.operator(self.brokers, self.clients)
 
     @property
@@ -148,6 +153,7 @@ class ReplicationRun:
 
     def _beside(self, name: str) -> Iterable[Beside]:
         yield from self.clients.beside(name)
+        yield from self.table_clients.beside(name)
         yield from self.operator.beside(name)
 
     async def _outlast_faults(self) -> None:
@@ -196,6 +202,7 @@ class ReplicationRun:
             and not master.config.is_slave
             and len(master.ha_service.connections) == self._followers
             and master.store.running_flags.is_writeable
+            and self.table_clients.agree
         )
 
     @property
@@ -213,9 +220,10 @@ class ReplicationRun:
         is_up = brokers.master in brokers.running
         connections = len(brokers.broker(brokers.master).ha_service.connections) if is_up else 0
         halted = f" but {', '.join(sorted(self.view.halted))}, halted," if self.view.halted else ""
+        tables = "" if not is_up or self.table_clients.agree else ", not all tables are the master's"
         return (
             f"{self._converges_in_s:g} s after the last fault: {ends};{halted} {connections} connections "
-            f"of {self.brokers.master}, {self.clients.puts_left} puts left, {self.view.unanswered} unanswered"
+            f"of {self.brokers.master}, {self.clients.puts_left} puts left, {self.view.unanswered} unanswered{tables}"
         )
 
     @property

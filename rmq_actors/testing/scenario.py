@@ -71,6 +71,10 @@ class Scenario:
             )
         if workload.fail_overs and not self.operator.changes_roles:
             raise ValueError(f"parameters['fail_overs']: scenario {self.name} keeps its roles")
+        if workload.table_changes and not self.operator.changes_roles:
+            raise ValueError(
+                f"parameters['table_changes']: the brokers of scenario {self.name} have no port for tables"
+            )
         for number, fault in enumerate(case.schedule.faults):
             waits_for = fault.on.node if fault.on is not None else ""
             unknown = {*fault.nodes, waits_for or names[0]} - set(names)

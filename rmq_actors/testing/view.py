@@ -27,7 +27,7 @@ from rmq_actors.tracing.events.ha import (
     HaConnectionOpen,
 )
 from rmq_actors.tracing.events.node import NodeKill, NodePause, NodePowerLoss, NodeResume, NodeStop
-from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
+from rmq_actors.tracing.events.run import ClientTable, OperatorPromote, OperatorSetUpAnew
 from rmq_actors.tracing.events.storage import StorageRot
 from rmq_actors.tracing.events.store import (
     LogAppend,
@@ -42,6 +42,8 @@ from rmq_actors.tracing.events.store import (
 
 #: The status of `OperatorPromote`: the slave was chosen as the one with the longest log.
 LONGEST = "longest"
+#: The tables whose entries are durable once they are acknowledged.
+TABLES = ("topics", "subscription_groups")
 
 
 class Evidence(Protocol):
@@ -52,6 +54,12 @@ class Evidence(Protocol):
 
     def is_kept(self, node: str, offset: int, data: bytes, *, except_at: Collection[int] = ()) -> bool:
         """Whether the node has kept aside what its log had from `offset` on; the bytes at some offsets may differ."""
+
+    def table(self, node: str, part: str) -> frozenset[str]:
+        """The names of a table's entries, topics or groups, as the node's file has them in its page cache."""
+
+    def consumer_offsets(self, node: str) -> Mapping[str, Mapping[int, int]]:
+        """The offsets of its file, by "topic@group" and queue."""
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""
@@ -91,6 +99,9 @@ class ClusterView:
     #: Puts that were answered PUT_OK.
     acked: int = attrs.field(default=0, init=False)
     cuts: list[Cut] = attrs.field(factory=list, init=False)
+    #: The topics and groups that clients have asked for, by table. Before that nobody looks at any table.
+    asked_for: Mapping[str, set[str]] = attrs.field(factory=lambda: {part: set() for part in TABLES}, init=False)
+    has_tables: bool = attrs.field(default=False, init=False)
     promotion: Promotion | None = attrs.field(default=None, init=False)
     #: What applies the events of each kind.
     appliers: Mapping[type[Event], Callable[[Any], None]] = attrs.field(init=False)
@@ -115,6 +126,7 @@ class ClusterView:
             StoreTerm: self._term,
             BrokerRoleEvent: self._role,
             BrokerSlaveSynchronize: self._slave_synchronize,
+            ClientTable: self._client_table,
             HaConnectionOpen: self._connection_open,
             HaConnectionClose: self._connection_close,
             HaClientConnect: self._client_connect,
@@ -318,6 +330,8 @@ class ClusterView:
     def _open(self, event: StoreOpen) -> None:
         node, end, cut = self.nodes[event.node], event.offset, None
         node.source = None
+        for part in node.tables:
+            self._look_at_table(node, part)
         before = node.durable if node.has_lost_power else node.end
         whole = node.lineage.whole_records(before)
         if end < whole and node.may_cut:  # it died within its truncation
@@ -449,14 +463,27 @@ class ClusterView:
         if event.status == "changed":
             self.nodes[event.node].role = event.role
 
+    def _client_table(self, event: ClientTable) -> None:
+        self.has_tables = True
+        if event.part in TABLES:
+            self.asked_for[event.part].add(event.entry)
+            self._look_at_table(self.nodes[event.node], event.part)
+
     def _slave_synchronize(self, event: BrokerSlaveSynchronize) -> None:
-        self.nodes[event.node].tables[event.part] = event.status
+        if self.has_tables and event.part in TABLES:
+            self._look_at_table(self.nodes[event.node], event.part)
+
+    def _look_at_table(self, node: NodeView, part: str) -> None:
+        found = self.evidence.table(node.name, part)
+        node.lost_entries[part] = node.tables.get(part, frozenset()) - found
+        node.tables[part] = found
 
     def _promote(self, event: OperatorPromote) -> None:
         node = self.nodes[event.node]
         followers = {slave.name for slave in self.slaves if self.has_followed(slave)}
         self.promotion = Promotion(self.log_of_master, followers, event.status == LONGEST)
         self._own_begin = node.end
+        node.has_halted = node.may_cut = False
         self._set_master(node)
         self._begin_lineage(self._own_begin)
 

@@ -84,6 +84,8 @@ class Workload:
     its log every `clean_every_s` seconds as if its disk were short of space: of all files that no start needs. A slave
     whose master has deleted what comes next is set up anew.
 
+    Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
+
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
     (`promoted`), and the old master comes back as a slave `back_after_s` later. A log that parts from the new master's
     stays as it is (`divergence` "halt"), or is cut by command, or by haTruncateOnDivergence.
@@ -112,6 +114,7 @@ class Workload:
     divergence: str = attrs.field(default="setting", validator=_one_of(*DIVERGENCE))
     transient_pool: bool = attrs.field(default=False, validator=_flag)
     clean_every_s: float = attrs.field(default=0.0, validator=_seconds)
+    table_changes: int = attrs.field(default=0, validator=_whole_number(0))
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.tracing.event import Event, RunInfo
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.events.storage import StorageRot
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC
@@ -20,6 +21,8 @@ from tests.property.recording import told
 #: A file's end without a record.
 A_BLANK = BLANK.pack(20, BLANK_MAGIC) + bytes(12)
 MASTER, SLAVE, OTHER = "master", "slave-1", "slave-2"
+#: Of a slave's question to the master for a table.
+ANSWER = {"network.peer.address": "10.0.0.1:10911", "detail": ""}
 ADDRESSES = {"10.0.0.1": MASTER, "10.0.0.2": SLAVE, "10.0.0.3": OTHER}
 
 
@@ -39,6 +42,9 @@ class Story:
     kept: dict[str, bytes] = attrs.field(factory=dict)
     #: What `store check` finds, by node, and what is left open at the end.
     damaged: dict[str, list[str]] = attrs.field(factory=dict)
+    #: What nodes' tables have, by node and table; and the offsets of consumers, by node.
+    tables: dict[tuple[str, str], set[str]] = attrs.field(factory=dict)
+    offsets: dict[str, dict[str, dict[int, int]]] = attrs.field(factory=dict)
     left_open: list[str] = attrs.field(factory=list)
     broken: list[Broken] = attrs.field(factory=list)
     limits: list[str] = attrs.field(factory=list)
@@ -81,6 +87,12 @@ class Story:
     def is_kept(self, node: str, offset: int, data: bytes, *, except_at: Collection[int] = ()) -> bool:
         return self.kept.get(node) == data
 
+    def table(self, node: str, part: str) -> frozenset[str]:
+        return frozenset(self.tables.get((node, part), ()))
+
+    def consumer_offsets(self, node: str) -> Mapping[str, Mapping[int, int]]:
+        return self.offsets.get(node, {})
+
     def damage(self, node: str) -> Sequence[str]:
         return self.damaged.get(node, ())
 
@@ -111,6 +123,19 @@ class Story:
 
     def answer(self, msg_id: int, end_offset: int, status: str = "PUT_OK") -> None:
         self.emit(MASTER, "put.end", msg_id=msg_id, offset=end_offset, status=status)
+
+    def make_topic(self, node: str, topic: str, *, acknowledged: bool = True) -> None:
+        """By a client: acknowledged, or refused."""
+        if acknowledged:
+            self.tables.setdefault((node, "topics"), set()).add(topic)
+        status = "ok" if acknowledged else "OSError"
+        self.emit(node, "client.table", status=status, attributes={"part": "topics", "entry": topic})
+
+    def take_table(self, node: str, topics: set[str], actor: str = "SlaveSynchronize") -> None:
+        """Over from the master."""
+        self.tables[node, "topics"] = set(topics)
+        event = BrokerSlaveSynchronize(status="changed", part="topics", peer_address="10.0.0.1:10911", detail="")
+        self.recorder.record(event, node, actor)
 
     def lose_power(self, node: str, kept: int) -> None:
         """Its log is back with `kept` bytes."""

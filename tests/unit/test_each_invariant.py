@@ -11,7 +11,7 @@ from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LI
 from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.wire.record import Message, encode_message
-from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story, cut, follow, halt
+from tests.unit.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 
 def prefix(story: Story, holds: bool) -> None:
@@ -118,6 +118,27 @@ def queue_begun_again(story: Story, holds: bool) -> None:
     story.append(SLAVE, record(2 if holds else 0))
 
 
+def tables_kept(story: Story, holds: bool) -> None:
+    """Made a slave, the master takes over the tables of another slave, which is none of its masters."""
+    story.make_topic(MASTER, "Orders")
+    story.take_table(MASTER, {"Orders"} if holds else set())
+
+
+def tables_equal(story: Story, holds: bool) -> None:
+    story.make_topic(MASTER, "Orders")
+    for slave in (SLAVE, OTHER) if holds else (SLAVE,):
+        story.take_table(slave, {"Orders"})
+    story.end()
+
+
+def consumer_offsets(story: Story, holds: bool) -> None:
+    for offset in (3, 4 if holds else 2):
+        story.offsets[SLAVE] = {"Orders@group": {0: offset}}
+        story.emit(
+            SLAVE, "broker.slave_synchronize", status="changed", attributes=ANSWER | {"part": "consumer_offsets"}
+        )
+
+
 def record(queue_offset: int) -> bytes:
     """A message of the queue 0."""
     encoded = encode_message(Message("Orders", b"body"))
@@ -163,6 +184,9 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         damaged_master,
         queue_offsets,
         queue_begun_again,
+        tables_kept,
+        tables_equal,
+        consumer_offsets,
     )
 }
 

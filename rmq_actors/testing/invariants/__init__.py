@@ -7,6 +7,7 @@ from typing import Any
 from rmq_actors.testing.invariants.ack import Ack
 from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
+from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
 from rmq_actors.testing.invariants.damaged_master import DamagedMaster
 from rmq_actors.testing.invariants.derived import Derived
@@ -21,6 +22,8 @@ from rmq_actors.testing.invariants.replicated import Replicated
 from rmq_actors.testing.invariants.report import Report
 from rmq_actors.testing.invariants.survival import Survival
 from rmq_actors.testing.invariants.synced import Synced
+from rmq_actors.testing.invariants.tables_equal import TablesEqual
+from rmq_actors.testing.invariants.tables_kept import TablesKept
 from rmq_actors.testing.invariants.whole import Whole
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "Ack",
     "Acknowledged",
     "Answer",
+    "ConsumerOffsets",
     "Convergence",
     "DamagedMaster",
     "Derived",
@@ -44,6 +48,8 @@ __all__ = [
     "Report",
     "Survival",
     "Synced",
+    "TablesEqual",
+    "TablesKept",
     "Whole",
 ]
 
@@ -62,6 +68,9 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Ack,
     Acknowledged,
     QueueOffsets,
+    TablesKept,
+    TablesEqual,
+    ConsumerOffsets,
     Leaks,
 )
 #: At one of these nothing is promised any more.

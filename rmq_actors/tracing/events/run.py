@@ -59,3 +59,11 @@ class OperatorPromote(Event, kind="operator.promote", emitter="testing.sim_broke
 
 class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.sim_brokers", actor="Operator"):
     """An operator removes all that a slave has."""
+
+
+class ClientTable(Event, kind="client.table", emitter="testing.table_clients", actor="TableClients"):
+    """A client has had a topic or a group made, or an offset committed; status ok, durable, or what that failed by."""
+
+    status: str
+    part: str
+    entry: str

@@ -1,0 +1,45 @@
+"""What a slave takes over of consumers' offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
+from rmq_actors.tracing.events.run import OperatorSetUpAnew
+from rmq_actors.tracing.events.store import StoreOpen
+
+_Looked = BrokerSlaveSynchronize | StoreOpen | OperatorSetUpAnew
+
+
+@attrs.define(eq=False)
+class ConsumerOffsets(Invariant[_Looked]):
+    """No offset of a consumer that a slave knows goes back by what it takes over.
+
+    Where its store was opened since, they may be lower: none is behind the end of its queue then.
+    """
+
+    name = "consumer_offsets"
+    kinds = (BrokerSlaveSynchronize, StoreOpen, OperatorSetUpAnew)
+
+    #: What each node had after its last question.
+    _known: dict[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict, init=False)
+
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
+        """The file after a question that has changed it."""
+        node = event.node
+        if not isinstance(event, BrokerSlaveSynchronize):
+            self._known.pop(node, None)
+            return None
+        if event.part != "consumer_offsets" or event.status != "changed":
+            return None
+        before, now = self._known.get(node, {}), view.evidence.consumer_offsets(node)
+        self._known[node] = now
+        for key, offsets in before.items():
+            for queue, offset in offsets.items():
+                if now.get(key, {}).get(queue, offset) < offset:
+                    return f"{node} takes {now[key][queue]} over for {key} in queue {queue}, it had {offset}"
+        return None

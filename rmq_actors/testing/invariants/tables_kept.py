@@ -1,0 +1,86 @@
+"""What has become of topics and groups that were acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.node_view import NodeView
+from rmq_actors.testing.view import TABLES, ClusterView
+from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
+from rmq_actors.tracing.events.run import ClientTable, OperatorPromote
+from rmq_actors.tracing.events.store import StoreOpen
+
+_Looked = ClientTable | BrokerSlaveSynchronize | StoreOpen | OperatorPromote
+#: Who asks before a promotion.
+_LAST_ROUND = "LastRound"
+
+
+@attrs.define(eq=False)
+class TablesKept(Invariant[_Looked]):
+    """A topic or a group that the master has acknowledged is durable there, and no slave that has it loses it.
+
+    The next master may lack what it never had. But if the master before, which was a slave by then, has answered when
+    it was asked for its tables once more, it lacks nothing.
+    """
+
+    name = "tables_kept"
+    kinds = (ClientTable, BrokerSlaveSynchronize, StoreOpen, OperatorPromote)
+
+    #: What was acknowledged, by table, and was not lost in a way that may be.
+    _acknowledged: dict[str, set[str]] = attrs.field(factory=lambda: {part: set() for part in TABLES}, init=False)
+    #: The tables that a node has been given since the master before, which had become a slave, was asked once more.
+    _last_round: dict[str, set[str]] = attrs.field(factory=dict, init=False)
+
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
+        """Look at the tables that may be others now."""
+        node = view.nodes[event.node]
+        if isinstance(event, OperatorPromote):
+            return self._check_promotion(node)
+        if isinstance(event, ClientTable):
+            return self._check_change(event, node, view)
+        if isinstance(event, BrokerSlaveSynchronize):
+            self._note_last_round(event, view)
+            return self._check_lost(node, [event.part], view)
+        return self._check_lost(node, TABLES, view)
+
+    def _check_change(self, event: ClientTable, node: NodeView, view: ClusterView) -> str | None:
+        if event.status != "ok" or event.part not in TABLES:
+            return None
+        if event.entry not in node.tables[event.part]:
+            return f"{node.name} has acknowledged {event.entry} of {event.part}, and does not have it"
+        if node is view.master:
+            self._acknowledged[event.part].add(event.entry)
+        return self._check_lost(node, [event.part], view)
+
+    def _check_lost(self, node: NodeView, parts: Iterable[str], view: ClusterView) -> str | None:
+        for part in parts:
+            lost = node.lost_entries.get(part, frozenset()) & self._acknowledged.get(part, set())
+            if node is not view.master:
+                lost &= view.master.tables.get(part, frozenset())
+            if lost:
+                who = node.name if node is not view.master else f"{node.name}, the master,"
+                return f"{who} has lost {', '.join(sorted(lost))} of {part}"
+        return None
+
+    def _note_last_round(self, event: BrokerSlaveSynchronize, view: ClusterView) -> None:
+        """Only the master before counts, and only once it takes no changes any more."""
+        if event.actor != _LAST_ROUND:
+            return
+        counts = view.node_of(event.peer_address.rpartition(":")[0]) == view.master.name and not view.master.leads
+        if counts and event.status in ("changed", "unchanged"):
+            self._last_round.setdefault(event.node, set()).add(event.part)
+        else:
+            self._last_round.pop(event.node, None)
+
+    def _check_promotion(self, node: NodeView) -> str | None:
+        asked = self._last_round.pop(node.name, set())
+        self._last_round.clear()
+        for part, acknowledged in self._acknowledged.items():
+            lacks = acknowledged - node.tables.get(part, frozenset())
+            if lacks and part in asked:
+                return f"{node.name} was promoted without {', '.join(sorted(lacks))} of {part}, and could ask for all"
+            self._acknowledged[part] = acknowledged - lacks
+        return None
