@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Protocol
 
 import attrs
@@ -26,6 +27,29 @@ class Service(Protocol):
     def request_stop(self) -> None:
         """Ask for an orderly end: finish what is under way, then return from `run`."""
         ...
+
+
+@attrs.define(eq=False)
+class ServiceThread(abc.ABC):
+    """A service that does `work` until it is asked to stop, and is cancelled in it then.
+
+    What is to be done after that, or whatever happened, a service does in a `run` of its own, around this one's.
+    """
+
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False, repr=False)
+
+    @abc.abstractmethod
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Call `task_status.started()` once ready, then work, for as long as there is anything to do."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Work until asked to stop."""
+        with self._scope:
+            await self.work(task_status)
+
+    def request_stop(self) -> None:
+        """Cancel the work."""
+        self._scope.cancel()
 
 
 @attrs.define(eq=False)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.ha.ha_client import Halt
 from rmq_actors.store.truncation import TruncationRefused
 
@@ -18,27 +19,21 @@ RETRY_INTERVAL_S = 60.0
 
 
 @attrs.define(eq=False)
-class LogTruncationService:
+class LogTruncationService(ServiceThread):
     """A Service of slaves. A halt that no truncation ends stays one."""
 
     name = "LogTruncationService"
     _halts: trio.MemoryReceiveChannel[Halt]
     _truncate: Callable[[], Awaitable[None]]
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Wait for halts, until asked to stop."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Wait for halts. A truncation that has begun ends by itself."""
         task_status.started()
-        with self._scope:
-            async for halt in self._halts:
-                if halt.common_end is None:
-                    continue
-                try:
-                    await self._truncate()
-                except (TruncationRefused, OSError) as error:
-                    _log.error("%s: the log is not cut at %d: %s", self.name, halt.common_end, error)
-                    await trio.sleep(RETRY_INTERVAL_S)
-
-    def request_stop(self) -> None:
-        """End. A truncation that has begun ends by itself."""
-        self._scope.cancel()
+        async for halt in self._halts:
+            if halt.common_end is None:
+                continue
+            try:
+                await self._truncate()
+            except (TruncationRefused, OSError) as error:
+                _log.error("%s: the log is not cut at %d: %s", self.name, halt.common_end, error)
+                await trio.sleep(RETRY_INTERVAL_S)

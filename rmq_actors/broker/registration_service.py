@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import LatestSender
-from rmq_actors.actors.service import WakeUp
+from rmq_actors.actors.service import ServiceThread, WakeUp
 from rmq_actors.broker.broker_outer_api import (
     BrokerIdentity,
     BrokerOuterAPI,
@@ -55,7 +55,7 @@ _FAILURES = (RemotingError, MQBrokerError, RemotingCommandError, TopicTableTooLo
 
 
 @attrs.define(eq=False)
-class BrokerRegistrationService:
+class BrokerRegistrationService(ServiceThread):
     """Registers from its start to its orderly stop, which unregisters.
 
     It has to be the `ConnectionListener` of the client, to notice name servers that die.
@@ -78,7 +78,6 @@ class BrokerRegistrationService:
     _body: tuple[DataVersion, bytes] | None = attrs.field(default=None, init=False)
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
     _progress: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         config = self._config
@@ -112,24 +111,23 @@ class BrokerRegistrationService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Register until asked to stop, then unregister."""
         self._machine.name_servers_changed(self._config.name_servers, trio.current_time())
-        with self._scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_topics)
-                if self._fetch_name_servers is not None:
-                    nursery.start_soon(self._watch_name_servers, self._fetch_name_servers)
-                task_status.started()
-                while True:
-                    for request in self._machine.requests(trio.current_time()):
-                        # As the topics are now: what changes later is sent later.
-                        nursery.start_soon(self._execute, request, self._topics.topic_config_serialize_wrapper())
-                    await self._wake.wait_for_running(self._machine.wake_at)
+        await super().run(task_status=task_status)
         async with trio.open_nursery() as nursery:
             for address in self._machine.may_know_broker:
                 nursery.start_soon(self._unregister, address)
 
-    def request_stop(self) -> None:
-        """Give up what is under way, unregister, and end."""
-        self._scope.cancel()
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Register when the machine says so; what is under way at a stop is given up."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_topics)
+            if self._fetch_name_servers is not None:
+                nursery.start_soon(self._watch_name_servers, self._fetch_name_servers)
+            task_status.started()
+            while True:
+                for request in self._machine.requests(trio.current_time()):
+                    # As the topics are now: what changes later is sent later.
+                    nursery.start_soon(self._execute, request, self._topics.topic_config_serialize_wrapper())
+                await self._wake.wait_for_running(self._machine.wake_at)
 
     def on_connected(self, connection: RemotingConnection) -> None:
         """A `ConnectionListener`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from rmq_actors.actors.service import WakeUp
+from rmq_actors.actors.service import ServiceThread, WakeUp
 from rmq_actors.broker.configuration import updated_config
 from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.role_changes import RoleChangeFailed
@@ -61,7 +61,7 @@ class _NotDone(Exception):
 
 
 @attrs.define(eq=False)
-class RoleExchange:
+class RoleExchange(ServiceThread):
     """A Service of brokers with a listenPort: one exchange at a time, first the one that a note of the last life tells.
 
     A broker that is fenced refuses puts and changes of its tables, through every opening of its store.
@@ -77,10 +77,16 @@ class RoleExchange:
     _began: WakeUp = attrs.field(factory=WakeUp, init=False)
     _ended: trio.Event = attrs.field(factory=trio.Event, init=False)
     _asking: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Conduct what is begun until asked to stop. What cannot be left as it is goes on with the next start."""
+        try:
+            await super().run(task_status=task_status)
+        finally:
+            self._ended.set()
+
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Conduct first what a note tells of, then what operators ask for."""
         note = self._file.note
         if note is not None:
             partner = note.partner.address
@@ -88,18 +94,10 @@ class RoleExchange:
             self._slave_addr = partner
             self._begin(MasterExchange.resumed(note, is_slave=self._broker.config.is_slave))
         task_status.started()
-        try:
-            with self._scope:
-                while True:
-                    await self._began.wait_for_running(math.inf)
-                    if self.machine is not None and self.machine.step is not Step.ENDED:
-                        await self._conduct(self.machine)
-        finally:
-            self._ended.set()
-
-    def request_stop(self) -> None:
-        """End now."""
-        self._scope.cancel()
+        while True:
+            await self._began.wait_for_running(math.inf)
+            if self.machine is not None and self.machine.step is not Step.ENDED:
+                await self._conduct(self.machine)
 
     # --- what operators ask -------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import trio
 
 from rmq_actors.actors.channels import LatestChannel, LatestSender
 from rmq_actors.actors.restart import first_leaf
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.first_record import first_record
 from rmq_actors.ha.ha_connection import close_reason
@@ -234,7 +235,7 @@ class FollowedMaster:
 
 
 @attrs.define(eq=False)
-class HAClient:
+class HAClient(ServiceThread):
     """Connects, follows, and on any end of the connection waits a little and connects again.
 
     Without an address it waits for one; told another one, it leaves the master that it follows. With a `lookup` it
@@ -257,25 +258,19 @@ class HAClient:
     _slave: HaSlave | None = attrs.field(default=None, init=False)
     #: What was warned of last; nothing once a master has sent something.
     _warned: str = attrs.field(default="", init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow the master until asked to stop."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Follow the master."""
         task_status.started()
-        with self._scope:
-            if self.master.told is None and self.master.address is not None:
-                await self._follow_forever(self.master.address)
-            while True:
-                async with trio.open_nursery() as nursery:
-                    if self.master.address is not None:
-                        nursery.start_soon(self._follow_forever, self.master.address)
-                    await self.master.changed()
-                    nursery.cancel_scope.cancel()
-                self._tracer.emit(HaClientRedirect(peer_address=self.master.address or ""))
-
-    def request_stop(self) -> None:
-        """Close the connection and end."""
-        self._scope.cancel()
+        if self.master.told is None and self.master.address is not None:
+            await self._follow_forever(self.master.address)
+        while True:
+            async with trio.open_nursery() as nursery:
+                if self.master.address is not None:
+                    nursery.start_soon(self._follow_forever, self.master.address)
+                await self.master.changed()
+                nursery.cancel_scope.cancel()
+            self._tracer.emit(HaClientRedirect(peer_address=self.master.address or ""))
 
     async def _follow_forever(self, address: str) -> NoReturn:
         config = self.config

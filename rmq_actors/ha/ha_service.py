@@ -8,6 +8,7 @@ import logging
 import attrs
 import trio
 
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.actors.tcp_listeners import open_tcp_listeners
 from rmq_actors.ha.accept_socket_service import ACCEPTED, AcceptSocketService
 from rmq_actors.ha.config import HaConfig
@@ -27,7 +28,7 @@ _PRINT_INTERVAL_S = 60.0
 
 
 @attrs.define(eq=False, repr=False)
-class HAService:
+class HAService(ServiceThread):
     """Supervises the acceptor and the connections. A connection's end concerns nobody else."""
 
     name = "HAService"
@@ -44,28 +45,25 @@ class HAService:
     #: Of connections that are over.
     _sent_bytes: int = attrs.field(default=0, init=False)
     _ends: dict[str, int] = attrs.field(factory=dict, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen and serve until asked to stop. Raises `OSError` naming an address that cannot be bound."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Listen and serve; a stop closes every connection and the listeners.
+
+        Raises `OSError` naming an address that cannot be bound.
+        """
         # A name such as localhost may stand for several addresses.
         listeners = await open_tcp_listeners(self.config.ha_listen_host, self.config.listen_port)
         send, receive = ACCEPTED.open()
-        with self._scope:
-            async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
-                stack.callback(_close_accepted, receive)
-                for listener in listeners:
-                    await stack.enter_async_context(listener)
-                    nursery.start_soon(AcceptSocketService(listener, send).run)
-                self.address = address_text(listeners[0].socket.getsockname())
-                nursery.start_soon(self._print_master_and_slave_diff)
-                task_status.started()
-                async for stream in receive:
-                    await self._admit(stream, nursery)
-
-    def request_stop(self) -> None:
-        """Close every connection and the listener."""
-        self._scope.cancel()
+        async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
+            stack.callback(_close_accepted, receive)
+            for listener in listeners:
+                await stack.enter_async_context(listener)
+                nursery.start_soon(AcceptSocketService(listener, send).run)
+            self.address = address_text(listeners[0].socket.getsockname())
+            nursery.start_soon(self._print_master_and_slave_diff)
+            task_status.started()
+            async for stream in receive:
+                await self._admit(stream, nursery)
 
     def slave_statuses(self) -> list[SlaveStatus]:
         """How every connected slave is doing."""

@@ -7,6 +7,7 @@ import logging
 import attrs
 import trio
 
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.namesrv.route_table import Broker, RouteInfoManager
 from rmq_actors.remoting.connection import RemotingConnection
 from rmq_actors.tracing.events.namesrv import NamesrvRemove
@@ -21,7 +22,7 @@ _CATCH_UP_S = 1.0
 
 
 @attrs.define(eq=False)
-class BrokerHousekeepingService:
+class BrokerHousekeepingService(ServiceThread):
     """A Service, and the listener of the name server's connections.
 
     RocketMQ looks every 10 s who has expired; here it is known when the next one will.
@@ -31,24 +32,18 @@ class BrokerHousekeepingService:
     _routes: RouteInfoManager
     _tracer: Tracer
     _connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until asked to stop."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Forget brokers as they expire."""
         task_status.started()
-        with self._scope:
-            while True:
-                # Who registers from now on expires no sooner than `expired_s` from now.
-                latest_s = trio.current_time() + self._routes.expired_s
-                wake_s = min(self._routes.next_expiry_s(), latest_s)
-                await trio.sleep_until(wake_s)
-                stood_still = trio.current_time() - wake_s > _STOOD_STILL_S
-                await trio.sleep(_CATCH_UP_S if stood_still else 0)
-                self._expire()
-
-    def request_stop(self) -> None:
-        """End now."""
-        self._scope.cancel()
+        while True:
+            # Who registers from now on expires no sooner than `expired_s` from now.
+            latest_s = trio.current_time() + self._routes.expired_s
+            wake_s = min(self._routes.next_expiry_s(), latest_s)
+            await trio.sleep_until(wake_s)
+            stood_still = trio.current_time() - wake_s > _STOOD_STILL_S
+            await trio.sleep(_CATCH_UP_S if stood_still else 0)
+            self._expire()
 
     def on_connected(self, connection: RemotingConnection) -> None:
         """See `ConnectionListener`."""

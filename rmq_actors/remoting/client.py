@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 import trio
 
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.network_failure import network_failure
@@ -49,7 +50,7 @@ class _Peer:
 
 
 @attrs.define(eq=False, repr=False)
-class RemotingClient:
+class RemotingClient(ServiceThread):
     """A Service. Requests that peers make on its connections go to `processors`.
 
     After a failed attempt, or a connection that soon ended and brought nothing, the next one waits: a pause that
@@ -69,17 +70,14 @@ class RemotingClient:
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the connections until asked to stop."""
+        """Keep the connections until asked to stop. Then each sends what was asked for, and ends."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                task_status.started()
                 try:
-                    with self._scope:
-                        await close_idle_connections(self.connections, self.config.limits.idle_s)
+                    await super().run(task_status=task_status)
                 finally:
                     # Before the nursery ends: others still ask, and it takes no task any more.
                     self._nursery = None
@@ -93,9 +91,10 @@ class RemotingClient:
                     peer.failure = "not connected before the client was cancelled"
                     self._end_attempt(peer)
 
-    def request_stop(self) -> None:
-        """Open nothing more; each connection sends what was asked for, and ends."""
-        self._scope.cancel()
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Close connections that nobody uses."""
+        task_status.started()
+        await close_idle_connections(self.connections, self.config.limits.idle_s)
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Send a request to "host:port" and wait for its answer, whatever its code; connect first if need be.

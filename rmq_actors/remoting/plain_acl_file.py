@@ -26,6 +26,7 @@ import attrs
 import trio
 import yaml
 
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.ports.disk import Disk
 from rmq_actors.protocols.plain_access import Permission, PlainAccessResource, PlainAccessRules, retry_topic
 from rmq_actors.protocols.remote_address import IllegalRemoteAddress, RemoteAddressStrategy, remote_address_strategy
@@ -218,7 +219,7 @@ def _kind(value: object) -> str:
 
 
 @attrs.define(eq=False)
-class AclFileWatchService:
+class AclFileWatchService(ServiceThread):
     """Keeps the rules that the files say: a Service. Until `load` has read them nobody may do anything.
 
     Paths are relative to the disk's root, RocketMQ's home. The files are looked at every `watch_interval_ms`. When they
@@ -235,7 +236,6 @@ class AclFileWatchService:
     #: The files that `rules` come from.
     _contents: Mapping[str, bytes] = attrs.field(factory=dict, init=False)
     _refused: str = attrs.field(default="", init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     @classmethod
     def below(cls, home: str, disk: Disk, tracer: Tracer) -> AclFileWatchService:
@@ -257,22 +257,17 @@ class AclFileWatchService:
         _log.info("%s: %d accounts in %s", self.name, len(rules.accounts), ", ".join(contents))
         self._tracer.emit(AclLoad(status="ok", detail=", ".join(contents)))
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look at the files until asked to stop."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Look at the files; the rules stay when it ends."""
         task_status.started()
-        with self._scope:
-            while True:
-                await trio.sleep(self.watch_interval_ms / 1000)
-                try:
-                    self.load()
-                except (PlainAclError, OSError) as error:
-                    self._keep(str(error))
-                else:
-                    self._refused = ""
-
-    def request_stop(self) -> None:
-        """End; the rules stay."""
-        self._scope.cancel()
+        while True:
+            await trio.sleep(self.watch_interval_ms / 1000)
+            try:
+                self.load()
+            except (PlainAclError, OSError) as error:
+                self._keep(str(error))
+            else:
+                self._refused = ""
 
     def _keep(self, reason: str) -> None:
         if reason != self._refused:

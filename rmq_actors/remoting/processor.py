@@ -9,6 +9,7 @@ from typing import NamedTuple
 import attrs
 import trio
 
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.protocols.request_queue import RequestQueue
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
@@ -38,7 +39,7 @@ def _size_bytes(command: RemotingCommand) -> int:
 
 
 @attrs.define(eq=False)
-class RequestPool:
+class RequestPool(ServiceThread):
     """The executor of some processors: `workers` tasks and a queue of `queue_capacity` requests; a Service.
 
     A request that finds the queue full, or waits `wait_time_max_ms`, is answered SYSTEM_BUSY, as RocketMQ's thread
@@ -55,24 +56,18 @@ class RequestPool:
     _queued_bytes: int = attrs.field(default=0, init=False)
     _idle_workers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._queue = RequestQueue(self.queue_capacity, self.wait_time_max_ms)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until asked to stop."""
-        with self._scope:
-            async with trio.open_nursery() as nursery:
-                for _ in range(self.workers):
-                    nursery.start_soon(self._work)
-                if self.wait_time_max_ms is not None:
-                    nursery.start_soon(self._fail_fast)
-                task_status.started()
-
-    def request_stop(self) -> None:
-        """Cancel the workers; what waits is not answered, its connections end with the server."""
-        self._scope.cancel()
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Answer what is queued. What waits at a stop is not answered: its connections end with the server."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(self.workers):
+                nursery.start_soon(self._work)
+            if self.wait_time_max_ms is not None:
+                nursery.start_soon(self._fail_fast)
+            task_status.started()
 
     def submit(self, request: RemotingRequest, process: ProcessRequestAsync) -> None:
         """Queue a request, or answer that there are too many."""

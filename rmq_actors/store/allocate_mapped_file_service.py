@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import LatestChannel, LatestSender
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
@@ -36,7 +37,7 @@ ALLOCATE_REQUESTS = LatestChannel[int].declare(
 
 
 @attrs.define(eq=False)
-class AllocateMappedFileService:
+class AllocateMappedFileService(ServiceThread):
     """Keeps one file prepared. What it could not make is made by the log when it needs it, or refused then."""
 
     name = "AllocateMappedFileService"
@@ -46,24 +47,22 @@ class AllocateMappedFileService:
     _tracer: Tracer
     _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
     requests: LatestSender[int] = attrs.field(init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.requests, self._requests = ALLOCATE_REQUESTS.open()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Prepare files until asked to stop; then remove the one that was not needed."""
-        task_status.started()
         try:
-            with self._scope:
-                async for from_offset in self._requests:
-                    await self._prepare(from_offset)
+            await super().run(task_status=task_status)
         finally:
             self._withdraw()
 
-    def request_stop(self) -> None:
-        """End now."""
-        self._scope.cancel()
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Prepare what is asked for."""
+        task_status.started()
+        async for from_offset in self._requests:
+            await self._prepare(from_offset)
 
     async def _prepare(self, from_offset: int) -> None:
         if from_offset != self._commit_log.next_file_offset:

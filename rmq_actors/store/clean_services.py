@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.commit_log import CommitLog
@@ -106,7 +107,7 @@ def _is_last_record(view: memoryview, position: int, begin: int) -> bool:
 
 
 @attrs.define(eq=False)
-class CleanCommitLogService:
+class CleanCommitLogService(ServiceThread):
     """Looks every cleanResourceInterval, first after a minute. `needed_from`: where the next start begins to read."""
 
     name = "CleanCommitLogService"
@@ -124,21 +125,15 @@ class CleanCommitLogService:
     failed: bool = attrs.field(default=False, init=False)
     #: The oldest file's first offset, and when its last record was stored.
     _oldest: tuple[int, int] = attrs.field(default=(-1, NO_TIME), init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until asked to stop."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """A round at its time."""
         task_status.started()
-        with self._scope:
-            await trio.sleep(FIRST_ROUND_AFTER_S)
-            while True:
-                await self.clean()
-                self._log_min.put(self._commit_log.min_offset)
-                await trio.sleep(self._config.clean_resource_interval_ms / 1000)
-
-    def request_stop(self) -> None:
-        """End now."""
-        self._scope.cancel()
+        await trio.sleep(FIRST_ROUND_AFTER_S)
+        while True:
+            await self.clean()
+            self._log_min.put(self._commit_log.min_offset)
+            await trio.sleep(self._config.clean_resource_interval_ms / 1000)
 
     def execute_delete_files_manually(self) -> None:
         """Let the next 20 rounds remove what is expired, whatever the hour."""
@@ -237,7 +232,7 @@ def _accepted(disk_full: bool | None) -> str:
 
 
 @attrs.define(eq=False)
-class CleanConsumeQueueService:
+class CleanConsumeQueueService(ServiceThread):
     """Lets queues, index and transactions begin where the log does.
 
     `flush` makes durable all that the dispatchers have changed, and says whether it is.
@@ -249,19 +244,14 @@ class CleanConsumeQueueService:
     _log_min: Broadcast[int]
     _tracer: Tracer
     _last_physical_min_offset: int = attrs.field(default=0, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until asked to stop."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Clean when the log has lost a file."""
         task_status.started()
-        with self._log_min.subscribe(take=self._is_done) as log_mins, self._scope:
+        with self._log_min.subscribe(take=self._is_done) as log_mins:
             async for log_min in log_mins:
                 if not self._is_done(log_min):
                     await self._clean(log_min)
-
-    def request_stop(self) -> None:
-        """End now."""
-        self._scope.cancel()
 
     def _is_done(self, log_min: int) -> bool:
         """Whether nothing is left of before `log_min`: most rounds remove no file, and this service sleeps on."""

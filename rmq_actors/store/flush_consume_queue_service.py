@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import Broadcast
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.flush_services import FlushFailed, FlushOutcome
 from rmq_actors.store.reput_message_service import Reput
@@ -131,7 +132,7 @@ class Checkpointing:
 
 
 @attrs.define(eq=False)
-class FlushConsumeQueueService:
+class FlushConsumeQueueService(ServiceThread):
     """Advances the checkpoint some time after something was dispatched."""
 
     name = "FlushConsumeQueueService"
@@ -144,23 +145,17 @@ class FlushConsumeQueueService:
     #: With so much of the log dispatched since, the checkpoint moves sooner, once a second at most.
     bytes_max: int
     _tracer: Tracer
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until asked to stop. Once nothing can become durable any more it only waits for that."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Advance it until nothing can become durable any more. `MessageStore.shut_down` writes the last checkpoint."""
         task_status.started()
-        with self._scope:
-            while not self._checkpointing.failed:
-                with self._dispatched.subscribe() as dispatched:
-                    if not self._checkpointing.is_behind:
-                        await dispatched.receive()
-                await self._wait_until_due()
-                if not await self._advance():
-                    await trio.sleep_forever()
-
-    def request_stop(self) -> None:
-        """End now: `MessageStore.shut_down` writes the last checkpoint."""
-        self._scope.cancel()
+        while not self._checkpointing.failed:
+            with self._dispatched.subscribe() as dispatched:
+                if not self._checkpointing.is_behind:
+                    await dispatched.receive()
+            await self._wait_until_due()
+            if not await self._advance():
+                await trio.sleep_forever()
 
     async def _wait_until_due(self) -> None:
         with trio.move_on_after(self.interval_s):

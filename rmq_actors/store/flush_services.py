@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel, LatestChannel, LatestSender
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
 from rmq_actors.tracing.events.store import LogFlush, LogFlushFailed
@@ -58,7 +59,7 @@ FlushServiceName = Literal["GroupCommitService", "FlushRealTimeService"]
 
 
 @attrs.define(eq=False)
-class FlushService:
+class FlushService(ServiceThread):
     """Syncs what was appended: as soon as it is asked (interval 0), or at most once in `interval_s`.
 
     With `least_pages` it waits until as many pages of 4,096 bytes are new, but not longer than `thorough_interval_s`
@@ -76,7 +77,6 @@ class FlushService:
     requests: LatestSender[int] = attrs.field(init=False)
     #: Whether a request waits to be taken.
     _is_requested: bool = attrs.field(default=False, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _last_flush: float = attrs.field(default=float("-inf"), init=False)
     #: What is appended before here is synced however little it is.
     _wanted_to: int = attrs.field(default=0, init=False)
@@ -90,14 +90,17 @@ class FlushService:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Flush until asked to stop; then once more, so that an orderly stop leaves nothing in memory."""
-        task_status.started()
-        with self._scope:
-            await self._flush_on_request()
+        await super().run(task_status=task_status)
         try:
             self._commit_log.commit()
         except OSError as error:
             _log.error("%s: the last commit failed, what the pool holds is lost: %s", self.name, error)
         await self._flush()
+
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Flush what is asked for."""
+        task_status.started()
+        await self._flush_on_request()
 
     def request(self, end: int) -> None:
         """Ask for a flush: one wake-up, however often this is called before the service runs."""
@@ -113,7 +116,7 @@ class FlushService:
     def request_stop(self) -> None:
         """Flush a last time, then end."""
         self.is_stopping = True
-        self._scope.cancel()
+        super().request_stop()
 
     async def _flush_on_request(self) -> None:
         while True:
@@ -179,7 +182,7 @@ def make_flush_service(
 
 
 @attrs.define(eq=False)
-class CommitRealTimeService:
+class CommitRealTimeService(ServiceThread):
     """Writes what the transient store pool holds to the file, once an interval, and says so by `committed`.
 
     Less than the least pages wait, but not longer than the thorough interval after the last commit (#3099). A commit
@@ -192,7 +195,6 @@ class CommitRealTimeService:
     _committed: Callable[[], None]
     _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
     requests: LatestSender[int] = attrs.field(init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _last_commit: float = attrs.field(default=float("-inf"), init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
 
@@ -201,19 +203,18 @@ class CommitRealTimeService:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Commit until asked to stop, and then the rest."""
-        task_status.started()
-        with self._scope:
-            while True:
-                if self._commit_log.append_offset == self._commit_log.max_offset:
-                    await self._requests.receive()
-                await trio.sleep(self._config.commit_interval_commit_log_ms / 1000)
-                if self._is_due:
-                    self._commit()
+        await super().run(task_status=task_status)
         self._commit()
 
-    def request_stop(self) -> None:
-        """Commit the rest, then end."""
-        self._scope.cancel()
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Commit what is due."""
+        task_status.started()
+        while True:
+            if self._commit_log.append_offset == self._commit_log.max_offset:
+                await self._requests.receive()
+            await trio.sleep(self._config.commit_interval_commit_log_ms / 1000)
+            if self._is_due:
+                self._commit()
 
     @property
     def _is_due(self) -> bool:

@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import Broadcast
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.protocols.group_transfer import ReplicationState
 from rmq_actors.protocols.put_completion import Completed, PutCompletion, PutStatus
 from rmq_actors.store.config import MessageStoreConfig
@@ -27,7 +28,7 @@ class WaitingPut(Protocol):
 
 
 @attrs.define(eq=False)
-class PutCompletionService:
+class PutCompletionService(ServiceThread):
     """The one owner of waiting puts. `MessageStore` adds to it; its two loops and `replicated` release."""
 
     name = "PutCompletionService"
@@ -41,7 +42,6 @@ class PutCompletionService:
     _sweep_at: float = attrs.field(default=0.0, init=False)
     _sooner: trio.Event = attrs.field(factory=trio.Event, init=False)
     _waiting_for_slaves: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     @completion.default
     def _make_completion(self) -> PutCompletion[WaitingPut]:
@@ -50,20 +50,20 @@ class PutCompletionService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until asked to stop. What still waits then is answered as timed out: stored, not confirmed."""
         try:
-            with self._outcomes.subscribe() as outcomes, self._scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._follow_flush, outcomes)
-                    task_status.started()
-                    await self._sweep()
+            await super().run(task_status=task_status)
         finally:
             # Cancelled or crashed too: who puts may live outside of the system that dies, and would wait for ever.
             self.stopped = True
             self._waiting_for_slaves.unpark_all()
             self._answer(self.completion.expire(float("inf")))
 
-    def request_stop(self) -> None:
-        """End now."""
-        self._scope.cancel()
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Answer puts as syncs, reports and their deadlines come."""
+        with self._outcomes.subscribe() as outcomes:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._follow_flush, outcomes)
+                task_status.started()
+                await self._sweep()
 
     def add(
         self,

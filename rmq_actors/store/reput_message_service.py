@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher, PassedOver
 from rmq_actors.store.flush_services import FlushOutcome
@@ -142,7 +143,7 @@ class Reput:
 
 
 @attrs.define(eq=False)
-class ReputMessageService:
+class ReputMessageService(ServiceThread):
     """Dispatches whenever there is more to see. What fails is tried again; puts are refused meanwhile."""
 
     name = "ReputMessageService"
@@ -153,20 +154,15 @@ class ReputMessageService:
     _flags: RunningFlags
     _tracer: Tracer
     _receiving: Receiving = attrs.field(factory=Receiving)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _failing: bool = attrs.field(default=False, init=False)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until asked to stop."""
-        with self._wake_ups.subscribe() as wake_ups, self._scope:
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Dispatch what comes. What is left at a stop `MessageStore.shut_down` dispatches."""
+        with self._wake_ups.subscribe() as wake_ups:
             task_status.started()
             while True:
                 await self._catch_up()
                 await wake_ups.receive()
-
-    def request_stop(self) -> None:
-        """End now: `MessageStore.shut_down` dispatches what is left."""
-        self._scope.cancel()
 
     async def _catch_up(self) -> None:
         count = count_before_others = 0

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import attrs
 import trio
 
+from rmq_actors.actors.service import ServiceThread
 from rmq_actors.ports.wall_clock import WallClock
 
 _log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class _Sample:
 
 
 @attrs.define(eq=False)
-class StoreStatsService:
+class StoreStatsService(ServiceThread):
     """The counters, written by whoever does the work, and the service that samples them."""
 
     name = "StoreStatsService"
@@ -102,7 +103,6 @@ class StoreStatsService:
     #: Those of the last full minute.
     _last_counts: _Counts = attrs.field(factory=_Counts, init=False)
     _samples: deque[_Sample] = attrs.field(factory=lambda: deque(maxlen=_SAMPLES_MAX), init=False)
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.boot_timestamp_ms = self._wall_clock.now_ms()
@@ -139,22 +139,17 @@ class StoreStatsService:
 
     # The service.
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Sample each second, and log the rates each minute, until asked to stop."""
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Sample each second, and log the rates each minute."""
         task_status.started()
-        with self._scope:
-            print_at = trio.current_time() + _PRINT_INTERVAL_S
-            while True:
-                await trio.sleep(SAMPLING_INTERVAL_S)
-                now = trio.current_time()
-                self.sample(now)
-                if now >= print_at:
-                    print_at = now + _PRINT_INTERVAL_S
-                    self.begin_minute()
-
-    def request_stop(self) -> None:
-        """End now."""
-        self._scope.cancel()
+        print_at = trio.current_time() + _PRINT_INTERVAL_S
+        while True:
+            await trio.sleep(SAMPLING_INTERVAL_S)
+            now = trio.current_time()
+            self.sample(now)
+            if now >= print_at:
+                print_at = now + _PRINT_INTERVAL_S
+                self.begin_minute()
 
     def sample(self, now_s: float) -> None:
         """Remember the counters as they are at `now_s`."""
