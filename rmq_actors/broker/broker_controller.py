@@ -195,7 +195,7 @@ class BrokerController:
 
         `term`: see `change_role`.
 
-        What does not take effect at once has the store opened anew, as a change of role has. Raises `ForbiddenKey`,
+        What does not take effect at once has the store opened again, as a change of role has. Raises `ForbiddenKey`,
         `ConfigurationError`, `OSError` of the file: the broker goes on as it was. Raises `RoleChangeFailed`.
         """
         before: list[BrokerConfig] = []
@@ -330,7 +330,7 @@ class BrokerController:
             self.remoting.use_store(None, is_slave=self.config.is_slave)
 
     async def _take_role(self) -> None:
-        """Go on with the store that was opened anew; name servers are told at once."""
+        """Go on with the store that was opened again; name servers are told at once."""
         host, remoting = self._host, self.remoting
         await host.start(self.system)
         if remoting is not None:

@@ -135,7 +135,7 @@ class BrokerRemoting:
         return self._store
 
     def correct_consumer_offsets(self, store: MessageStore) -> None:
-        """The store was opened anew, and may have lost the end of its log: no consumer is behind what it has."""
+        """The store was opened again, and may have lost the end of its log: no consumer's offset is past that."""
         self.metadata.consumer_offsets.correct(store.offsets.get_max_offset_in_queue)
 
     @property

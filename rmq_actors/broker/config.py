@@ -49,7 +49,7 @@ _PERM = [attrs.validators.ge(0), attrs.validators.le(7)]
 
 
 def _split(addresses: str) -> list[str]:
-    """As Java does it: what ends in separators has nothing behind them."""
+    """As Java splits: separators at the end begin no part."""
     return addresses.rstrip(";").split(";")
 
 

@@ -19,11 +19,11 @@ from rmq_actors.wire.bodies.topic_configs import DataVersion
 #: What no request may change, whatever configBlackList says.
 _NEVER_CHANGED = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 
-#: What is looked at when it is needed: a change takes effect, and nothing is opened anew.
+#: What is looked at when it is needed: a change takes effect, and nothing is opened again.
 _LOOKED_AT = frozenset({"haTruncateOnDivergence"})
 #: Whom a slave follows.
 _OF_SLAVES = frozenset({"haMasterAddress", "masterAddr"})
-#: What takes effect when the store is opened anew, with the services of the role.
+#: What takes effect when the store is opened again, with the services of the role.
 _OPENED_WITH = frozenset(
     {
         *("brokerRole", "brokerId"),
@@ -70,8 +70,8 @@ def updated_config(config: BrokerConfig, properties: Properties) -> BrokerConfig
     return updated
 
 
-def opens_store_anew(old: BrokerConfig, new: BrokerConfig) -> bool:
-    """Whether a change takes effect only when the store is opened anew."""
+def reopens_store(old: BrokerConfig, new: BrokerConfig) -> bool:
+    """Whether a change takes effect only when the store is opened again."""
     before, after = to_properties(old, BROKER_KEYS), to_properties(new, BROKER_KEYS)
     passed_over = _LOOKED_AT if old.is_slave or new.is_slave else _LOOKED_AT | _OF_SLAVES
     return any(before.get(key) != after.get(key) for key in _KNOWN - passed_over)

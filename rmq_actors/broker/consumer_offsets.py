@@ -82,7 +82,7 @@ class ConsumerOffsetManager:
             self._remove(key)
 
     def correct(self, end_of_queue: Callable[[str, int], int]) -> None:
-        """Lower what is behind the end of its queue: the log was cut, and what comes in its place would be skipped."""
+        """Lower what is past the end of its queue: the log was cut, and what comes in its place would be skipped."""
         for key, offsets in self._table.items():
             topic = key.rpartition(TOPIC_GROUP_SEPARATOR)[0]
             ends = {queue: end_of_queue(topic, queue) for queue in offsets}

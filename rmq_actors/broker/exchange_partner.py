@@ -86,7 +86,7 @@ class ExchangePartner:
             return self._answer("can")
         waits_for = why_not_ready(own, asked.end) or await self._catch_up() or why_not_ready(self._state(), asked.end)
         if waits_for is None and self._state().life != own.life:
-            waits_for = "it has opened its store anew meanwhile"
+            waits_for = "it has opened its store again meanwhile"
         if waits_for is not None:
             return self._answer("waits", waits_for=waits_for)
         self._preparation.ready(asked.promotion, self._state())

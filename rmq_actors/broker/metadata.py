@@ -17,7 +17,7 @@ from rmq_actors.wire.bodies.topic_configs import DataVersion
 
 @attrs.frozen(eq=False)
 class BrokerMetadata:
-    """The managers of one broker. They outlive its store, which a change of role opens anew."""
+    """The managers of one broker. They outlive its store, which a change of role opens again."""
 
     topics: TopicConfigManager
     consumer_offsets: ConsumerOffsetManager

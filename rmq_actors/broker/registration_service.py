@@ -96,7 +96,7 @@ class BrokerRegistrationService(ServiceThread):
         *,
         is_slave: bool,
     ) -> None:
-        """Register as another one, at once; who is a slave learns anew where its master is, and tells these two."""
+        """Register as another one, at once; a slave learns again where its master is, and tells these two."""
         self._api = attrs.evolve(self._api, identity=identity)
         self._ha_masters, self._masters, self._known = ha_masters, masters, MasterAddresses()
         self._no_master_s = -math.inf

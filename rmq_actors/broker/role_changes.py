@@ -11,7 +11,7 @@ from rmq_actors.actors.actor import Actor, Context
 from rmq_actors.actors.ref import Request
 from rmq_actors.actors.supervisor import NotSupervising
 from rmq_actors.broker.config import MASTER_ID, BrokerConfig
-from rmq_actors.broker.configuration import opens_store_anew
+from rmq_actors.broker.configuration import reopens_store
 from rmq_actors.broker.store_host import StoreHost
 from rmq_actors.protocols.term import Term, TermRefused
 from rmq_actors.store.config import BrokerRole
@@ -73,7 +73,7 @@ def check_term(own: Term, config: BrokerConfig, asked: int | None) -> None:
 
 @attrs.define(eq=False)
 class RoleChanges(Actor[ChangeRole]):
-    """Stops what the old role does, opens the store anew, and has the broker go on in the new one.
+    """Stops what the old role does, opens the store again, and has the broker go on in the new one.
 
     A failure is a crash, and the end of the broker: there is none that is half a master.
     """
@@ -99,7 +99,7 @@ class RoleChanges(Actor[ChangeRole]):
             return
         refused = None
         is_reopened = message.while_closed is not None or message.term is not None
-        if not is_reopened and not opens_store_anew(self._host.config, config):
+        if not is_reopened and not reopens_store(self._host.config, config):
             self._host.config = config
         else:
             try:
@@ -110,7 +110,7 @@ class RoleChanges(Actor[ChangeRole]):
 
     async def _change(self, config: BrokerConfig, message: ChangeRole) -> ValueError | OSError | None:
         old, new = self._host.config.store.broker_role.value, config.store.broker_role.value
-        what = "opens its store anew" if old == new else f"changes from {old} to {new}"
+        what = "opens its store again" if old == new else f"changes from {old} to {new}"
         _log.info("broker %s %s", config.broker_name, what)
         step, refused = "stop", None
         try:
@@ -125,7 +125,7 @@ class RoleChanges(Actor[ChangeRole]):
                 except (ValueError, OSError) as error:
                     refused = error
             step = "open"
-            await self._host.open_anew(config, message.term)
+            await self._host.reopen(config, message.term)
             step = "start"
             await self._go_on()
         except NotSupervising:
@@ -137,7 +137,7 @@ class RoleChanges(Actor[ChangeRole]):
         followed = "nobody"
         if config.is_slave:
             followed = config.ha.ha_master_address or "the master that name servers name"
-        what = "has opened its store anew" if old == new else "has changed"
+        what = "has opened its store again" if old == new else "has changed"
         _log.info(
             "broker %s %s: brokerRole %s, brokerId %d, it follows %s",
             config.broker_name,

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 CHECK_TIMEOUT_MS = 5_000
 #: The slave syncs its log and takes the tables over meanwhile; within the limit.
 PREPARE_TIMEOUT_MS = 10_000
-#: It opens its store anew meanwhile. Whoever has waited in vain asks what it is.
+#: It opens its store again meanwhile. A broker that has waited in vain asks what it is.
 PROMOTE_TIMEOUT_MS = 10_000
 STATE_TIMEOUT_MS = 3_000
 _ID_BYTES = 8

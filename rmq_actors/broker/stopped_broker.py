@@ -15,7 +15,7 @@ from rmq_actors.tracing.recorder import Tracer
 async def truncate_stopped_broker(
     config: MessageStoreConfig, environment: Environment, tracer: Tracer, end_offset: int
 ) -> int:
-    """`truncate_store`, and no consumer is behind the end of its queue then: it would skip what comes there.
+    """`truncate_store`, and no consumer is past the end of its queue then: it would skip what comes there.
 
     A running broker does both, too. Made again after a failure, it does what is missing. Raises what `truncate_store`
     raises, and `ConfigFileDamaged` before anything is changed.

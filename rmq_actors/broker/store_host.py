@@ -1,4 +1,4 @@
-"""The part of a broker that can be opened anew while it runs: the store, its services, and replication in its role."""
+"""The part of a broker that can be opened again while it runs: the store, its services, and replication in its role."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class StoreHost:
     life: int = attrs.field(default=0, init=False)
     #: Why no store takes puts, whenever it is opened; empty while they do.
     _fenced: str = attrs.field(default="", init=False)
-    #: Above the services of each life, so that these stop behind everything that was started after the first one.
+    #: Parent of each life's services: started first, hence stopped last.
     _store_services: Supervisor | None = attrs.field(default=None, init=False)
     _life_services: Supervisor | None = attrs.field(default=None, init=False)
     _slave_services: Supervisor | None = attrs.field(default=None, init=False)
@@ -183,7 +183,7 @@ class StoreHost:
         """Cut the log of the store that `stop` has closed. Raises what `truncate_store` raises."""
         await truncate_store(self.config.store, self._environment, self._tracer, end_offset)
 
-    async def open_anew(self, config: BrokerConfig, term: int | None = None) -> None:
+    async def reopen(self, config: BrokerConfig, term: int | None = None) -> None:
         """Open the store that `stop` has closed, with these settings. Raises what `MessageStore.open` raises.
 
         Who becomes a master is promoted, to `term` at least: durably, before anybody is served.

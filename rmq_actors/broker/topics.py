@@ -132,7 +132,7 @@ class TopicConfigManager:
     async def update_topic_config(self, topic_config: TopicConfig) -> None:
         """Create a topic, or replace its settings; return when that is durable. A checkpoint.
 
-        The same settings make a new version too: name servers then take them anew.
+        The same settings make a new version too: name servers then take them again.
         """
         await self._change(lambda table: table | {topic_config.topic_name: topic_config})
         _log.info("topic %s", topic_config)

@@ -37,7 +37,7 @@ class LoadedFile(Generic[ConfigT]):
     def warnings(self) -> list[str]:
         """A line for each key that had no effect: where it stands, and whether RocketMQ knows it.
 
-        Behind them what the settings warn of themselves, if they have `warnings`.
+        After them what the settings warn of themselves, if they have `warnings`.
         """
         own: Sequence[str] = getattr(self.config, "warnings", ())
         return [*(_warning(self.properties, key) for key in self.unknown), *own]

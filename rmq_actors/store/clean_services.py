@@ -2,7 +2,7 @@
 
 The log loses whole files, the oldest first, and never the last: at the hours of deleteWhen, when the disk fills up, or
 by hand. A file is expired fileReservedTime after its last record was stored. (4.9 goes by when the file was last
-modified, which a copy or a slave's catching up sets anew: #1948, #4549.) Queues and index follow the log's beginning.
+modified, which a copy or a slave's catching up sets again: #1948, #4549.) Queues and index follow the log's beginning.
 
 Each removal is durable before the next: a power cut leaves a log without a gap. Views of a removed file stay readable,
 and its space is free when the last of them is gone.
@@ -82,7 +82,7 @@ def decide(config: MessageStoreConfig, percent: int | None, local_hour: int, *, 
 def last_store_timestamp(view: memoryview, begin: int) -> int:
     """When the last record of a full file of the log was stored, in ms; `NO_TIME` if none is found.
 
-    Sought from the end: the last record has the file's blank, or its end, right behind it.
+    Sought from the end: the last record has the file's blank, or its end, right after it.
     """
     end = len(view)
     while end > 0:
@@ -258,7 +258,7 @@ class CleanConsumeQueueService(ServiceThread):
         return log_min <= self._last_physical_min_offset
 
     async def _clean(self, log_min: int) -> None:
-        """Remove what speaks of nothing at or behind `log_min`: of each queue one file, then all is synced, and again.
+        """Remove what speaks of nothing at or after `log_min`: of each queue one file, then all is synced, and again.
 
         What fails is tried again in the next round.
         """

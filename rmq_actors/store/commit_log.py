@@ -98,7 +98,7 @@ class CommitLog:
     #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
     on_failed_sync: Callable[[], object] = attrs.field(default=lambda: None, init=False)
     lmq_num: int = attrs.field(init=False)
-    #: What the transient store pool holds: it comes behind the last file's valid bytes.
+    #: What the transient store pool holds: it comes after the last file's valid bytes.
     _uncommitted: bytearray = attrs.field(factory=bytearray, init=False)
     _commit_failed: bool = attrs.field(default=False, init=False)
     _closed: bool = attrs.field(default=False, init=False)
@@ -151,12 +151,12 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """The offset behind the last byte that may be read."""
+        """The offset after the last byte that may be read."""
         return self._queue.max_offset
 
     @property
     def append_offset(self) -> int:
-        """Where the next record begins, if its file has room: behind `max_offset` while something is not committed."""
+        """Where the next record begins, if its file has room: after `max_offset` while something is not committed."""
         return self._queue.max_offset + len(self._uncommitted)
 
     @property
@@ -264,7 +264,7 @@ class CommitLog:
     def append_data(self, offset: int, data: BytesLike, *, whole_records: bool = False) -> int:
         """Append a master's bytes as they are; they lie in one of its files. Where the log ends now.
 
-        With `whole_records` that is the end of a record, or of a file: what is behind it, a part of the next record, is
+        With `whole_records` that is the end of a record, or of a file: what comes after, a part of the next record, is
         left to the caller, and a log that ended with a whole record does so again. Without, they may end anywhere, as
         they do in RocketMQ's slaves. Raises `AppendRefused` if the bytes do not continue this log, or the disk fails;
         `FileSizeMismatch`.
@@ -326,7 +326,7 @@ class CommitLog:
         """Where the last and the next record begin once `data` is at `begin`; `at`: where the next one did before.
 
         The next one is the first whose header is not there; the last one is the same where it would begin within
-        `data`, or right behind. If `data` ends inside a record whose header was there before, the last one is far off.
+        `data`, or right after it. If `data` ends in a record whose header was there before, the last one is far off.
         Raises `FileSizeMismatch`.
 
         A master with other file sizes may send frames that fit this log's files: the records in them then do not (S3).

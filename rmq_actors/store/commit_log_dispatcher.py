@@ -56,9 +56,9 @@ class CommitLogDispatcher(Protocol):
         ...
 
     def recover(self, durable_to: int) -> int:
-        """Open what is on the disk and drop every entry of a record at `durable_to` or behind it; zeros are left there.
+        """Open what is on the disk and drop every entry of a record at `durable_to` or after it; zeros are left there.
 
-        Entries of records before `durable_to` are durable and right, whatever happened; behind them anything may stand:
+        Entries of records before `durable_to` are durable and right, whatever happened; after them anything may stand:
         lost, torn or reordered pages. Returns from which log offset on records must be dispatched again: `durable_to`,
         or less where files are missing (0: from the log's beginning). Raises `StoreLayoutError`, `OSError`.
         """
@@ -83,7 +83,7 @@ class CommitLogDispatcher(Protocol):
         ...
 
     def delete_expired(self, log_min_offset: int) -> int:
-        """Drop files (whole) that speak of nothing at or behind `log_min_offset`; how many were removed."""
+        """Drop files (whole) that speak of nothing at or after `log_min_offset`; how many were removed."""
         ...
 
     def close(self) -> None:

@@ -80,11 +80,11 @@ class ConsumeQueue:
 
     @property
     def max_offset_in_queue(self) -> int:
-        """The index behind the last entry."""
+        """The index after the last entry."""
         return self.queue.max_offset // CQ_STORE_UNIT_SIZE
 
     def entry(self, index: int) -> tuple[int, int, int] | None:
-        """`(physical_offset, size, tags_code)`; None before the minimum, behind the end, and where a blank stands."""
+        """`(physical_offset, size, tags_code)`; None before the minimum, past the end, and where a blank stands."""
         if not self._min_index <= index < self.max_offset_in_queue:
             return None
         unit = self._unit(index)
@@ -280,9 +280,9 @@ class ConsumeQueue:
     # Recovery and cleaning.
 
     def recover(self, durable_to: int) -> None:
-        """Open the files, and drop every entry of a record at `durable_to` or behind it.
+        """Open the files, and drop every entry of a record at `durable_to` or after it.
 
-        All entries of records before it must be there; behind them anything may stand. Raises `StoreLayoutError`,
+        All entries of records before it must be there; after them anything may stand. Raises `StoreLayoutError`,
         `OSError`.
         """
 
@@ -295,7 +295,7 @@ class ConsumeQueue:
             self.ext.recover(self._last_ext_address())
 
     def truncate_dirty_logic_files(self, physical_offset: int) -> None:
-        """Drop every entry of a record at `physical_offset` or behind it. Raises `OSError`."""
+        """Drop every entry of a record at `physical_offset` or after it. Raises `OSError`."""
         self._cut(self._find_cut(physical_offset))
         if self.ext is not None:
             self.ext.truncate_by_max_address(self._last_ext_address())
@@ -307,9 +307,9 @@ class ConsumeQueue:
         self.correct_min_offset(0)
 
     def _find_cut(self, physical_offset: int) -> int:
-        """The index behind the last entry of a record before `physical_offset`: those form a prefix of the queue.
+        """The index after the last entry of a record before `physical_offset`: those form a prefix of the queue.
 
-        What stands behind may be torn at sector edges, so an entry that crosses such an edge proves nothing, unless it
+        What stands there may be torn at sector edges, so an entry that crosses such an edge proves nothing, unless it
         is the next one. Blank entries belong to the entry after them.
         """
         end, low, high = self.max_offset_in_queue, self._first_index, self._first_index
@@ -317,7 +317,7 @@ class ConsumeQueue:
             begin = mapped_file.from_offset // CQ_STORE_UNIT_SIZE
             found = self._next_entry(begin, end)
             if found is not None and self._is_before(found, physical_offset):
-                # Behind the written end are holes, which cost a lot to read.
+                # Past the written end are holes, which cost a lot to read.
                 written_bytes = min(mapped_file.file.written_end(), mapped_file.wrote_position)
                 low, high = found[0] + 1, begin + written_bytes // CQ_STORE_UNIT_SIZE
                 break
@@ -345,7 +345,7 @@ class ConsumeQueue:
         return position % _SECTOR_BYTES > _SECTOR_BYTES - CQ_STORE_UNIT_SIZE
 
     def correct_min_offset(self, log_min_offset: int) -> None:
-        """Move the minimum to the first entry of a record at `log_min_offset` or behind it, or to the queue's end.
+        """Move the minimum to the first entry of a record at `log_min_offset` or after it, or to the queue's end.
 
         The log's minimum never goes back: where nothing changed, the file is not even looked at.
         """

@@ -1,7 +1,7 @@
 """The extension of a consume queue: store time and filter bit map of each entry (ConsumeQueueExt).
 
 With `enableConsumeQueueExt` an entry of the queue has the address of its unit here in place of its tags code. A unit is
-`int16 size | int64 tags code | int64 store time | int16 length of the bit map | bit map`; behind the last one of a file
+`int16 size | int64 tags code | int64 store time | int16 length of the bit map | bit map`; after the last one of a file
 that is full stands the int16 -1. RocketMQ calls it weakly reliable: here it is cut with its queue.
 """
 

@@ -154,7 +154,7 @@ class ConsumeQueues:
     # CommitLogDispatcher.
 
     def recover(self, durable_to: int) -> int:
-        """Open every queue, and drop every entry of a record at `durable_to` or behind it.
+        """Open every queue, and drop every entry of a record at `durable_to` or after it.
 
         Returns the end of the last record that any queue knows, at most `durable_to`; 0 if there is none: a queue may
         know less than there is, where RocketMQ wrote it. Raises `StoreLayoutError`, `OSError`.
@@ -292,14 +292,14 @@ class ConsumeQueues:
             await sync_directories(self.disk, self._dirty_directories)
 
     def delete_expired(self, log_min_offset: int) -> int:
-        """Drop the oldest file of each queue that names no record at or behind `log_min_offset`; correct the minima.
+        """Drop the oldest file of each queue that names no record at or after `log_min_offset`; correct the minima.
 
         How many files were removed: at most one a queue, see `MappedFileQueue.remove_first_file`. Raises `OSError`.
         """
         return sum(queue.delete_expired_file(log_min_offset) for queue in self)
 
     def correct_min_offset(self, log_min_offset: int) -> None:
-        """Let every queue begin with its first record at or behind `log_min_offset`."""
+        """Let every queue begin with its first record at or after `log_min_offset`."""
         for queue in self:
             queue.correct_min_offset(log_min_offset)
 

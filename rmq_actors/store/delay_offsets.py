@@ -1,8 +1,8 @@
 """How far the delayed messages of each level are delivered: config/delayOffset.json (ScheduleMessageService's table).
 
 An offset that the queue does not have would stop its level for ever (#1869): who is going to deliver corrects each
-into what its queue has (#7077: also what a master sent). A slave keeps its master's as they are: its own log may be
-behind them for now, and what it lowered it would deliver again.
+into what its queue has (#7077: also what a master sent). A slave keeps its master's as they are: its own log may
+lag behind them for now, and what it lowered it would deliver again.
 """
 
 from __future__ import annotations

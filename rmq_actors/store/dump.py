@@ -10,7 +10,7 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
-from rmq_actors.store.read_log import first_file_size_bytes, record_behind, v2_record_size
+from rmq_actors.store.read_log import first_file_size_bytes, record_after, v2_record_size
 from rmq_actors.wire.record import StoredMessage, check_record, decode_record
 
 
@@ -63,7 +63,7 @@ def _read_file(mapped_file: MappedFile, *, is_last: bool) -> Iterator[StoredMess
         reason = check.reason
         if v2_record_size(view, position):
             reason = "a RocketMQ 5 record (magic 0xDAA320AB), which RocketMQ 4 cannot read"
-        resumes_at = record_behind(mapped_file, position)
+        resumes_at = record_after(mapped_file, position)
         resumes_at = None if resumes_at is None else mapped_file.from_offset + resumes_at
         yield Unreadable(mapped_file.file.path, offset, reason, resumes_at)
         if resumes_at is None:

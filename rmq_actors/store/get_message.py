@@ -25,7 +25,7 @@ from rmq_actors.store.store_stats import StoreStatsService
 _log = logging.getLogger(__name__)
 
 _ENTRY = struct.Struct(">qiq")
-# totalSize and, behind magic bodyCRC queueId flag queueOffset, physicalOffset.
+# totalSize and, after magic bodyCRC queueId flag queueOffset, physicalOffset.
 _RECORD_HEAD = struct.Struct(">i24xq")
 #: How many entries of a queue a call looks at, at least.
 _SCAN_UNITS = 16_000 // CQ_STORE_UNIT_SIZE
@@ -70,7 +70,7 @@ class ReadableLog(Protocol):
 
     @property
     def max_offset(self) -> int:
-        """The offset behind the last byte."""
+        """The offset after the last byte."""
         ...
 
     @property
@@ -142,7 +142,7 @@ class GetMessageResult:
 
 @attrs.define(eq=False)
 class MessageReads:
-    """Reads of queues. `readable_to`: the offset behind the last record that may be seen."""
+    """Reads of queues. `readable_to`: the offset after the last record that may be seen."""
 
     _config: MessageStoreConfig
     _commit_log: ReadableLog

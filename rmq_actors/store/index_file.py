@@ -24,7 +24,7 @@ _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
 
 _INT_MAX = 0x7FFF_FFFF
-#: Behind it an entry's seconds might overflow.
+#: Past it an entry's seconds might overflow.
 _TIMESTAMP_MAX_MS = 1 << 62
 #: What a disk writes as one, at least.
 _SECTOR_BYTES = 512
@@ -65,7 +65,7 @@ class IndexFile:
     """An open file of the index. The header's numbers are kept here, and count only what is wholly written.
 
     The entries of a batch are written first, then their slots, then the header: what a failure leaves in between is
-    behind `index_count`, and written over with the same bytes when the batch comes again.
+    after `index_count`, and written over with the same bytes when the batch comes again.
     """
 
     file: DiskFile
@@ -274,7 +274,7 @@ class IndexFile:
     def last_before(self, durable_to: int) -> int:
         """The number of the last entry that is surely of a record before `durable_to`; the first one must be.
 
-        Behind those, sectors may be lost, torn apart, or of an earlier life. Only entries within one sector are asked:
+        After those, sectors may be lost, torn apart, or of an earlier life. Only entries within one sector are asked:
         they are as they were written, or zeros. One across two sectors, right at the end, is left to be written again.
         """
         low, high = 1, self.index_count
@@ -295,7 +295,7 @@ class IndexFile:
         return self._entry_position(number) % _SECTOR_BYTES > _SECTOR_BYTES - _ENTRY.size
 
     def cut(self, last: int) -> None:
-        """Make `last` the last entry: zero what stands behind it, set right the slots and the header. Raises `OSError`.
+        """Make `last` the last entry: zero what stands after it, set right the slots and the header. Raises `OSError`.
 
         Also where nothing has to go: a crash may have left slots that name entries that were lost.
         """

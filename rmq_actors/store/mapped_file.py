@@ -38,7 +38,7 @@ class MappedFile:
         return self.from_offset + self.wrote_position
 
     def append(self, data: BytesLike, *, advance: int | None = None) -> None:
-        """Write `data` behind the last valid byte; count it, or `advance` bytes (a blank covers more than it writes).
+        """Write `data` after the last valid byte; count it, or `advance` bytes (a blank covers more than it writes).
 
         Raises `OSError` with nothing counted, and zeros where a part had been written already: the first records of a
         batch are whole, and a later recovery would find them.
@@ -53,7 +53,7 @@ class MappedFile:
         self.wrote_position += len(data) if advance is None else advance
 
     def cut(self, position: int) -> None:
-        """Make `position` the end of the valid bytes, and zero what stands behind it. Raises `OSError`."""
+        """Make `position` the end of the valid bytes, and zero what stands after it. Raises `OSError`."""
         self.wrote_position = position
         torn_bytes = self.used_bytes() - position
         if torn_bytes > 0:

@@ -26,7 +26,7 @@ class StoreLayoutError(ValueError):
 
 
 #: Directories whose names are not durable, each with an object that stands for its last change. No number that begins
-#: anew when the directory is clean: of two syncs at once the later to end would take a newer change for its own.
+#: again when the directory is clean: of two syncs at once the later to end would take a newer change for its own.
 DirtyDirectories = dict[str, object]
 
 
@@ -126,7 +126,7 @@ class MappedFileQueue:
         for offset in reversed(offsets):
             self.disk.remove(self._path(offset))
             self._directory_changed()
-        _log.warning("%s; it was never synced, and is removed with %d files behind it", problem, len(offsets) - 1)
+        _log.warning("%s; it was never synced, and is removed with %d files after it", problem, len(offsets) - 1)
 
     def _path(self, from_offset: int) -> str:
         return f"{self.directory}/{file_name(from_offset)}"
@@ -177,7 +177,7 @@ class MappedFileQueue:
         return self.files[-1]
 
     def truncate(self, end_offset: int) -> None:
-        """Make `end_offset` the end: zero what stands behind it in its file, remove the files after it.
+        """Make `end_offset` the end: zero what stands after it in its file, remove the files after it.
 
         Zeros, so that no later recovery can take old bytes for records; they are durable after the next flush. The
         first file stays, empty, if the end is its first byte. Raises `OSError`; it may be called again then.

@@ -38,7 +38,7 @@ from rmq_actors.wire.record import Message
 
 LOG_END = BroadcastChannel[int].declare(
     "store.log_end",
-    carries="the offset behind the log's last byte",
+    carries="the offset after the log's last byte",
     sender="MessageStore",
     receiver="WriteSocketService and ReputMessageService (every flush mode but SYNC_FLUSH)",
 )
@@ -175,7 +175,7 @@ class MessageStore:
     async def shut_down(self) -> None:
         """Make everything durable, once the services have stopped in order. Raises `OSError`; `abort` then stays.
 
-        So it does where a record cannot be read: what is behind it is in no queue.
+        So it does where a record cannot be read: what is after it is in no queue.
         """
         if self.failure:
             raise OSError(f"not stopped in order, the next start recovers: {self.failure}")

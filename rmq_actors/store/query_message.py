@@ -35,7 +35,7 @@ class QueryMessageResult:
 
 @attrs.define(eq=False)
 class RecordLookup:
-    """Records by their offset in the log. `readable_to`: the offset behind the last one that may be seen."""
+    """Records by their offset in the log. `readable_to`: the offset after the last one that may be seen."""
 
     _commit_log: ReadableLog
     _readable_to: Callable[[], int]

@@ -81,8 +81,8 @@ def next_record(mapped_file: MappedFile, position: int) -> int | None:
     return None
 
 
-def record_behind(mapped_file: MappedFile, position: int) -> int | None:
-    """The position of the first whole record behind `position`, where something stands that is none.
+def record_after(mapped_file: MappedFile, position: int) -> int | None:
+    """The position of the first whole record after `position`, where something stands that is none.
 
     What an unfinished record claims by its own size is its own: its body may hold the image of a whole record, made for
     the very place where it came to stand.

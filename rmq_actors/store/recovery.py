@@ -1,8 +1,8 @@
 """Finding the end of a log after a stop or a crash, and bringing what is derived from it to that end.
 
-What stands before the recovery point is trusted and not read. Behind it a crash may have left anything: the log ends
-where the first record is not whole, and whatever is behind is zeroed. After an orderly stop nothing can be torn: a bad
-record with good ones behind it is damage then, and this store refuses to open where RocketMQ deletes all that follows.
+What stands before the recovery point is trusted and not read. After it a crash may have left anything: the log ends
+where the first record is not whole, and whatever follows is zeroed. After an orderly stop nothing can be torn: a bad
+record with good ones after it is damage then, and this store refuses to open where RocketMQ deletes all that follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rmq_actors.store.commit_log_dispatcher import PassedOver
 from rmq_actors.store.layout import CHECKPOINT_FILE, CUT_DIRECTORY, file_name
 from rmq_actors.store.mapped_file import MappedFile
 from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.read_log import MESSAGE_MAGIC_V2, next_record, record_behind, v2_as_v1
+from rmq_actors.store.read_log import MESSAGE_MAGIC_V2, next_record, record_after, v2_as_v1
 from rmq_actors.store.store_checkpoint import Checkpoint, RecoveryPoint
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import check_record, text_span
@@ -66,7 +66,7 @@ class RecoveryPlan:
 
 @attrs.frozen
 class LogEnd:
-    """Where the walk ended and why; `cut_bytes` non-zero bytes stand behind; `survivor`: a whole record among them."""
+    """Where the walk ended and why; `cut_bytes` non-zero bytes follow; `survivor`: a whole record among them."""
 
     end_offset: int
     reason: str = ""
@@ -84,7 +84,7 @@ def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash
     if point is not None and point.offset > queue.max_offset and not after_crash and not checkpoint.is_overtaken:
         raise DamagedLog(_why_it_ends_early(queue, point))
     if point is not None and point.offset < begin and after_crash and checkpoint.is_before_first_sync:
-        # Only a power loss takes a first file that nobody has synced; cleaning stays behind the recovery point, but
+        # Only a power loss takes a first file that nobody has synced; cleaning never reaches the recovery point, but
         # RocketMQ's knows of none.
         return RecoveryPlan(0, 0, True, True, "the log's first file is lost, nothing was synced", drops_log=True)
     if point is not None and begin <= point.offset <= queue.max_offset and _names_a_record(queue, checkpoint):
@@ -181,7 +181,7 @@ class LogWalk:
             yield from self._walk_file(mapped_file)
 
     def next_columns(self) -> DispatchBatch | None:
-        """What comes next, as columns: between two of `batches`, which go on behind it. None where those must look.
+        """What comes next, as columns: between two of `batches`, which go on after it. None where those must look.
 
         That is in a short log, at whatever is no common record, and at a text that may be torn.
         """
@@ -272,7 +272,7 @@ class LogWalk:
             begin = max(0, self.offset - later.from_offset)
             cut_bytes += max(0, later.used_bytes() - begin)
             if survivor is None:
-                found = record_behind(later, begin) if later is mapped_file else next_record(later, begin)
+                found = record_after(later, begin) if later is mapped_file else next_record(later, begin)
                 survivor = None if found is None else later.from_offset + found
         if survivor is not None and not self._after_crash:
             raise DamagedLog(
@@ -283,7 +283,7 @@ class LogWalk:
 
 
 async def write_again(queue: MappedFileQueue, begin: int, end: int) -> None:
-    """Write the log's bytes over themselves, and the zeros behind `end`, which is the log's end.
+    """Write the log's bytes over themselves, and the zeros after `end`, which is the log's end.
 
     A sync failed, and the system may call pages clean that no disk has: the next sync writes them then. Raises
     `OSError`.
@@ -304,9 +304,9 @@ async def write_again(queue: MappedFileQueue, begin: int, end: int) -> None:
 
 
 async def keep_aside(disk: Disk, queue: MappedFileQueue, end: LogEnd, valid_to: int = 0) -> None:
-    """Copy what stands behind `end` to `cut/`, durable on return: it is about to be zeroed, and holds whole records.
+    """Copy what stands after `end` to `cut/`, durable on return: it is about to be zeroed, and holds whole records.
 
-    A power cut may leave such records behind a hole, none of them acknowledged under SYNC_FLUSH; damage may too. What
+    A power cut may leave such records after a hole, none of them acknowledged under SYNC_FLUSH; damage may too. What
     was kept before stays. Zeros at a file's end are left out, unless they are of a record: before `valid_to`. Raises
     `OSError`.
     """

@@ -1,4 +1,4 @@
-"""The file `checkpoint` (StoreCheckpoint): RocketMQ's three time stamps, and, behind them, this store's recovery point.
+"""The file `checkpoint` (StoreCheckpoint): RocketMQ's three time stamps, and, after them, this store's recovery point.
 
 RocketMQ reads and writes the first 24 of 4,096 bytes. The recovery point stands in a sector of its own that RocketMQ
 leaves alone. It stays true whatever RocketMQ does with the store meanwhile: it speaks of bytes that never change.

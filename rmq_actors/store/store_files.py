@@ -54,7 +54,7 @@ class StoreFiles:
 
     @classmethod
     async def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> StoreFiles:
-        """Open and recover. On return the log is durable to its end, and zeros, durable too, stand behind it.
+        """Open and recover. On return the log is durable to its end, and zeros, durable too, stand after it.
 
         The file `abort` is there, as it is while a store runs. Raises `StoreLayoutError`, `DamagedLog`, `OSError`
         (`BlockingIOError`: another process has the store).
@@ -118,8 +118,8 @@ def _note_failed_sync(disk: Disk) -> None:
         _log.error("that a sync has failed cannot be noted in %s: %s", ABORT_FILE, error)
 
 
-async def _remove_behind(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:
-    """Remove the files behind the log's end, the newest first: of several removals a power loss could undo any."""
+async def _remove_past(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:
+    """Remove the files past the log's end, the newest first: of several removals a power loss could undo any."""
     is_durable = True
     while len(queue.files) > files_left and queue.files[-1].from_offset >= end_offset:
         if not is_durable:
@@ -193,7 +193,7 @@ class _Opening:
         if is_new:
             await derived.begin_anew()
         # Nothing is left of a new one's: it begins where its master's log does, which may have cleaned that file.
-        await _remove_behind(queue, end.end_offset, files_left=0 if is_new else 1)
+        await _remove_past(queue, end.end_offset, files_left=0 if is_new else 1)
         if is_new:
             end, flushed_where = attrs.evolve(end, end_offset=0), 0
         table = room.topic_queue_table()
@@ -316,9 +316,9 @@ class _Opening:
         try:
             await keep_aside(self.environment.disk, queue, end)
         except OSError:
-            _log.error("whole records stand behind the log's end %d: what cannot be kept is not cut", end.end_offset)
+            _log.error("whole records stand past the log's end %d: what cannot be kept is not cut", end.end_offset)
             raise
-        _log.warning("whole records stand behind the log's end %d (%s): kept in cut/", end.end_offset, end.reason)
+        _log.warning("whole records stand past the log's end %d (%s): kept in cut/", end.end_offset, end.reason)
 
 
 @attrs.frozen

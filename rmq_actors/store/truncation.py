@@ -1,6 +1,6 @@
 """Cutting a slave's log where its master's goes on in another way, while nobody has the store open.
 
-A power cut at any time leaves whole records: all of the log, or what is cut now and more behind it; and in any case
+A power cut at any time leaves whole records: all of the log, or what is cut now and more after it; and in any case
 what was taken out is in `cut/`. Only the log is cut here: the next opening brings all that is derived from it there.
 """
 
@@ -84,7 +84,7 @@ class _Truncation:
                 log.on_failed_sync()
                 raise
         self.tracer.emit(LogTruncate(offset=self.end_offset, size=size))
-        _log.warning("the log is cut at %d; %d bytes behind it are kept in cut/", self.end_offset, size)
+        _log.warning("the log is cut at %d; %d bytes after it are kept in cut/", self.end_offset, size)
         return size
 
     async def _move_recovery_point(self, record: DispatchRequest | None) -> None:

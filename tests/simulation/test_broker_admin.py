@@ -327,7 +327,7 @@ def test_a_slave_beyond_ha_slave_fallbehind_max_is_not_in_sync() -> None:
     servers.run_well(use)
 
 
-def test_while_the_store_is_opened_anew_there_is_nothing_to_look_at() -> None:
+def test_while_the_store_is_opened_again_there_is_nothing_to_look_at() -> None:
     servers = RoleWorld.of()
 
     async def use() -> None:

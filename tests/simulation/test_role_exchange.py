@@ -430,7 +430,7 @@ def test_a_start_with_a_note_refuses_puts_from_the_first_moment() -> None:
     servers.run_well(use)
 
 
-def test_puts_stay_refused_when_the_store_is_opened_anew() -> None:
+def test_puts_stay_refused_when_the_store_is_opened_again() -> None:
     servers = async_pair()
 
     async def use() -> None:

@@ -17,7 +17,7 @@ from rmq_actors.broker.configuration import (
     Configuration,
     ForbiddenKey,
     config_file,
-    opens_store_anew,
+    reopens_store,
     updated_config,
 )
 from rmq_actors.broker.runtime_info import human_readable_byte_count
@@ -87,12 +87,12 @@ def test_one_key_that_cannot_be_changed_refuses_all(config: BrokerConfig, values
 
 
 @given(CONFIGS, VALUES)
-def test_the_store_is_opened_anew_only_for_what_needs_it(config: BrokerConfig, values: dict[str, str]) -> None:
+def test_the_store_is_opened_again_only_for_what_needs_it(config: BrokerConfig, values: dict[str, str]) -> None:
     updated = updated_config(config, request(**values))
     changed = {key for key in values if texts(config).get(key) != texts(updated).get(key)} - {"haTruncateOnDivergence"}
     if not (config.is_slave or updated.is_slave):
         changed -= {"haMasterAddress", "masterAddr"}
-    assert opens_store_anew(config, updated) == bool(changed)
+    assert reopens_store(config, updated) == bool(changed)
 
 
 def test_the_black_list_is_the_operators() -> None:

@@ -169,7 +169,7 @@ def test_repair_says_how_much_the_next_start_cuts(store: Path) -> None:
     assert result.exit_code == 0
     steps = [json.loads(line) for line in result.stdout.splitlines()]
     assert {step["who"] for step in steps} == {"start"}
-    assert any(step["text"].startswith("4 bytes behind the log's end are made zeros: ") for step in steps)
+    assert any(step["text"].startswith("4 bytes past the log's end are made zeros: ") for step in steps)
     assert any("from offset 0 on are dropped and dispatched again" in step["text"] for step in steps)
 
 

@@ -147,7 +147,7 @@ def test_bytes_behind_the_end(store: Path) -> None:
     put(store / LOG_2, END_OFFSET - FILE_SIZE_BYTES + 100, b"garbage")
     (finding,) = findings_of(store)
     assert finding[:3] == (LOG_2, END_OFFSET, "error")
-    assert finding.text.endswith("behind the log's end stand 107 bytes that hold no whole record")
+    assert finding.text.endswith("past the log's end stand 107 bytes that hold no whole record")
     (store / "abort").touch()
     assert [(finding.severity, finding.offset) for finding in findings_of(store)] == [("recoverable", END_OFFSET)]
 
@@ -261,7 +261,7 @@ def test_delay_levels_that_are_not_the_default() -> None:
 def test_an_entry_of_no_record(store: Path) -> None:
     count = len(plain_2())
     put(store / QUEUE, 20 * count, ENTRY.pack(END_OFFSET, 100, 0))
-    text = "entry 1 of TopicPlain-2 behind that of the last record: the first, "
+    text = "entry 1 of TopicPlain-2 after that of the last record: the first, "
     text += f"{count}, is of offset {END_OFFSET}, size 100"
     assert findings_of(store) == [Finding(QUEUE, 20 * count, "error", text)]
     (store / "abort").touch()
@@ -302,7 +302,7 @@ def test_a_record_that_cannot_be_read_is_not_held_against_queue_and_index(store:
 
 
 def test_the_last_record_of_a_queue_cannot_be_read(store: Path) -> None:
-    """Its entry stands behind that of the last record that can, and is right all the same."""
+    """Its entry stands after that of the last record that can, and is right all the same."""
     last = plain_2()[-1]
     flip(store / LOG_2, last - FILE_SIZE_BYTES + 88)
     (finding,) = findings_of(store)
@@ -363,7 +363,7 @@ def point(**changes: int) -> RecoveryPoint:
     [
         ({}, None),
         ({"file_size_bytes": 4096}, "the recovery point is of a log with files of 4096 bytes"),
-        ({"offset": END_OFFSET + 1}, f"the recovery point {END_OFFSET + 1} is behind the log's end, {END_OFFSET}"),
+        ({"offset": END_OFFSET + 1}, f"the recovery point {END_OFFSET + 1} is past the log's end, {END_OFFSET}"),
         ({"record_size": 1}, f"the recovery point {END_OFFSET} names another record"),
         ({"record_offset": 1}, f"the recovery point {END_OFFSET}: no record stands at 1"),
     ],

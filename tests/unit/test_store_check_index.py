@@ -103,7 +103,7 @@ def test_a_header_that_its_entries_belie(store: Path, position: int, words: str)
 def test_an_index_count_that_is_too_small(store: Path) -> None:
     put(store / INDEX, 36, (370).to_bytes(4, "big"))
     texts = [finding.text for finding in findings_of(store)]
-    assert "120 bytes behind the last entry, 369, are not zero" in texts
+    assert "120 bytes after the last entry, 369, are not zero" in texts
     assert any(text.startswith("6 keys of records at ") and "are not in the index" in text for text in texts)
 
 

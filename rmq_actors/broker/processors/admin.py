@@ -39,7 +39,7 @@ _QUEUE_CAPACITY = 1_000
 class AdminBrokerProcessor:
     """What changes the broker goes through a pool of one; what only looks is answered at once.
 
-    While the store is opened anew there is nothing to look at: SERVICE_NOT_AVAILABLE.
+    While the store is opened again there is nothing to look at: SERVICE_NOT_AVAILABLE.
     """
 
     _broker: BrokerController

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class ReplicationStateProcessor:
-    """While the store is opened anew a broker has no role: SERVICE_NOT_AVAILABLE."""
+    """While the store is opened again a broker has no role: SERVICE_NOT_AVAILABLE."""
 
     _broker: BrokerController
 

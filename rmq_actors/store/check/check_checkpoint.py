@@ -82,7 +82,7 @@ class CheckpointCheck:
         if log.files and point.file_size_bytes != log.file_size_bytes:
             text = f"is of a log with files of {point.file_size_bytes} bytes; these have {log.file_size_bytes}"
         elif point.offset > log_end_offset:
-            text = f"{point.offset} is behind the log's end, {log_end_offset}: durable records are missing"
+            text = f"{point.offset} is past the log's end, {log_end_offset}: durable records are missing"
         elif log.files and point.offset < log.min_offset:
             if self.checkpoint.is_overtaken:  # by RocketMQ, which has cleaned the log since
                 return

@@ -14,7 +14,7 @@ from rmq_actors.store.check.check_files import FileRow, RowFile, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Progress
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.mapped_file import MappedFile
-from rmq_actors.store.read_log import record_behind, v2_as_v1, v2_record_size
+from rmq_actors.store.read_log import record_after, v2_as_v1, v2_record_size
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import BLANK, MAX_PROPERTIES_BYTES, RecordCheck, text_span
 
@@ -67,7 +67,7 @@ def _is_utf8(view: memoryview, position: int) -> bool:
 
 @attrs.define(eq=False)
 class CommitLogCheck:
-    """One pass over a log. `end_offset`: behind the last record (or blank) met so far."""
+    """One pass over a log. `end_offset`: after the last record (or blank) met so far."""
 
     _disk: Disk
     row: FileRow
@@ -121,7 +121,7 @@ class CommitLogCheck:
             self._progress(offset - self.row.min_offset, self.row.capacity_end - self.row.min_offset)
 
     def _last_used_file(self) -> RowFile | None:
-        """The last file that holds anything: those behind it were allocated ahead."""
+        """The last file that holds anything: those after it were allocated ahead."""
         for file in reversed(self.row.files):
             try:
                 mapped_file = open_mapped(self._disk, file)
@@ -171,7 +171,7 @@ class CommitLogCheck:
                     shown_to = position
                     self._tell(begin + position)
                 continue
-            resumes_at = record_behind(mapped_file, position)
+            resumes_at = record_after(mapped_file, position)
             finding = self._unreadable(mapped_file, position, found, resumes_at, is_last=is_last)
             if finding is not None:
                 yield finding
@@ -198,7 +198,7 @@ class CommitLogCheck:
             return Finding(path, offset, self._context.severity_of_damage(offset), text)
         if left_bytes <= 0:
             return None
-        text = f"{check.reason}; behind the log's end stand {left_bytes} bytes that hold no whole record"
+        text = f"{check.reason}; past the log's end stand {left_bytes} bytes that hold no whole record"
         return Finding(path, offset, self._context.severity_at(offset), text)
 
     def _damaged(self, begin: int, end: int) -> None:
@@ -210,7 +210,7 @@ class CommitLogCheck:
         left_bytes = mapped_file.used_bytes() - position - BLANK.size
         if left_bytes > 0:
             offset = mapped_file.from_offset + position + BLANK.size
-            text = "bytes behind the blank that ends the file are not zero; nobody reads them"
+            text = "bytes after the blank that ends the file are not zero; nobody reads them"
             yield Finding(mapped_file.file.path, offset, "note", text)
 
     def _read_v2(self, mapped_file: MappedFile, position: int) -> DispatchRequest | None:

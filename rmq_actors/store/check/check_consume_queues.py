@@ -278,7 +278,7 @@ class ConsumeQueuesCheck:
         return Finding(queue.row.directory, 0, severity, f"{text}no file of their queue")
 
     def _behind_end(self, queue: QueueCursor) -> Iterator[Finding]:
-        """Entries behind that of the last record. All others were compared, or are of records cleaned long ago."""
+        """Entries after that of the last record. All others were compared, or are of records cleaned long ago."""
         assert queue.next_entry is not None
         count, first = 0, Finding("", 0, "note", "")
         severity: Severity = "recoverable"
@@ -301,7 +301,7 @@ class ConsumeQueuesCheck:
                 if self._context.severity_at(offset) == "error":
                     severity = "error"
         if count:
-            text = f"{count} of {queue.name} behind that of the last record: {first.text}"
+            text = f"{count} of {queue.name} after that of the last record: {first.text}"
             yield first._replace(severity=severity, text=("entry " if count == 1 else "entries ") + text)
 
     def _entry(self, queue: QueueCursor, number: int) -> bytes | None:

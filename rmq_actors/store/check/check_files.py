@@ -23,7 +23,7 @@ class RowFile:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind its last byte."""
+        """The offset after its last byte."""
         return self.from_offset + self.size_bytes
 
 
@@ -45,7 +45,7 @@ class FileRow:
 
     @property
     def capacity_end(self) -> int:
-        """The offset behind the last byte that a file holds."""
+        """The offset after the last byte that a file holds."""
         return self.files[-1].end_offset if self.files else 0
 
     @classmethod

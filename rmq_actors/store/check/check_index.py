@@ -156,7 +156,7 @@ class IndexCheck:
             yield Finding(path, file.position(0), "note", "entry 0, which is not used, is not zero")
         behind = mapped_file.used_bytes() - file.position(file.count)
         if behind > 0:
-            text = f"{behind} bytes behind the last entry, {file.count - 1}, are not zero"
+            text = f"{behind} bytes after the last entry, {file.count - 1}, are not zero"
             yield Finding(path, file.position(file.count), self._severity_of_tail(), text)
         self._files.append(file)
 
@@ -171,7 +171,7 @@ class IndexCheck:
             candidates.append(_DEFAULT_SLOTS)
         # RocketMQ's defaults, and most settings, have four entries a slot.
         candidates.append((len(view) - HEADER_BYTES) // 84)
-        # Behind the last entry nothing stands, and it ends with a few zeros itself.
+        # After the last entry nothing stands, and it ends with a few zeros itself.
         slots_bytes = mapped_file.used_bytes() - HEADER_BYTES - count * _ENTRY.size
         candidates += [(slots_bytes + zeros) // SLOT_BYTES for zeros in range(3, 3 + _ENTRY.size, SLOT_BYTES)]
         if end:
@@ -224,7 +224,7 @@ class IndexCheck:
                 seconds = self._seconds(entry.file, record.store_timestamp_ms)
                 # In RocketMQ the first entry counts from the end of the file before its own.
                 if entry.seconds != seconds and entry.number > 1:
-                    text = f"says {entry.seconds} s behind the file's first, its record, at {offset}, says {seconds} s"
+                    text = f"says {entry.seconds} s after the file's first, its record, at {offset}, says {seconds} s"
                     yield entry.finding(severity, text)
             yield from self._check_time(entry, record.store_timestamp_ms, severity)
             self._advance()
@@ -302,7 +302,7 @@ class IndexCheck:
         yield from found
 
     def finish(self, log_end_offset: int) -> Iterator[Finding]:
-        """What is left when the whole log was read: entries of records behind its end."""
+        """What is left when the whole log was read: entries of records past its end."""
         yield from self._end_missing()
         while self._next is not None:
             first, count = self._next, 0
@@ -310,7 +310,7 @@ class IndexCheck:
                 count += 1
                 self._advance()
             if count:
-                text = f"and {count - 1} behind it are of records behind the log's end, {log_end_offset}"
+                text = f"and {count - 1} after it are of records past the log's end, {log_end_offset}"
                 yield first.finding(self._context.severity_at(first.offset), text)
             else:
                 yield from self._stray(first)

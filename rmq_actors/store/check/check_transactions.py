@@ -172,12 +172,12 @@ class TransactionsCheck:
             row.advance()
 
     def finish(self) -> Iterator[Finding]:
-        """What is left when the whole log was read: entries behind its end, and whether both agree on what is open."""
+        """What is left when the whole log was read: entries past its end, and whether both agree on what is open."""
         for row in (self._redo_log, self._table):
             while row.next is not None:
                 entry = row.next
                 severity = self._severity_of_table() if row is self._table else self._context.severity_at(entry.offset)
-                text = f"is of offset {entry.offset}: out of order, or behind the log's end"
+                text = f"is of offset {entry.offset}: out of order, or past the log's end"
                 yield self._finding(row, entry, text, severity)
                 row.advance()
         if self._ends_unknown:

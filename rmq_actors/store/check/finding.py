@@ -62,7 +62,7 @@ class DamagedRanges:
         return at >= 0 and offset < self._ends[at]
 
     def add(self, begin: int, end: int) -> None:
-        """Add a range behind all others."""
+        """Add a range after all others."""
         self._begins.append(begin)
         self._ends.append(end)
 
@@ -71,7 +71,7 @@ class DamagedRanges:
 class CheckContext:
     """What every part of a check goes by.
 
-    `recover_from`: from this offset of the log on the next start dispatches anew; None after an orderly stop, which
+    `recover_from`: from this offset of the log on the next start dispatches again; None after an orderly stop, which
     leaves nothing to mend. `durable_to`: the log was durable up to there when the crash came; None if nothing says so.
     """
 
@@ -89,7 +89,7 @@ class CheckContext:
         return "error" if self.recover_from is None else "recoverable"
 
     def severity_of_damage(self, log_offset: int) -> Severity:
-        """How bad a place is behind which whole records stand.
+        """How bad a place is after which whole records stand.
 
         Pages reach the disk in any order, so a crash leaves such places where nothing was synced; elsewhere they rot.
         """

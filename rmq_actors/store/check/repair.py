@@ -24,7 +24,7 @@ from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
 
 _DERIVED = (
     f"stop the broker and move {CONSUME_QUEUE_DIRECTORY}/, {INDEX_DIRECTORY}/ and {CHECKPOINT_FILE} away: "
-    "the next start makes them anew from the log"
+    "the next start makes them again from the log"
 )
 _ADVICE = (
     (
@@ -70,7 +70,7 @@ def _next_start(queue: MappedFileQueue, plan: RecoveryPlan, delay_levels_ms: Seq
     end = _walk(queue, plan, delay_levels_ms)
     yield RepairStep("start", COMMIT_LOG_DIRECTORY, f"the log ends at offset {end.end_offset}")
     if end.cut_bytes:
-        text = f"{end.cut_bytes} bytes behind the log's end are made zeros: {end.reason}"
+        text = f"{end.cut_bytes} bytes past the log's end are made zeros: {end.reason}"
         yield RepairStep("start", COMMIT_LOG_DIRECTORY, text)
     if end.survivor is not None:
         text = (
@@ -81,7 +81,7 @@ def _next_start(queue: MappedFileQueue, plan: RecoveryPlan, delay_levels_ms: Seq
     for directory in (CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY):
         text = f"entries of records from offset {redo_from} on are dropped and dispatched again, to {end.end_offset}"
         if redo_from == end.end_offset:
-            text = f"entries of records behind offset {redo_from} are dropped"
+            text = f"entries of records after offset {redo_from} are dropped"
         yield RepairStep("start", directory, f"{text}; from an earlier one, if files are missing")
 
 
