@@ -131,7 +131,7 @@ class Configuration:
         self._properties = {} if self._files is None else dict(self._files.properties)
 
     def text(self, config: BrokerConfig) -> str:
-        """All properties, one a line (getAllConfigsFormatString)."""
+        """All properties, one per line (getAllConfigsFormatString)."""
         others = {} if self._files is None else self._files.others
         return format_properties({**to_properties(config, BROKER_KEYS), **others})
 

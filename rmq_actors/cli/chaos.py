@@ -46,7 +46,7 @@ def run(
 @chaos_app.command("replay")
 def replay(
     case: Annotated[Path, typer.Argument(help="A case file, as `chaos run --out` writes it to failures/.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the events as JSON, one a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the events as JSON, one per line.")] = False,
     last: Annotated[int, typer.Option(min=1, help="How many events to print, counted from the end.")] = 40,
     scenario: Annotated[
         str | None, typer.Option(help="MODULE:NAME of the case's scenario, if it is one of your own.")

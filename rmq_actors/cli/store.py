@@ -85,7 +85,7 @@ def _row(message: StoredMessage) -> str:
 @store_app.command("dump")
 def dump(
     path: Annotated[Path, typer.Argument(help="A store directory, or one file of its log or of cut/.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a message, one a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per message, one per line.")] = False,
 ) -> None:
     """Print every message of a commit log, oldest first, or of what a cut has kept (cut/00000000000000001234).
 
@@ -117,7 +117,7 @@ def dump(
 @store_app.command("check")
 def check(
     directory: Directory,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a finding, one a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding, one per line.")] = False,
     max_findings: Annotated[int, typer.Option(min=0, help="How many findings to print; all are counted.")] = 1000,
     message_delay_level: DelayLevels = None,
     max_hash_slot_num: HashSlots = None,
@@ -147,7 +147,7 @@ def check(
 def repair(
     directory: Directory,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a step, one a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per step, one per line.")] = False,
     message_delay_level: DelayLevels = None,
     max_hash_slot_num: HashSlots = None,
 ) -> None:

@@ -43,7 +43,7 @@ class Configuration:
     _changing: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     def text(self) -> str:
-        """All properties, one a line (getAllConfigsFormatString)."""
+        """All properties, one per line (getAllConfigsFormatString)."""
         return self._text(self.config, self._other_properties)
 
     async def update(self, properties: Properties) -> list[str]:

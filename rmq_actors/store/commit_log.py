@@ -185,7 +185,7 @@ class CommitLog:
         return mapped_file.whole(), mapped_file.from_offset
 
     def ranges(self, begin: int, end: int) -> list[memoryview]:
-        """Views of everything from `begin` to `end`, one a file."""
+        """Views of everything from `begin` to `end`, one per file."""
         views = []
         while begin < end:
             size = min(end, begin - begin % self.file_size_bytes + self.file_size_bytes) - begin

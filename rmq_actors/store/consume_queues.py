@@ -294,7 +294,7 @@ class ConsumeQueues:
     def delete_expired(self, log_min_offset: int) -> int:
         """Drop the oldest file of each queue that names no record at or after `log_min_offset`; correct the minima.
 
-        How many files were removed: at most one a queue, see `MappedFileQueue.remove_first_file`. Raises `OSError`.
+        How many files were removed: at most one per queue, see `MappedFileQueue.remove_first_file`. Raises `OSError`.
         """
         return sum(queue.delete_expired_file(log_min_offset) for queue in self)
 
