@@ -10,7 +10,7 @@ from sim_net.determinism import many_runs
 from sim_net.disk import DiskConfig, SimDisk, SimFile
 from sim_net.disk_faults import BitRot, DiskError, DiskFull, DiskSlow, DiskStuck, MisdirectedWrite
 from sim_net.fault import Fault, On
-from sim_net.faults import fault_from_dict, fault_kind, fault_to_dict
+from sim_net.faults import fault_from_dict, fault_kind, fault_to_dict, register_fault
 from sim_net.guard import ForbiddenCall
 from sim_net.journal import Journal, JournalEntry
 from sim_net.kernel import Deadlock, Livelock, SimulationError, StepsExceeded, VirtualTimeExceeded
@@ -74,6 +74,7 @@ __all__ = [
     "fault_kind",
     "fault_to_dict",
     "many_runs",
+    "register_fault",
     "run",
     "sim_run",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -39,6 +39,22 @@ _KINDS: Final[tuple[type[Fault], ...]] = (
 )
 
 FAULT_TYPES: Final[Mapping[str, type[Fault]]] = {each.__name__: each for each in _KINDS}
+#: Kinds that programs have registered.
+_OWN_KINDS: Final[dict[str, type[Fault]]] = {}
+_F = TypeVar("_F", bound=type[Fault])
+
+
+def register_fault(kind: _F) -> _F:
+    """Let JSON have faults of a kind of one's own: a decorator. Raises ValueError where its name is another kind's.
+
+    Random schedules do not have it: who draws them adds it.
+    """
+    name = kind.__name__
+    known = FAULT_TYPES.get(name) or _OWN_KINDS.get(name)
+    if known is not None:
+        raise ValueError(f"there is a fault of kind {name} already: {known.__module__}.{known.__qualname__}")
+    _OWN_KINDS[name] = kind
+    return kind
 
 
 def fault_kind(fault: Fault) -> str:
@@ -58,9 +74,9 @@ def fault_from_dict(data: object) -> Fault:
     if not isinstance(data, dict):
         raise ValueError(f"a fault must be an object, not {data!r}")  # noqa: TRY004 - bad input, not a bad call
     kind = data.get("kind")
-    fault_type = FAULT_TYPES.get(kind) if isinstance(kind, str) else None
+    fault_type = FAULT_TYPES.get(kind) or _OWN_KINDS.get(kind) if isinstance(kind, str) else None
     if fault_type is None:
-        raise ValueError(f"no fault is of kind {kind!r}; there are {', '.join(FAULT_TYPES)}")
+        raise ValueError(f"no fault is of kind {kind!r}; there are {', '.join((*FAULT_TYPES, *_OWN_KINDS))}")
     fields = {key: value for key, value in data.items() if key != "kind"}
     _check_fields(fault_type, fields, str(kind))
     on = fields.get("on")

@@ -13,6 +13,7 @@ import attrs
 from rmq_actors.actors.cell import AskFailed
 from rmq_actors.actors.ref import ActorRef
 from rmq_actors.actors.restart import ESCALATE
+from rmq_actors.actors.supervisor import NotSupervising
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.broker.broker_remoting import BrokerRemoting
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
@@ -210,7 +211,10 @@ class BrokerController:
                 await setting.enter_async_context(self._setting_role(updated_config(self.config, properties), term))
             await self._ask(ChangeRole(config_of, persist=persist, term=term))
         if self.config.ha.ha_truncate_on_divergence:
-            await self._watch_divergence()
+            try:
+                await self._watch_divergence()
+            except NotSupervising as error:
+                raise RoleChangeFailed(f"the broker stops: {error}") from error
             if self.followed_master is not None:
                 self.followed_master.follow_again()  # one that has halted does so again, and is cut
         old, new = to_properties(before[0], BROKER_KEYS), to_properties(self.config, BROKER_KEYS)

@@ -207,7 +207,7 @@ class Brokers(ABC):
         old = self._follows.get(name)
         if old is None or self._follows[old] is not None:
             raise ValueError(f"{name} is no slave of a master")
-        await self._call(old, lambda broker: _exchange(broker, self._addresses(name).remoting, limit_s))
+        await self._call(old, lambda broker: exchange_roles(broker, self._addresses(name).remoting, limit_s))
         others = [each for each in self._of_group(name) if self._follows[each] == old and each != name]
         self._put_in_front(name, [old, *others])
         for each in others:
@@ -326,7 +326,8 @@ async def _serves(slaves: int, broker: BrokerController) -> None:
     await broker.store.wait_for_slaves(slaves)
 
 
-async def _exchange(broker: BrokerController, slave_addr: str, limit_s: float) -> None:
+async def exchange_roles(broker: BrokerController, slave_addr: str, limit_s: float) -> None:
+    """As `broker-admin exchange` does: return when the roles are exchanged. Raises `ExchangeFailed`."""
     exchange = broker.exchange
     assert exchange is not None
     try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
-from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
+from rmq_actors.broker.configuration import BrokerFiles, config_file
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.protocols.configuration import configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_brokers import SimBrokers
@@ -15,7 +19,7 @@ from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.ha_frames import TRANSFER_HEADER_BYTES
-from sim_net import World
+from sim_net import Node, World
 
 #: Small, so that a few dozen messages roll files, split frames and fill buffers.
 STORE = MessageStoreConfig(
@@ -25,6 +29,8 @@ STORE = MessageStoreConfig(
     store_stats_sampling=False,
 )
 _READ_BUFFER_BYTES = 4096
+#: Where a broker keeps what requests change.
+_FILE = "conf/broker.conf"
 
 
 @attrs.define(eq=False, repr=False)
@@ -34,9 +40,13 @@ class BrokersUnderTest(SimBrokers):
     #: Whether roles change in the run: then brokers have a port on which slaves ask, and one brokerName.
     changes_roles: bool
     workload: Workload
+    #: Whether each keeps what requests change of its settings in a file, as brokers with `-c` do.
+    keeps_files: bool
     #: The settings of the first master and of the others, as masters.
     _first: MessageStoreConfig
     view: ClusterView = attrs.field(init=False)
+    #: Whose configuration an operator has written since it was started last.
+    _written: set[str] = attrs.field(factory=set, init=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,6 +61,27 @@ class BrokersUnderTest(SimBrokers):
     def _settings(self, name: str) -> tuple[MessageStoreConfig, HaConfig]:
         return self._first if name == self.view.first_master else self._store, self._ha
 
+    def configure(self, master: str, names: Iterable[str]) -> None:
+        """See `SimBrokers.configure`."""
+        names = list(names)
+        super().configure(master, names)
+        self._written.update(names)
+
+    async def _started_with(self, node: Node) -> tuple[BrokerConfig, BrokerFiles | None]:
+        """As its file says, unless somebody has written another one since."""
+        config = self._config(node.name)
+        if not self.keeps_files:
+            return config, None
+        if node.name in self._written and node.disk.exists(_FILE):
+            node.disk.remove(_FILE)
+            await node.disk.sync_directory(_FILE.rpartition("/")[0])
+        self._written.discard(node.name)
+        file = config_file(node.disk, _FILE)
+        said = file.read()
+        if said is not None:
+            config = configure(config, said, BROKER_KEYS)
+        return config, BrokerFiles(node.disk, file, {} if said is None else said.values, {})
+
     def _config(self, name: str) -> BrokerConfig:
         config = super()._config(name)
         return config if self.changes_roles else BrokerConfig(name, config.store, config.ha)
@@ -64,6 +95,7 @@ def brokers_under_test(
     store: MessageStoreConfig = STORE,
     *,
     changes_roles: bool = False,
+    keeps_files: bool = False,
 ) -> BrokersUnderTest:
     """The brokers of `topology` in `world`; `store` has the settings that no parameter of the workload sets."""
     store = attrs.evolve(
@@ -83,7 +115,7 @@ def brokers_under_test(
         ha_truncate_on_divergence=workload.divergence == "setting",
     )
     first = attrs.evolve(store, flush_disk_type=FlushDiskType(workload.master_flush))
-    brokers = BrokersUnderTest(topology.follows, store, ha, changes_roles, workload, first)
+    brokers = BrokersUnderTest(topology.follows, store, ha, changes_roles, workload, keeps_files, first)
     bug = workload.planted_bug
     brokers.place(world, recorder, PLANTED_BUGS[bug].make_machines if bug else Machines)
     settings = {name: first if name == topology.master else store for name in topology.names}

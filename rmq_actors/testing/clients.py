@@ -46,7 +46,7 @@ class Writers:
     async def _write(self, number: int, broker: BrokerController, node: Node) -> None:
         workload, brokers = self.brokers.workload, self.brokers
         while self.puts_left > 0 or self.brokers.changes_roles:
-            is_master = brokers.is_configured_master(node.name) and not broker.config.is_slave
+            is_master = not broker.config.is_slave and (brokers.keeps_files or brokers.is_configured_master(node.name))
             if not is_master or not self.may_write or self.puts_left <= 0:
                 await trio.sleep(_LOOK_EVERY_S)  # clients learn of another master by asking
                 continue

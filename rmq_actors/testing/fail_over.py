@@ -49,6 +49,13 @@ class RoleOperator(Operator):
         super().start(nursery)
         nursery.start_soon(self._set_up_damaged)
 
+    async def _look(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
+        """Look now and then, for so long; whether it came true."""
+        give_up_at = trio.current_time() + timeout_s
+        while not (is_true := predicate()) and trio.current_time() < give_up_at:  # noqa: ASYNC110 - as operators do
+            await trio.sleep(_LOOK_EVERY_S)
+        return is_true
+
     # --- at each broker ---------------------------------------------------------------------------------------------
 
     async def _become_what_is_configured(self, broker: BrokerController, node: Node) -> None:
@@ -160,13 +167,6 @@ class FailOverOperator(RoleOperator):
             return True
         finally:
             self.clients.may_write = True
-
-    async def _look(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
-        """Look now and then, for so long; whether it came true."""
-        give_up_at = trio.current_time() + timeout_s
-        while not (is_true := predicate()) and trio.current_time() < give_up_at:  # noqa: ASYNC110 - as operators do
-            await trio.sleep(_LOOK_EVERY_S)
-        return is_true
 
     def _is_replicated(self, old: str) -> bool:
         view = self.brokers.view

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.testing.operation import draw_operations
 from rmq_actors.testing.topology import Topology
 from sim_net import BitRot, Fault, On, Partition, PowerLoss, Schedule
 from sim_net.faults import FAULT_TYPES
@@ -40,8 +41,9 @@ class FaultFamilies:
     """From `fewest` to `most` faults of these kinds; one that is named twice comes twice as often.
 
     A link is one of the master's, or with the chance `any_link` one between any two brokers. With the chance
-    `all_slaves` all slaves are cut off at once, and with `rot` a bit flips in a slave's log. Times come from small
-    sets, so that faults meet each other. Raises ValueError for a kind that there is not.
+    `all_slaves` all slaves are cut off at once, and with `rot` a bit flips in a slave's log. Up to `operations_most`
+    operations (see `Operation`) come on top. Times come from small sets, so that faults meet each other. Raises
+    ValueError for a kind that there is not.
     """
 
     links: tuple[str, ...] = LINK_KINDS
@@ -51,6 +53,7 @@ class FaultFamilies:
     any_link: float = 0.0
     all_slaves: float = 0.25
     rot: float = 0.0
+    operations_most: int = 0
 
     def __attrs_post_init__(self) -> None:
         for kind in (*self.links, *self.nodes):
@@ -78,6 +81,9 @@ class FaultFamilies:
             faults += [Partition(at_s, duration_s, topology.master, slave) for slave in topology.slaves]
         if self.rot:
             faults += self._rot(random.Random(f"rot/{seed}"), topology.slaves)
+        if self.operations_most:
+            operations = random.Random(f"operations/{seed}")
+            faults += draw_operations(operations, topology.names, operations.randint(1, self.operations_most))
         return Schedule(tuple(faults))
 
     def _fault(self, rng: random.Random, topology: Topology, may_lose_power: Sequence[str]) -> Fault:

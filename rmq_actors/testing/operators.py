@@ -31,6 +31,8 @@ class Operator:
 
     #: Whether it changes roles: such brokers have a port on which slaves ask.
     changes_roles: ClassVar[bool] = False
+    #: Whether it does what a schedule's `Operation`s say. Its brokers keep what requests change in a file.
+    takes_orders: ClassVar[bool] = False
 
     brokers: BrokersUnderTest
     clients: Writers
@@ -53,6 +55,9 @@ class Operator:
 
     async def act(self) -> None:
         """Do what the scenario is about, while faults are at work. Returns when it is done."""
+
+    async def settle(self) -> None:
+        """When every fault is over: see that there is a master, and that the others are to follow it."""
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start what goes on for the whole run."""

@@ -11,6 +11,7 @@ import random
 import attrs
 
 from rmq_actors.store.config import FlushDiskType
+from rmq_actors.testing.drawn_operator import DrawnOperator
 from rmq_actors.testing.fail_over import FailOverOperator
 from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.observation import (
@@ -109,4 +110,20 @@ PRODUCTION_OF_FOUR = attrs.evolve(
     name="production-of-four",
     description="the same with a master and three slaves",
     topology=Topology("north", ("south", "east", "west")),
+)
+
+
+def draw_operated(rng: random.Random, seed: int) -> Workload:
+    """Production settings under a load that lasts; what changes roles is in the schedule."""
+    workload = draw_production(rng, seed)
+    return attrs.evolve(workload, fail_overs=0, puts=2 * workload.puts, pause_s=rng.choice((0.1, 0.3, 0.6)))
+
+
+OPERATED = attrs.evolve(
+    PRODUCTION,
+    name="operated",
+    description="production, and an operator who does what is drawn: procedures of operating.md, early, late, twice",
+    workload=draw_operated,
+    faults=FaultFamilies(fewest=0, most=3, any_link=0.5, all_slaves=0.1, rot=0.1, operations_most=4),
+    operator=DrawnOperator,
 )

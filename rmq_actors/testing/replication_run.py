@@ -85,6 +85,7 @@ class ReplicationRun:
             self.workload,
             scenario.store,
             changes_roles=scenario.operator.changes_roles,
+            keeps_files=scenario.operator.takes_orders,
         )
         self.judge = Judge(self.view, [make() for make in scenario.invariants], self._on_broken, self._on_limit)
         self.observer = FaultObserver(self.recorder, self.case.schedule, self.view)
@@ -163,6 +164,7 @@ class ReplicationRun:
         await trio.sleep_until(self.case.schedule.ends_s)
         self.world.stop_waiting()
         await trio.sleep_until(self.world.faults_end_s)
+        await self.operator.settle()
         await self.operator.restart_unwriteable()
         if self.operator.changes_roles:
             await self._end_quiet()

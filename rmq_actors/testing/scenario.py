@@ -15,6 +15,7 @@ from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.observation import OBSERVABLE
+from rmq_actors.testing.operation import Operation
 from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import Workload
@@ -80,6 +81,8 @@ class Scenario:
             unknown = {*fault.nodes, waits_for or names[0]} - set(names)
             if unknown:
                 raise ValueError(f"faults[{number}]: no node is called {min(unknown)!r}; there are {', '.join(names)}")
+            if isinstance(fault, Operation) and not self.operator.takes_orders:
+                raise ValueError(f"faults[{number}]: the operator of scenario {self.name} takes no orders")
             is_kept = isinstance(fault, BitRot) and fault.path.startswith(f"{COMMIT_LOG_DIRECTORY}/")
             is_known = is_kept and fault.nodes != names[:1] and self.faults.rot > 0
             if isinstance(fault, MisdirectedWrite | BitRot) and not is_known:

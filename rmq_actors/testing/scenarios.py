@@ -19,7 +19,7 @@ from rmq_actors.testing.observation import (
     OBSERVABLE_IN_REPLICATION,
     UNASKED,
 )
-from rmq_actors.testing.production import PRODUCTION, PRODUCTION_OF_FOUR
+from rmq_actors.testing.production import OPERATED, PRODUCTION, PRODUCTION_OF_FOUR
 from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
@@ -49,7 +49,7 @@ FAIL_OVER = Scenario(
 )
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
-    scenario.name: scenario for scenario in (REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR)
+    scenario.name: scenario for scenario in (REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED)
 }
 
 Outcome = Literal["passed", "invariant", "crash", "liveness"]

@@ -9,11 +9,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 import attrs
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.configuration import BrokerFiles
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.embedding.brokers import Addresses, Brokers
@@ -29,6 +32,8 @@ from rmq_actors.tracing.events.store import StoreTerm
 from rmq_actors.tracing.recorder import Recorder, Tracer
 from rmq_actors.wire.address import address_text
 from sim_net import Node, Partition, SimDisk, World
+
+T = TypeVar("T")
 
 PORT = 10911
 HA_PORT = 10912
@@ -157,6 +162,21 @@ class SimBrokers(Brokers):
         """Start a node, which is down, and do not wait for its broker."""
         self._node(name).restart()
 
+    def note(self, master: str) -> None:
+        """Others are to follow `master` where they have no file that says whom."""
+        self._put_in_front(master, list(self._follows))
+
+    def addresses(self, name: str) -> Addresses:
+        """Where a broker is reached."""
+        return self._addresses(name)
+
+    async def ask(self, name: str, call: Callable[[BrokerController], Awaitable[T]]) -> T:
+        """What `call` returns or raises, in the broker's process, where it goes on if the caller is cancelled.
+
+        Raises `BrokerDown`.
+        """
+        return await self._call(name, call)
+
     async def stop_all(self) -> None:
         """Stop every broker in order, at the same time; return when all nodes are down. What is down stays so."""
         for stopping in self._stopping.values():
@@ -234,13 +254,20 @@ class SimBrokers(Brokers):
 
     # --- their processes --------------------------------------------------------------------------------------------
 
+    async def _started_with(self, node: Node) -> tuple[BrokerConfig, BrokerFiles | None]:
+        """What a node's broker is started with, and the file in which it keeps what requests change, if it has one."""
+        return self._config(node.name), None
+
     def _is_of_a_fault(self, error: BaseException, name: str) -> bool:
         """Whether a disk's fault is why a broker could not start, or change its role."""
         if any(isinstance(each, DamagedLog) for each in _causes(error)):
             return self._view is not None and bool(self._view.nodes[name].rotten)
         if isinstance(error, RoleChangeFailed | ConfigFileDamaged):
             return name in self._met_disk_errors
-        return isinstance(error, OSError) and error.errno in _DISK_ERRORS and name not in self._brokers
+        if not isinstance(error, OSError) or name in self._brokers:
+            return False
+        # What a store says of a stop that was not in order has no number of its own.
+        return error.errno in _DISK_ERRORS or (error.errno is None and name in self._met_disk_errors)
 
     async def _serve(self, node: Node) -> None:
         """The program of each node."""
@@ -263,8 +290,9 @@ class SimBrokers(Brokers):
             await self._configured.wait()
         if name in self._to_empty:
             await self._empty(node)
-        environment = Environment(node.disk, node.wall_clock, node.entropy)
-        async with open_broker(self._config(name), environment, tracer, machines=self._machines[name]) as broker:
+        environment, machines = Environment(node.disk, node.wall_clock, node.entropy), self._machines[name]
+        config, files = await self._started_with(node)
+        async with open_broker(config, environment, tracer, machines=machines, files=files) as broker:
             self._brokers[name] = self._latest[name] = broker
             async with trio.open_nursery() as nursery:
                 for program in self._beside(name):

@@ -581,6 +581,13 @@ def test_survival_what_was_sent_to_a_slave_arrives_before_it_begins_as_the_maste
     assert story.seen == seen
 
 
+def test_who_is_promoted_has_halted_no_more(parted: Story) -> None:
+    halt(parted, MASTER)
+    assert parted.view.halted == [MASTER]
+    parted.promote(MASTER, is_longest=False)
+    assert parted.view.halted == []
+
+
 @pytest.mark.parametrize(("status", "node"), [("diverged", OTHER), ("file_size_mismatch", MASTER)])
 def test_divergence_halted_without_reason(parted: Story, status: str, node: str) -> None:
     halt(parted, node, status)

@@ -9,7 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim_net import Delay, Fault, Kill, On, Partition, Reset, Schedule, ShortIO, fault_from_dict, fault_to_dict
+from sim_net import (
+    Delay,
+    Fault,
+    Kill,
+    On,
+    Partition,
+    Reset,
+    Schedule,
+    ShortIO,
+    World,
+    fault_from_dict,
+    fault_to_dict,
+    register_fault,
+)
+from sim_net.fault import Undo, nothing
 from sim_net.faults import FAULT_TYPES
 from sim_net.strategies import faults, schedules
 
@@ -145,3 +159,24 @@ def test_a_fault_as_text_is_the_program_that_makes_it() -> None:
     triggered = Kill(at_s=0.0, node="a", down_s=1.0, on=On("node.boot", "b", 2))
     assert str(timed) == "Reset(at_s=2.0, a='a', b='b')"
     assert str(triggered) == "Kill(at_s=0.0, on=On(kind='node.boot', node='b', nth=2), node='a', down_s=1.0)"
+
+
+def test_a_kind_of_ones_own_is_json_once_it_is_registered() -> None:
+    @attrs.frozen
+    class Knock(Fault):
+        node: str
+        times: int = 1
+
+        def begin(self, world: World) -> Undo:
+            return nothing
+
+    data = Schedule((Knock(1.0, "a", on=On("x")),)).to_json()
+    with pytest.raises(ValueError, match="no fault is of kind 'Knock'"):
+        Schedule.from_json(data)
+    assert register_fault(Knock) is Knock
+    assert Schedule.from_json(data) == Schedule((Knock(1.0, "a", on=On("x")),))
+    with pytest.raises(ValueError, match=r"faults\[0\]: Knock: unknown field 'speed'"):
+        Schedule.from_list([{"kind": "Knock", "at_s": 0.0, "node": "a", "speed": 1}])
+    for taken in (Knock, Kill):
+        with pytest.raises(ValueError, match=f"there is a fault of kind {taken.__name__} already: "):
+            register_fault(taken)

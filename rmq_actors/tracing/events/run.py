@@ -57,6 +57,13 @@ class OperatorPromote(Event, kind="operator.promote", emitter="testing.sim_broke
     status: str
 
 
+class OperatorCommand(Event, kind="operator.command", emitter="testing.drawn_operator", actor="Operator"):
+    """An operator has done something about this node; status says what, detail why it could not be done."""
+
+    status: str
+    detail: str | None = None
+
+
 class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.sim_brokers", actor="Operator"):
     """An operator removes all that a slave has."""
 

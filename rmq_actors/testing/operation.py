@@ -1,0 +1,104 @@
+"""What an operator does, as faults are: a value with a time, or an event that it waits for, in a run's schedule."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import attrs
+
+from sim_net import Fault, On, World, register_fault
+from sim_net.fault import Undo, nothing
+
+#: What there is to do; see `DrawnOperator` for how. Each is a command, or a procedure of docs/operating.md.
+OPERATIONS: Final = (
+    "exchange",
+    "exchange_twice",
+    "exchange_by_hand",
+    "fail_over",
+    "stop_and_fail_over",
+    "restart",
+    "set_up_again",
+    "truncate",
+    "follow_again",
+    "truncate_on_divergence",
+    "reopen",
+)
+#: What the operator of a world is told to do.
+_ORDERS: Final[WeakKeyDictionary[World, Callable[[Operation], object]]] = WeakKeyDictionary()
+#: How long is waited for what should be so: not at all, or as a hasty or a patient person does.
+_PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
+_AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
+_LATER_S: Final = (0.0, 0.0003, 0.003, 0.1, 0.7)
+#: At what moments something is begun: when a store has opened, a put waits, a slave halts, an exchange or role changes.
+_EVENTS: Final = (
+    "log.append",
+    "put.begin",
+    "store.open",
+    "ha.client.connect",
+    "ha.client.halt",
+    "ha.client.report",
+    "broker.role",
+    "broker.exchange",
+    "broker.exchange_partner",
+    "node.kill",
+)
+_TIMED_BY_EVENTS: Final = 0.3
+_TWICE: Final = 0.1
+
+
+def _check_what(_: object, __: attrs.Attribute[Any], value: object) -> None:
+    if value not in OPERATIONS:
+        raise ValueError(f"Operation.what must be one of {', '.join(OPERATIONS)}, not {value!r}")
+
+
+def _check_patience(_: object, __: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"Operation.patience_s must be a finite number of at least 0, not {value!r}")
+
+
+@register_fault
+@attrs.frozen
+class Operation(Fault):
+    """An operator begins to do `what` about the broker of `node`; it waits up to `patience_s` for what should be so."""
+
+    node: str
+    what: str = attrs.field(validator=_check_what)
+    patience_s: float = attrs.field(default=0.0, validator=_check_patience)
+
+    def begin(self, world: World) -> Undo:
+        """Tell the world's operator. Raises ValueError if it has none."""
+        order = _ORDERS.get(world)
+        if order is None:
+            raise ValueError(f"{self}: this world has no operator who takes orders")
+        order(self)
+        return nothing
+
+
+def take_orders(world: World, order: Callable[[Operation], object]) -> None:
+    """From now on each `Operation` of the world's schedule is given to `order`."""
+    _ORDERS[world] = order
+
+
+def draw_operations(rng: random.Random, names: Sequence[str], count: int) -> list[Fault]:
+    """So many operations; some are given twice, the second time a moment later."""
+    drawn: list[Fault] = []
+    for _ in range(count):
+        on = None
+        if rng.random() < _TIMED_BY_EVENTS:
+            on = On(rng.choice(_EVENTS), rng.choice(("", *names)), rng.choice((1, 2, 3, 5, 13)))
+        at_s = 0.0 if on is not None else rng.choice(_AT_S)
+        operation = Operation(
+            round(at_s + rng.choice(_LATER_S), 4),
+            rng.choice(names),
+            rng.choice(OPERATIONS),
+            rng.choice(_PATIENCE_S),
+            on=on,
+        )
+        drawn.append(operation)
+        if rng.random() < _TWICE:
+            drawn.append(attrs.evolve(operation, at_s=round(operation.at_s + rng.choice((0.0, 0.01, 0.5)), 4)))
+    return drawn

@@ -1,0 +1,104 @@
+"""An operator whose work is drawn as faults are: every run passes, and each procedure is begun and done in some."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rmq_actors.testing.case_file import CaseFile
+from rmq_actors.testing.operation import OPERATIONS, Operation
+from rmq_actors.testing.production import OPERATED
+from rmq_actors.testing.scenarios import REPLICATION, RunResult, run_case
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.broker import BrokerExchange
+from rmq_actors.tracing.events.run import OperatorCommand, OperatorPromote
+from sim_net import Schedule, World, fault_kind
+from sim_net.search import Case, Parameter
+
+SEEDS = range(40)
+FOUND = [
+    path
+    for path in sorted((Path(__file__).parent / "found_cases").glob("*.json"))
+    if CaseFile.load(path).scenario == OPERATED.name
+]
+CALM: dict[str, Parameter] = {"puts": 12, "pause_s": 0.1}
+
+
+@pytest.fixture(scope="module")
+def results() -> list[RunResult]:
+    return [run_case(OPERATED.case(seed), OPERATED) for seed in SEEDS]
+
+
+def test_every_run_passes(results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+
+
+def test_each_operation_is_given_and_most_are_done(results: list[RunResult]) -> None:
+    commands = [event for result in results for event in of_kind(result.events, OperatorCommand)]
+    assert {each.status for each in commands} == set(OPERATIONS)
+    # What cannot be done is refused: a log that has not halted is not cut, say.
+    done = Counter(each.status for each in commands if each.detail is None)
+    assert set(OPERATIONS) - done.keys() <= {"truncate", "follow_again"}
+
+
+def test_roles_are_exchanged_and_slaves_promoted(results: list[RunResult]) -> None:
+    assert sum(len(of_kind(result.events, OperatorPromote)) for result in results) > len(SEEDS) / 4
+    exchanges = [event for result in results for event in of_kind(result.events, BrokerExchange)]
+    assert {"fence", "promote", "ended"} <= {event.status for event in exchanges}
+
+
+def test_operations_meet_faults() -> None:
+    kinds = [{fault_kind(fault) for fault in OPERATED.case(seed).schedule.faults} for seed in range(200)]
+    assert all("Operation" in each for each in kinds)
+    assert set().union(*kinds) >= {"Kill", "PowerLoss", "Pause", "Partition", "DiskFull", "BitRot"}
+
+
+@pytest.mark.parametrize("what", OPERATIONS)
+def test_an_operation_alone(what: str) -> None:
+    """Under load, without any fault, at each broker."""
+    for name in OPERATED.topology.names:
+        case = Case(1, Schedule((Operation(0.4, name, what, 1.0),)), CALM)
+        result = run_case(case, OPERATED)
+        assert (result.outcome, result.failure) == ("passed", "")
+        (command,) = of_kind(result.events, OperatorCommand)
+        assert (command.node, command.status) == (name, what)
+
+
+def test_a_case_is_the_same_from_its_file(tmp_path: Path) -> None:
+    case = OPERATED.case(3)
+    CaseFile(OPERATED.name, case, "passed", "").save(tmp_path / "case.json")
+    again = CaseFile.load(tmp_path / "case.json").case
+    assert again == case
+    assert run_case(again, OPERATED).digest == run_case(case, OPERATED).digest
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_a_schedule_that_was_found_passes_with_any_seed(path: Path) -> None:
+    case = CaseFile.load(path).case
+    results = [run_case(attrs.evolve(case, seed=seed), OPERATED) for seed in (case.seed, *range(6))]
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+
+
+def test_operations_need_an_operator_who_takes_orders() -> None:
+    case = Case(1, Schedule((Operation(0.4, "master", "restart"),)), CALM)
+    with pytest.raises(ValueError, match=r"faults\[0\]: the operator of scenario replication takes no orders"):
+        run_case(case, REPLICATION)
+    with pytest.raises(ValueError, match="this world has no operator who takes orders"):
+        Operation(0.4, "a", "restart").begin(World(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"what": "reboot"}, "Operation.what must be one of exchange, .*, not 'reboot'"),
+        ({"patience_s": -1}, "Operation.patience_s must be a finite number of at least 0, not -1"),
+        ({"patience_s": True}, "Operation.patience_s must be"),
+    ],
+)
+def test_what_there_is_not_cannot_be_ordered(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        attrs.evolve(Operation(0.4, "a", "restart"), **change)
