@@ -1,7 +1,7 @@
 """A RocketMQ-compatible message broker with master/slave replication, written as Trio actors.
 
-What users need is here by name, and imported at its first use: who needs the actors alone does not load a broker.
-`rmq_actors.testing` has what tests need, `rmq_actors.actors` and `sim_net` stand alone.
+What users need is here by name, and imported at its first use: a program that needs the actors alone does not load a
+broker. `rmq_actors.testing` has what tests need, `rmq_actors.actors` and `sim_net` stand alone.
 """
 
 from __future__ import annotations

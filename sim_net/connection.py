@@ -252,12 +252,12 @@ class Endpoint:
         self.wake()
 
     def forget_reader(self, _: RaiseCancelT) -> Abort:
-        """Whoever waited to read was cancelled."""
+        """The task that waited to read was cancelled."""
         self.reader = None
         return Abort.SUCCEEDED
 
     def forget_writer(self, _: RaiseCancelT) -> Abort:
-        """Whoever waited to write was cancelled."""
+        """The task that waited to write was cancelled."""
         self.writer = None
         return Abort.SUCCEEDED
 

@@ -241,7 +241,7 @@ class DatagramSocket(SimSocket):
             self._shut_write = True
 
     def wake_waiters(self) -> None:
-        """Let whoever waits on the socket look again: after a fence, those who survived their cancellation."""
+        """Let tasks that wait on the socket look again: after a fence, those that survived their cancellation."""
         self._wake_reader()
 
     def _end(self, how: str) -> None:

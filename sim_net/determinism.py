@@ -23,9 +23,10 @@ Each fact has a guard test of the same number in `tests/simulation/test_sim_guar
     is kept out of it does not run, is not counted as runnable, and may be appended later.
 11. Scopes may be cancelled from within the instruments' `before_task_step` and `after_task_step`; after the step of a
     task that begins to wait, that aborts its wait.
-12. Who waits in `wait_all_tasks_blocked` is a key of `runner.waiting_for_idle`, a sorted mapping; its first entry is
-    the shortest time for which nothing may run. When the clock tells Trio to sleep for longer, and no task becomes
-    runnable by an expired deadline, those of that time go on. Trio sleeps for a day at most: longer waits have no end.
+12. A task that waits in `wait_all_tasks_blocked` is a key of `runner.waiting_for_idle`, a sorted mapping; its first
+    entry is the shortest time for which nothing may run. When the clock tells Trio to sleep for longer, and no task
+    becomes runnable by an expired deadline, those of that time go on. Trio sleeps for a day at most: longer waits have
+    no end.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def deterministic_trio(
 def collect_cycles(count: int) -> None:
     """Within a run: collect its cyclic garbage, for the `count`-th time: the young, now and then all of it.
 
-    Nothing, if whoever runs the world has turned the collector off.
+    Nothing, if the caller has turned the collector off.
     """
     if _collects:
         gc.collect(1 if count % _COLLECTIONS_A_FULL_ONE else 2)
@@ -174,7 +175,7 @@ def run_sync_soon_queues() -> tuple[Sized, Sized]:
 
 
 def waiting_for_idle() -> Mapping[tuple[float, int], Task]:
-    """Within a run: who waits until all tasks are blocked; the keys begin with for how long, the shortest first."""
+    """Within a run: tasks that wait until all are blocked; the keys begin with for how long, the shortest first."""
     waiting: Mapping[tuple[float, int], Task] = _run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle
     return waiting
 

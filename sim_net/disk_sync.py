@@ -1,7 +1,7 @@
 """The syncs of a disk that are under way: how long each takes, what holds it up, and what it leaves when it is over.
 
-A sync runs in the kernel of its node, as `fsync` does that a worker thread has called: whoever waits for it cannot be
-cancelled, and it goes on when the process is killed. Only power loss stops it.
+A sync runs in the kernel of its node, as `fsync` does that a worker thread has called: the task that waits for it
+cannot be cancelled, and it goes on when the process is killed. Only power loss stops it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Sync:
         self.error = error
         self.incarnation = incarnation
         self.power_losses = power_losses
-        #: Who waits; None once woken or aborted.
+        #: The task that waits; None once woken or aborted.
         self.task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
 
     def abort(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:

@@ -35,7 +35,7 @@ class Tripwire(BaseException):
 class ForbiddenCall(SimulationError):
     """The program reached for the real world; raised by `World.run`.
 
-    The message names the call, function, file and line of who made it, and what to do instead.
+    The message names the call, function, file and line of the caller, and what to do instead.
     """
 
 
@@ -65,7 +65,7 @@ _AUDITED: Final = {
     "os.spawn": "starting a process",
     "os.system": "starting a process",
 }
-# Whoever calls through these has made the call itself.
+# A caller through these has made the call itself.
 _THIN: Final = frozenset(
     {
         "asyncio", "bz2", "codecs", "concurrent", "dbm", "fileinput", "ftplib", "genericpath", "glob", "gzip", "http",
@@ -74,7 +74,7 @@ _THIN: Final = frozenset(
         "tempfile", "threading", "urllib", "uuid", "xmlrpc", "zipfile",
     }
 )  # fmt: skip
-# Who asks for a worker thread or a descriptor on behalf of the program.
+# These ask for a worker thread or a descriptor on behalf of the program.
 _BETWEEN: Final = frozenset({"trio", "sim_net", "contextlib", "outcome"})
 # Where `zoneinfo` reads time zones, from C: its caller would be taken for the one that opens the file.
 _TIME_ZONES: Final = tuple(f"{path}/" for path in zoneinfo.TZPATH)

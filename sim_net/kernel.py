@@ -87,7 +87,7 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         self.woken = False
         #: Trio's callbacks that are not yet in a task; while there are any, time stands still.
         self.run_sync_soon_queues: tuple[Sized, Sized] = ((), ())
-        #: Who waits until no task has run for some seconds (the first part of the key), the shortest time first.
+        #: Tasks that wait until none has run for some seconds (the first part of the key), the shortest time first.
         self.waiting_for_idle: Mapping[tuple[float, int], object] = {}
         self._heap: list[tuple[float, int, Callable[[], object] | Timer]] = []
         self._scheduled = 0
@@ -201,7 +201,7 @@ class Kernel(trio.abc.Clock, trio.abc.Instrument):
         return math.inf if is_idle else 0.0
 
     def _find_idle_at_s(self) -> float:
-        """When whoever waits for all tasks to be blocked goes on, if none runs till then."""
+        """When the next task that waits for all others to be blocked goes on, if none runs till then."""
         if self._last_step != self.steps:  # a wake-up of the loop alone does not count
             self._last_step, self._idle_since_s = self.steps, self.now_s
         idle_s = next(iter(self.waiting_for_idle))[0]

@@ -95,7 +95,7 @@ class Nemesis:
                 self._world.fail(error)
 
     def _entry(self, entry: JournalEntry) -> None:
-        # Later, as whoever records an entry may be half-way through something.
+        # Later, as the task that records an entry may be half-way through something.
         for applied in self._due(entry.node, entry.kind):
             self._begin_at(applied, self._world.now_s + applied.fault.at_s)
 

@@ -112,7 +112,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
     def power_on(self, node: Node) -> None:
         """The machine runs again: it is reachable, and knows nothing of its former connections. RuntimeError if it did.
 
-        Whoever still has one finds out by the reset that answers the next segment.
+        A peer that still has one finds out by the reset that answers the next segment.
         """
         if node.name not in self._without_power:
             raise RuntimeError(f"node {node.name} has power")
@@ -275,7 +275,7 @@ class Ports:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
     def share(self, socket: SimSocket, port: int) -> None:
-        """Let a socket have a port whoever else has it: an accepted one has its listener's."""
+        """Let a socket have a port that another one may have: an accepted one has its listener's."""
         self._taken.setdefault((socket.type, port), {})[socket] = None
 
     def release(self, socket: SimSocket, port: int) -> None:

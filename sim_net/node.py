@@ -126,7 +126,8 @@ class Node:
         self.incarnation = 0
         #: Whether the machine is on, which it is before the first boot too.
         self.has_power = True
-        #: What processes that ended by themselves had not closed: sockets, files, locks. Who is killed closes nothing.
+        #: What processes that ended by themselves had not closed: sockets, files, locks. A killed process closes
+        #: nothing.
         self.left_open: list[str] = []
         self._world = world
         self._main: NodeMain | None = None

@@ -1,7 +1,7 @@
 """Random faults and schedules, from small sets of telling values.
 
 Small, so that faults meet each other and what they hit: two delays drawn evenly from 30 s never fall into one sync of
-2 ms. Whoever draws gives `choose`: `random.Random(seed).choice`, or Hypothesis (see `strategies`).
+2 ms. The caller gives `choose`: `random.Random(seed).choice`, or Hypothesis (see `strategies`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What all sockets of a simulated node have in common: identity, options, addresses, and an end.
 
 They mirror Trio's own: a checkpoint in every call, one task at a time for each direction, BlockingIOError never seen,
-closing wakes whoever waits. TCP is in `stream_socket`, UDP in `datagram_socket`.
+closing wakes the tasks that wait. TCP is in `stream_socket`, UDP in `datagram_socket`.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class SimSocket(trio.socket.SocketType):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close; whoever waits on the socket gets ClosedResourceError. A second call does nothing."""
+        """Close; tasks that wait on the socket get ClosedResourceError. A second call does nothing."""
         if not self._closed:
             self._leave()
             self._end("closed")
@@ -230,7 +230,7 @@ class SimSocket(trio.socket.SocketType):
             self._end("vanished")
 
     def wake_waiters(self) -> None:
-        """Let whoever waits on the socket look again: after a fence, those who survived their cancellation."""
+        """Let tasks that wait on the socket look again: after a fence, those that survived their cancellation."""
         raise NotImplementedError
 
     def _leave(self) -> None:
@@ -260,7 +260,7 @@ class SimSocket(trio.socket.SocketType):
             raise socket_error(errno.EBADF)
 
     def _raise_closed(self) -> NoReturn:
-        """Whoever was woken finds the socket closed: by another task, or because the process has died."""
+        """The task that was woken finds the socket closed: by another task, or because the process has died."""
         if self._incarnation.fenced:
             raise socket_error(errno.EBADF)
         raise trio.ClosedResourceError("another task closed this socket")

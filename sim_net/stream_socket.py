@@ -349,7 +349,7 @@ class StreamSocket(SimSocket):
         self._connecting = False
 
     def wake_waiters(self) -> None:
-        """Let whoever waits on the socket look again: after a fence, those who survived their cancellation."""
+        """Let tasks that wait on the socket look again: after a fence, those that survived their cancellation."""
         if self._endpoint is not None:
             self._endpoint.wake()
         self._wake_acceptor()

@@ -50,7 +50,7 @@ class BrokerRemoting:
     processors: ProcessorTable
     client: RemotingClient
     remoting_server: RemotingServer
-    #: On listenPort - 2, for who asks for the VIP channel: Java slaves do.
+    #: On listenPort - 2, for clients that ask for the VIP channel: Java slaves do.
     fast_remoting_server: RemotingServer | None
     _fetch_name_servers: FetchNameServers | None
     #: Keeps the accounts that requests are checked by.

@@ -159,7 +159,7 @@ class BrokerConfig:
             self._check_master()
 
     def _check_master(self) -> None:
-        """Itself it would follow for ever, and find that the two logs are the same."""
+        """A slave that names itself as its master would follow itself for ever: the two logs are always the same."""
         ha, remoting = self.ha_config, self.remoting or RemotingServerConfig(listen_port=0)
         for key, address, registered_host, listen_host, port in (
             ("haMasterAddress", ha.ha_master_address, self.broker_ip2, ha.ha_listen_host, ha.listen_port),

@@ -24,7 +24,7 @@ _ROLE, _NAME = "brokerRole", "brokerName"
 
 @attrs.frozen(eq=False)
 class PeerStates:
-    """Whoever knows GET_REPLICATION_STATE is asked nothing else."""
+    """A peer that knows GET_REPLICATION_STATE is asked nothing else."""
 
     _client: RemotingClient
 

@@ -72,7 +72,7 @@ class SlaveSynchronize:
     _client: RemotingClient
     #: Where the master answers, "host:port"; None while nobody has told.
     _master_addr: str | None
-    #: Who else it is, later. None: it stays as it is.
+    #: Announces a new master; None: the configuration fixes it.
     _told: trio.MemoryReceiveChannel[str] | None
     _is_followed: Callable[[], bool]
     _terms: TermFile

@@ -53,8 +53,8 @@ class ServiceStuck(RuntimeError):
 class StoreHost:
     """Has one open store after the other, each with its services below a supervisor of its own.
 
-    `store`, `ha_service` and `ha_masters` are those of the present life. Whoever keeps one of them keeps something that
-    a change of role stops: ask here each time.
+    `store`, `ha_service` and `ha_masters` are those of the present life. A caller that keeps one of them keeps
+    something that a change of role stops: ask here each time.
     """
 
     config: BrokerConfig

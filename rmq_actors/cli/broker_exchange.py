@@ -1,6 +1,6 @@
 """`rmq-actors broker-admin exchange`: asks a master to exchange roles with its slave, and waits for how that ends.
 
-The master does it all: whoever asks may go away.
+The master does it all: the client that asks may go away.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def dump(
             else:
                 typer.echo(json.dumps(message_to_json(item)) if as_json else _row(item))
     except BrokenPipeError:
-        # Who reads the output has seen enough: click ends the command without a word.
+        # The reader of the output has seen enough: click ends the command without a word.
         raise
     except (StoreLayoutError, OSError) as error:
         _refuse("dump", path, str(error), error)

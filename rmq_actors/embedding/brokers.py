@@ -67,7 +67,7 @@ def _letters(number: int) -> str:
 
 
 def masters_first(follows: Mapping[str, str | None]) -> list[str]:
-    """The brokers' names in an order in which each can be started: whoever it follows has been."""
+    """The brokers' names in an order in which each can be started: a master comes before its slaves."""
 
     def steps(name: str) -> int:
         master = follows[name]

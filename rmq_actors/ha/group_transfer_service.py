@@ -13,10 +13,10 @@ from rmq_actors.tracing.recorder import Tracer
 
 @attrs.define(eq=False)
 class GroupTransferService:
-    """Drives `protocols.group_transfer`, and hands each new state to the store, in the step of whoever calls.
+    """Drives `protocols.group_transfer`, and hands each new state to the store, in the step of its caller.
 
-    RocketMQ's is a thread that reports wake. This one is passive: who reads a report answers the puts, and no other
-    actor has to run in between.
+    RocketMQ's is a thread that reports wake. This one is passive: the task that reads a report answers the puts, and no
+    other actor has to run in between.
     """
 
     name = "GroupTransferService"

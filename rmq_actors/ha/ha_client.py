@@ -56,7 +56,7 @@ _SEARCH_AGAIN_S = 1.0
 #: have had nothing to compare with.
 ASK_AGAIN_S = 45.0
 
-#: What else is said of a connection on which no frame came: who listens there may be anybody.
+#: What else is said of a connection on which no frame came: anybody may listen there.
 _NO_FRAME = "no frame came: it refuses this slave, and logs why, or what listens there is no master's HA port"
 #: What else is said of a halt: what may be done about it.
 _CUT = (
@@ -421,7 +421,7 @@ class HAClient(ServiceThread):
     async def _begin_log(self, questions: MasterQuestions, address: str) -> None:
         """Take the master's first record, if it tells where that is: a Java master sends an empty log its last file.
 
-        Whoever reports another offset than 0 gets all that follows it. Raises `NotFollowed`, `LookupFailed`,
+        A slave that reports another offset than 0 gets all that follows it. Raises `NotFollowed`, `LookupFailed`,
         `AppendRefused`, `TermNotKept`.
         """
         try:
@@ -511,7 +511,7 @@ class HAClient(ServiceThread):
 
 @attrs.define(eq=False)
 class Reporter:
-    """Sends the reports of one connection, one at a time, whoever asks: the reader, the flush, the heartbeat.
+    """Sends the reports of one connection, one at a time, whichever task asks: the reader, the flush, the heartbeat.
 
     `offset` gives what may be reported.
     """
@@ -524,7 +524,7 @@ class Reporter:
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def report(self) -> bool:
-        """Send what is due, unless somebody is at it, who looks again after each send; whether it was done here."""
+        """Send what is due, unless another task is at it: that one looks again after each send. Whether it was done."""
         try:
             self._sending.acquire_nowait()
         except trio.WouldBlock:
@@ -548,7 +548,7 @@ class Reporter:
             # What is sent, not what should be: a machine that lies must show in the trace.
             (reported,) = REPORT.unpack(report)
             self._tracer.emit(HaClientReport(offset=reported))
-            # Eight bytes hardly ever have to wait, and whoever reports has waited just before.
+            # Eight bytes hardly ever have to wait, and the task that reports has waited just before.
             report = report[self._try_send(self._socket, [report]) :]
             while report:
                 report = report[await self._socket.send(report) :]

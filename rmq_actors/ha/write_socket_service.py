@@ -41,7 +41,7 @@ class WriteSocketService:
     _growth: Broadcast[int] | Broadcast[FlushOutcome]
     _first_report: trio.MemoryReceiveChannel[int]
     _tracer: Tracer
-    #: How whoever makes the log grow sends it himself, and heartbeats go; None: nothing is sent so.
+    #: Lets the appending task, and heartbeats, send without a checkpoint; None: nothing is sent so.
     _try_send: TrySend | None = None
     #: Log bytes that the socket took, and will take.
     sent_bytes: int = attrs.field(default=0, init=False)
@@ -104,7 +104,7 @@ class WriteSocketService:
         frames = cursor.plan_at_once(self._limit(), self._reported, now, min_offset=log.min_offset)
         if not frames:
             return False
-        # What fails is the connection's trouble, and not that of who puts: whoever is woken meets it, too.
+        # A failure is the connection's, not the put's: the task that is woken meets it, too.
         try:
             self._rest = self._buffers(frames)
         except OSError:
@@ -128,7 +128,7 @@ class WriteSocketService:
                     await self._send_due(cursor)
 
     async def _transfer(self, cursor: TransferCursor) -> bool:
-        """Send what is due, unless somebody is at it, who looks again after each send; whether it was done here."""
+        """Send what is due, unless another task is at it: that one looks again after each send. Whether it was done."""
         try:
             self._sending.acquire_nowait()
         except trio.WouldBlock:

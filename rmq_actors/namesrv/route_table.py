@@ -179,7 +179,7 @@ class RouteInfoManager:
     limits: RouteTableLimits = RouteTableLimits()
     #: Whether a whole table of a master removes the topics that it lacks; the key is of RocketMQ 5.
     delete_topic_with_broker_registration: bool = True
-    #: By address; who was not heard of for the longest comes first.
+    #: By address; the one that was not heard of for the longest comes first.
     _live: dict[str, BrokerLiveInfo] = attrs.field(factory=dict, init=False)
     _by_connection: dict[int, dict[str, None]] = attrs.field(factory=dict, init=False)
     _names: dict[str, _Name] = attrs.field(factory=dict, init=False)
@@ -264,14 +264,14 @@ class RouteInfoManager:
         return True
 
     def connection_closed(self, conn_id: int) -> list[Broker]:
-        """Take away whoever was heard last over a connection that ended."""
+        """Take away the brokers that were heard last over a connection that ended."""
         ended = [self._live[address] for address in self._by_connection.get(conn_id, ())]
         for live in ended:
             self._end(live)
         return [live.broker for live in ended]
 
     def expire(self, now: float) -> list[BrokerLiveInfo]:
-        """Take away whoever was not heard of for `expired_s`."""
+        """Take away the brokers that were not heard of for `expired_s`."""
         expired = []
         while self.next_expiry_s() <= now:
             live = next(iter(self._live.values()))

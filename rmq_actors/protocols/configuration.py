@@ -135,7 +135,7 @@ def _about(setting: _Setting, error: Exception) -> str:
 
 
 def _in_keys(message: str, settings: Mapping[str, _Setting]) -> str:
-    """A message about fields with their keys: who has written a file knows no other names."""
+    """A message about fields with their keys: the author of a file knows no other names."""
     keys: dict[str, set[str]] = {}
     for name, setting in settings.items():
         keys.setdefault(setting.attribute.name, set()).add(name)

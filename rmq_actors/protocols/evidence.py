@@ -89,7 +89,7 @@ def doubt_in_difference(own: Own, before: Peer | None, after: Peer | None) -> Do
 
 
 def doubt_in_tables(own: Own, before: Peer | None, after: Peer | None) -> Doubt | None:
-    """Why a peer's tables are not taken over, if so: those of a term come from whoever leads it.
+    """Why a peer's tables are not taken over, if so: those of a term come from the broker that leads it.
 
     A slave hands them on, while it follows, but never to the one that they came from.
     """

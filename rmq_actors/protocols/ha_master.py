@@ -143,7 +143,7 @@ class TransferCursor:
     def plan_at_once(
         self, limit_offset: int, reported_offset: int, now: float, *, min_offset: int = 0
     ) -> list[Transfer]:
-        """What whoever made the log grow to `limit_offset` sends itself: like `plan`, but never a heartbeat.
+        """What the task that made the log grow to `limit_offset` sends itself: like `plan`, but never a heartbeat.
 
         Nothing unless the slave has all that it was sent, and no more is new than one frame can hold: what comes while
         something is under way is better sent together.

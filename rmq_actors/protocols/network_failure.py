@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: How Trio begins the text of an address that it could not connect to; whoever tells of it names the address already.
+#: How Trio begins the text of an address that it could not connect to; the message around it names the address already.
 _OF_TRIO = "Error connecting to "
 
 

@@ -39,7 +39,7 @@ class PendingRequests(Generic[T]):
         return opaque
 
     def end(self, opaque: int) -> T | None:
-        """The waiter of this answer, who waits no more; None for an answer that is late, repeated or to nothing."""
+        """The waiter of this answer, which waits no more; None for an answer that is late, repeated or to nothing."""
         return self._waiting.pop(opaque, None)
 
     def end_all(self) -> list[T]:

@@ -80,8 +80,8 @@ class OsFile:
         """A mapping in which the pages of all offsets can be written to; None if `pwrite` has to say what is wrong.
 
         To write to a page that has no place on the disk could end in SIGBUS. So all are made writable before, which
-        gives them one, or is an error. Should the system write one back and protect it again in between: it has its
-        place then, and keeps it, as the file system writes over it there.
+        gives them one, or is an error. If the kernel writes a page back meanwhile and protects it again, its block
+        stays allocated: the file system writes over it there.
         """
         first, end = int(offsets[0]), int(offsets[-1]) + 4
         if not 0 <= first < end <= self.size_bytes or (offsets & 3).any() or (offsets[1:] <= offsets[:-1]).any():

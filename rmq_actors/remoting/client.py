@@ -187,7 +187,7 @@ class RemotingClient(ServiceThread):
         await connection.run(self)
 
     def on_connected(self, connection: RemotingConnection) -> None:
-        """A `ConnectionListener`: who waits for the connection goes on."""
+        """A `ConnectionListener`: the tasks that wait for the connection go on."""
         peer = self._peers[connection.remote_address]
         self.connections[connection.conn_id] = connection
         peer.connection = connection
@@ -212,7 +212,7 @@ class RemotingClient(ServiceThread):
             self.listener.on_closed(connection, reason)
 
     def _attempt_failed(self, peer: _Peer, failure: str, *, timed_out: bool = False) -> None:
-        # Whoever asked is told, and knows better what it means.
+        # The caller is told, and knows better what it means.
         _log.debug("%s: %s", peer.address, failure)
         self._tracer.emit(RemotingClientConnectFailed(peer_address=peer.address, detail=failure[:200]), self.name)
         self._pause(peer, failure)

@@ -1,8 +1,8 @@
-"""One remoting connection, the same on both sides: frames in, frames out, and who waits for which answer.
+"""One remoting connection, the same on both sides: frames in, frames out, and which task waits for which answer.
 
 One receive buffer is one unit of work: every request in it is processed, then all answers go out in one send. Answers
-that come later, and requests of this side, are sent by whoever finds nobody sending, in a task of their own. So an idle
-connection is one task, and a request costs no task, no event and no time-out.
+that come later, and requests of this side, are sent by the task that finds nobody sending, in a task of their own. So
+an idle connection is one task, and a request costs no task, no event and no time-out.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ class RemotingConnection:
 
     @property
     def _must_read(self) -> bool:
-        """The peer may take nothing until its answers are read here: two that wait for each other would for ever."""
+        """Whether to keep reading: if both peers wait for the other one to read, neither ever goes on."""
         return self._carries_requests or len(self._pending) > 0
 
     async def _send_as_reader(self) -> None:
@@ -370,7 +370,7 @@ class RemotingConnection:
                 self._last_active_s = trio.current_time()
         finally:
             if sent < len(data):
-                # A stop ends what the reader does: whoever sends the rest begins within a frame.
+                # A stop ends what the reader does: the task that sends the rest begins within a frame.
                 self._outgoing.insert(0, data[sent:])
 
     def _next_piece(self) -> bytes:

@@ -1,7 +1,7 @@
 """How far the delayed messages of each level are delivered: config/delayOffset.json (ScheduleMessageService's table).
 
-An offset that the queue does not have would stop its level for ever (#1869): who is going to deliver corrects each
-into what its queue has (#7077: also what a master sent). A slave keeps its master's as they are: its own log may
+An offset that the queue does not have would stop its level for ever (#1869): a broker that is going to deliver corrects
+each into what its queue has (#7077: also what a master sent). A slave keeps its master's as they are: its own log may
 lag behind them for now, and what it lowered it would deliver again.
 """
 

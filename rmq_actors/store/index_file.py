@@ -160,7 +160,7 @@ class IndexFile:
         self, key_hashes: Int32Array, physical_offsets: Int64Array, store_timestamps_ms: Int64Array
     ) -> None:
         """`put_keys` of many keys, as columns. Raises `OSError` with none of them counted."""
-        # It imports numpy, which takes a while: who puts single keys does without.
+        # It imports numpy, which takes a while: single keys are put without it.
         from rmq_actors.store import index_columns as columns  # noqa: PLC0415
 
         assert 0 < len(key_hashes) <= self.room

@@ -227,7 +227,7 @@ class MappedFileQueue:
         self._rewritten[mapped_file] = self._rewritten.get(mapped_file, 0) + 1
 
     def mark_dirty(self) -> None:
-        """Let the next flush sync every file and name: whether whoever wrote them has done so is not known."""
+        """Let the next flush sync every file and name: it is not known whether their writer has done so."""
         self.flushed_where = self.min_offset
         if self.files:
             self._directory_changed()

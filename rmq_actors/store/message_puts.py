@@ -97,7 +97,7 @@ class PendingPut:
         return cls(result=PutResult(status, None, reason))
 
     def answered(self, status: PutStatus) -> None:
-        """Give the answer, and wake whoever waits for it."""
+        """Give the answer, and wake the task that waits for it."""
         append = self._append
         if append is not None and self._tracer is not None:
             self._tracer.emit(PutEnd(msg_id=self._msg_id, offset=append.offset + append.size, status=status.value))
@@ -180,7 +180,7 @@ class MessagePuts:
         return self._append(encoded, batch.store_host, batch.properties, arrived)
 
     def log_grew(self) -> None:
-        """Tell whoever follows the log's end that it has moved: one wake-up each, however many puts moved it."""
+        """Tell services that follow the log's end that it has moved: one wake-up each, however many puts moved it."""
         log = self._commit_log
         end = log.max_offset
         if end != self._told_end:

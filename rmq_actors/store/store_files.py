@@ -181,7 +181,7 @@ class _Opening:
         plan = plan_recovery(queue, checkpoint, after_crash=has_aborted)
         while plan.drops_log and queue.remove_last_file():
             pass
-        # A long log takes minutes: whoever waits is told for what.
+        # A long log takes minutes: the log says what the start waits for.
         read_bytes = max(0, _written_end(queue) - plan.read_from)
         _log.info("recovery reads %d bytes of log from offset %d on: %s", read_bytes, plan.read_from, plan.reason)
         derived = self._derived(queue, plan, is_orderly=not has_aborted)

@@ -84,7 +84,7 @@ class _Sample:
 
 @attrs.define(eq=False)
 class StoreStatsService(ServiceThread):
-    """The counters, written by whoever does the work, and the service that samples them."""
+    """The counters, written by the services that do the work, and the service that samples them."""
 
     name = "StoreStatsService"
     _wall_clock: WallClock

@@ -1,8 +1,8 @@
 """What an event is: `Event`, from which each kind derives a class, the columns of a trace, and the registry of kinds.
 
 A trace is the list of events of one run, simulated or real. Arrow's and Spark's schemas and `docs/trace-schema.md` are
-made from the classes. This project's kinds are in `rmq_actors.tracing.events`; whoever derives a class with a kind's
-name has registered one (`docs/trace-schema.md`, "A kind of your own").
+made from the classes. This project's kinds are in `rmq_actors.tracing.events`; a program that derives a class with a
+kind's name has registered one (`docs/trace-schema.md`, "A kind of your own").
 
 Events are made by the hundred thousand, so they are msgspec's structs: one is made in a tenth of the time that an attrs
 class takes. They are frozen for type checkers alone, because the recorder fills in what it knows.

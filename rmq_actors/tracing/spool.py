@@ -57,7 +57,7 @@ _ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     "int32": pa.int32(),
     "int64": pa.int64(),
     "string": pa.string(),
-    # A dictionary on disk (`_REPEATING`), a plain string to whoever reads it.
+    # A dictionary on disk (`_REPEATING`), a plain string to its readers.
     "dictionary": pa.string(),
     "links": pa.list_(pa.struct([("node", pa.string()), ("seq", pa.int64())])),
     "string_map": pa.map_(pa.string(), pa.string()),

@@ -2,7 +2,7 @@
 
 What a record is, and what is read from it, says `wire.dispatch_request`: here the same is done for thousands of records
 a step, and each record that is not of the common kind is read by it. Importing this imports numpy, which takes a while:
-whoever uses it does so once many records are there.
+its users do so once many records are there.
 """
 
 from __future__ import annotations

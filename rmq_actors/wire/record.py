@@ -393,7 +393,7 @@ def decode_record(
 
     Raises `RecordError` if `check_record` finds no message there.
 
-    `check`: what it has found, for who has asked it already.
+    `check`: what it has found, for a caller that has asked it already.
     """
     check = check or check_record(view, position, physical_offset)
     if check.what != "message":

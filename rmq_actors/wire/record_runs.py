@@ -14,7 +14,7 @@ def run_length(data: BytesLike, position: int, size: int, most: int) -> int:
 
     `data` has the first 8 bytes of each of `most`, at a distance of `size`. The first call imports numpy.
     """
-    import numpy as np  # noqa: PLC0415 - it takes a while: whoever has few records does without
+    import numpy as np  # noqa: PLC0415 - it takes a while, and few records are read without it
 
     words = np.ndarray((most,), "<u8", buffer=data, offset=position, strides=(size,))
     different = words != words[0]

@@ -44,7 +44,7 @@ def number(value: float) -> str:
 
 @attrs.frozen
 class Plot:
-    """A finished plot. `title` and `description` are read out to who cannot see it."""
+    """A finished plot. `title` and `description` are read out to readers who cannot see it."""
 
     id: str
     title: str

@@ -36,7 +36,7 @@ class ReplicationStateProcessor:
         return request.command.response(ResponseCode.SUCCESS, body=encode_body(self._state()))
 
     def _state(self) -> ReplicationStateInfo:
-        """No checkpoint in here: whoever asks takes it for one moment's."""
+        """No checkpoint in here: the answer is that of one moment."""
         broker, followed = self._broker, self._broker.followed_master
         log, halted = broker.store.commit_log, None if followed is None else followed.halted
         return ReplicationStateInfo(

@@ -90,7 +90,7 @@ class IndexCheck:
     _next: _Entry | None = attrs.field(default=None, init=False)
     #: What the entries themselves show to be wrong, on its way out.
     _found: list[Finding] = attrs.field(factory=list, init=False)
-    #: Hashes of entries that were reported: their records need not be.
+    #: Hashes of entries that were reported: their records are not reported again.
     _lost_hashes: Counter[int] = attrs.field(factory=Counter, init=False)
     _missing: _MissingKeys | None = attrs.field(default=None, init=False)
     #: Records with keys before the first entry, and where the first of them stands.
