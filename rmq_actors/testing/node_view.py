@@ -83,6 +83,8 @@ class NodeView:
     rotten: set[int] = attrs.field(factory=set)
     #: It has lost its power, and not yet opened what is left of its log.
     has_lost_power: bool = False
+    #: Where its log ended when its power was back the last time; -1: it has always had power.
+    power_back_at: int = -1
     #: It follows nobody, as its log parts from its master's.
     has_halted: bool = False
     #: It has halted: from then on its log may be cut, also by a life that dies at it.

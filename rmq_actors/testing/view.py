@@ -351,6 +351,7 @@ class ClusterView:
         node.synced = 0  # what a kill has left in the page cache may never have been synced
         if node.has_lost_power:
             node.has_lost_power = False
+            node.power_back_at = end
             self._power_is_back(node, opened)
         # A record whose missing bytes are zeros is whole: a blank needs no more than its head.
         node.ever = max(node.ever, end)
@@ -446,7 +447,9 @@ class ClusterView:
         node.has_lost_power = True
 
     def _pause(self, event: NodePause) -> None:
-        self.nodes[event.node].paused_at_ns = event.sim_time_ns or 0
+        node = self.nodes[event.node]
+        if node.paused_at_ns is None:
+            node.paused_at_ns = event.sim_time_ns or 0
 
     def _resume(self, event: NodeResume) -> None:
         node = self.nodes[event.node]

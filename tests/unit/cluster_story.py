@@ -131,10 +131,10 @@ class Story:
         status = "ok" if acknowledged else "OSError"
         self.emit(node, "client.table", status=status, attributes={"part": "topics", "entry": topic})
 
-    def take_table(self, node: str, topics: set[str], actor: str = "SlaveSynchronize") -> None:
-        """Over from the master."""
+    def take_table(self, node: str, topics: set[str], *, of: str = "10.0.0.1", actor: str = "SlaveSynchronize") -> None:
+        """Over from the first master, or another one."""
         self.tables[node, "topics"] = set(topics)
-        event = BrokerSlaveSynchronize(status="changed", part="topics", peer_address="10.0.0.1:10911", detail="")
+        event = BrokerSlaveSynchronize(status="changed", part="topics", peer_address=f"{of}:10911", detail="")
         self.recorder.record(event, node, actor)
 
     def lose_power(self, node: str, kept: int) -> None:

@@ -49,9 +49,19 @@ def test_a_slave_that_is_promoted_may_lack_what_it_never_had(story: Story) -> No
     assert story.seen == []
 
 
-def test_a_slave_keeps_what_the_master_has(story: Story) -> None:
-    """Whoever it asked was another slave."""
-    story.take_table(SLAVE, set())
+@pytest.mark.parametrize(("of", "seen"), [("10.0.0.1", ["tables_kept"]), ("10.0.0.3", [])])
+def test_a_slave_has_what_the_master_has_unless_it_follows_another_slave(
+    story: Story, of: str, seen: list[str]
+) -> None:
+    """That one may be behind."""
+    story.take_table(SLAVE, set(), of=of)
+    assert story.seen == seen
+
+
+def test_the_master_that_was_made_a_slave_keeps_what_it_has(story: Story) -> None:
+    """Whoever it follows by then may have the older tables."""
+    story.emit(MASTER, "store.term", term=1, status="resigned", leads=True)
+    story.take_table(MASTER, set(), of="10.0.0.2")
     assert story.seen == ["tables_kept"]
 
 

@@ -20,7 +20,7 @@ _LAST_ROUND = "LastRound"
 
 @attrs.define(eq=False)
 class TablesKept(Invariant[_Looked]):
-    """A topic or a group that the master has acknowledged is durable there, and no slave that has it loses it.
+    """A topic or a group that the master has acknowledged is durable there, and who takes over its tables has it.
 
     The next master may lack what it never had. But if the master before, which was a slave by then, has answered when
     it was asked for its tables once more, it lacks nothing.
@@ -43,7 +43,9 @@ class TablesKept(Invariant[_Looked]):
             return self._check_change(event, node, view)
         if isinstance(event, BrokerSlaveSynchronize):
             self._note_last_round(event, view)
-            return self._check_lost(node, [event.part], view)
+            # A slave of a slave takes over what that one has, until it has caught up.
+            may_be_older = node is not view.master and self._peer(event, view) != view.master.name
+            return None if may_be_older else self._check_lost(node, [event.part], view)
         return self._check_lost(node, TABLES, view)
 
     def _check_change(self, event: ClientTable, node: NodeView, view: ClusterView) -> str | None:
@@ -69,11 +71,14 @@ class TablesKept(Invariant[_Looked]):
         """Only the master before counts, and only once it takes no changes any more."""
         if event.actor != _LAST_ROUND:
             return
-        counts = view.node_of(event.peer_address.rpartition(":")[0]) == view.master.name and not view.master.leads
+        counts = self._peer(event, view) == view.master.name and not view.master.leads
         if counts and event.status in ("changed", "unchanged"):
             self._last_round.setdefault(event.node, set()).add(event.part)
         else:
             self._last_round.pop(event.node, None)
+
+    def _peer(self, event: BrokerSlaveSynchronize, view: ClusterView) -> str:
+        return view.node_of(event.peer_address.rpartition(":")[0])
 
     def _check_promotion(self, node: NodeView) -> str | None:
         asked = self._last_round.pop(node.name, set())
