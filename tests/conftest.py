@@ -1,7 +1,7 @@
 """Settings of every test: the Hypothesis profiles, and the log level that each begins with.
 
-`HYPOTHESIS_PROFILE` chooses one: `dev` (the default) searches anew in each run, `ci` is the same in each run, `long`
-looks longer. None has a deadline: a busy machine is no bug.
+`HYPOTHESIS_PROFILE` chooses one: `dev` (the default) draws new examples in each run, `ci` is the same in each run,
+`long` looks longer. None has a deadline: a busy machine is no bug.
 """
 
 from __future__ import annotations

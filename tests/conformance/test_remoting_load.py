@@ -97,7 +97,7 @@ def _echo(request: RemotingRequest) -> RemotingCommand:
 
 @contextlib.asynccontextmanager
 async def serving(limits: ConnectionLimits | None = None, *, connections_max: int = 4096) -> AsyncIterator[Load]:
-    """A server for the length of a block, behind which no task and no descriptor is left."""
+    """A server for the length of a block, after which no task and no descriptor is left."""
     descriptors, tasks = _descriptors(), trio.lowlevel.current_statistics().tasks_living
     recorder = new_recorder()
     held: list[RemotingRequest] = []

@@ -59,7 +59,7 @@ class Running:
             request = RemotingCommand(ECHO, {"topic": "Tönende"}, body=b"x" * 100)
             try:
                 answer = await client.invoke(self.server.address, request, 5000)
-            except RemotingError as error:  # raised behind the client's nursery, or it would be in a group
+            except RemotingError as error:  # raised after the client's nursery, or it would be in a group
                 failure = error
             else:
                 assert (answer.code, answer.ext_fields, answer.body) == (0, {"topic": "Tönende"}, b"x" * 100)

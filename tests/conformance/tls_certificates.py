@@ -1,4 +1,4 @@
-"""Certificates for tests, made anew for each process: files as an operator has them."""
+"""Certificates for tests, made again for each process: files as an operator has them."""
 
 from __future__ import annotations
 

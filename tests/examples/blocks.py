@@ -37,7 +37,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """The commands of a shell's block: every line (`sh`), or those behind a prompt (`console`)."""
+        """The commands of a shell's block: every line (`sh`), or those after a prompt (`console`)."""
         lines = self.text.splitlines()
         if self.kind == "sh":
             return [line for line in lines if line]

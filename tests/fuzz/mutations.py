@@ -170,7 +170,7 @@ class Mutator:
         return _join(header[:at] + self.random.choice(_RAW_VALUES) + header[end:], body, serialize_type)
 
     def body(self, frame: bytes) -> bytes:
-        """A spoiled body behind a good header, with the right lengths."""
+        """A spoiled body after a good header, with the right lengths."""
         header, body, serialize_type = _split(frame)
         if self.random.random() < 0.4:
             try:

@@ -18,7 +18,7 @@ REPLICATION_TIMEOUT_S = 240.0
 #: Bytes of a commit-log file, unless a broker is told otherwise.
 MAPPED_FILE_SIZE = 262144
 
-#: A broker on a slow machine should not refuse what has waited for 200 ms, or behind a put that took a second; nor go
+#: A broker on a slow machine should not refuse what has waited for 200 ms, or after a put that took a second; nor go
 #: without a name server for half a minute because that took 6 s to answer.
 PATIENCE: Mapping[str, str | int] = {
     "brokerFastFailureEnable": "false",

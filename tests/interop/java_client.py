@@ -175,7 +175,7 @@ class JavaClient:
     # Reads.
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset behind a queue's last message."""
+        """The offset after a queue's last message."""
         return int(self._ask(GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id}).fields["offset"])
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -245,7 +245,7 @@ class JavaClient:
 
 
 def decode_records(data: bytes) -> list[StoredMessage]:
-    """The records that stand behind one another, each checked against the offset that it names itself."""
+    """The records that stand after one another, each checked against the offset that it names itself."""
     view, messages, at = memoryview(data), [], 0
     while at < len(data):
         size, physical_offset = _RECORD_HEAD.unpack_from(view, at)
@@ -272,7 +272,7 @@ def _send_fields(topic: str, queue_id: int, properties: str, sys_flag: int) -> d
 
 
 def _sent(fields: Mapping[str, str]) -> list[Sent]:
-    """A message id ends in the physical offset, in hex; a batch has as many, behind one another's queue offsets."""
+    """A message id ends in the physical offset, in hex; a batch has as many, after one another's queue offsets."""
     queue_id, first = int(fields["queueId"]), int(fields["queueOffset"])
     return [
         Sent(queue_id, first + number, int(msg_id[-16:], 16))

@@ -2,7 +2,7 @@
 
 A message is known by its number, whoever puts it: plain, with tags, keys, UTF-8 properties, delayed, in a batch, big.
 `python -m tests.interop.store_workload DIRECTORY SETTINGS CLOCK_STEP_MS` reads a `Workload` a line, prints a `Stored` a
-line when its put is answered, and "done" behind the last. At the end of its input it stops in order.
+line when its put is answered, and "done" after the last. At the end of its input it stops in order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TOPICS = {TOPIC: 2, BIG_TOPIC: 1, BATCH_TOPIC: 1, HALF_TOPIC: 1, OP_TOPIC: 1}
 TAGS = ("TagA", "TagB", "ÄTag")
 BATCH_SIZE = 6
-#: The line behind a workload's last message.
+#: The line after a workload's last message.
 DONE = "done\n"
 #: Where a stepping clock begins: what is delayed by two hours is not due yet.
 _CLOCK_BEHIND_MS = 90 * 60_000

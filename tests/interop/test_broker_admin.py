@@ -37,7 +37,7 @@ def status_of(gateway: JavaGateway, name_server: str, broker: BrokerCommand) -> 
 
 
 def log_end(store: Path) -> int:
-    """Behind the last byte of the log that is not zero."""
+    """After the last byte of the log that is not zero."""
     files = commit_log_files(store)
     last = max(files)
     return last + len(files[last].rstrip(b"\0"))

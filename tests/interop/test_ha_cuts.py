@@ -103,7 +103,7 @@ def cut_each(
         if victim is not None:
             victim.start()
         asked = proxy.next_first_report()
-        # A store that was killed begins again behind its last whole record.
+        # A store that was killed begins again after its last whole record.
         earliest = 0 if cut.kills == "slave" else held.end_offset - held_back_bytes_max
         expected = earliest <= asked <= held.end_offset
         assert expected, f"{cut.where}, {cut.kills} killed: {held}, and the slave asks for {asked}\n{slave.log_end()}"

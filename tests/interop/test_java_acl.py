@@ -80,7 +80,7 @@ def test_a_java_broker_takes_our_signatures_and_refuses_as_this_one_does(make_ja
         with pytest.raises(RpcRefused) as refused:
             AclServerRpcHook(rules, new_tracer()).before_request("127.0.0.1:1", ours)
         assert refused.value.code == theirs.code
-        # Behind a comma there is a line of its own source.
+        # After a comma there is a line of its own source.
         assert theirs.remark is not None
         assert theirs.remark.startswith(f"{refused.value.remark}, org.apache.rocketmq.acl.plain.PlainPermissionManager")
 

@@ -37,7 +37,7 @@ from tests.property.foreign_records import (
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 
 FOREIGN, LONG = "Foreign", "Long"
-#: Of the batch: behind `ALMOST_TOO_LONG` it makes properties whose length is negative as a short.
+#: Of the batch: after `ALMOST_TOO_LONG` it makes properties whose length is negative as a short.
 COMMON = "P\x01" + "p" * 200
 ALMOST_TOO_LONG = b"TAGS\1b\2KEYS\1long\2X\1".ljust(32_700, b"x")
 KEYS = (*NO_UTF8_KEYS, NO_UTF8_UNIQ_KEY)

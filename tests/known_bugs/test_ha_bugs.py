@@ -47,7 +47,7 @@ async def wait_replicated(bench: HaBench, slave: str = "slave") -> None:
 
 
 async def remove_files(broker: BrokerController, count: int) -> None:
-    """Clean, once there is a checkpoint behind what goes."""
+    """Clean, once there is a checkpoint after what goes."""
     log = broker.store.commit_log
     await trio.sleep(20)
     for _ in range(count):
@@ -190,7 +190,7 @@ def test_69_queues_that_do_not_begin_at_0_are_right(why: str) -> None:
 
 
 def test_1082_an_idle_pair_stays_connected() -> None:
-    """Also #1118. Only log bytes were signs of life, so a pair without puts connected anew every 20 s."""
+    """Also #1118. Only log bytes were signs of life, so a pair without puts connected again every 20 s."""
 
     async def main(bench: HaBench) -> None:
         await bench.start_pair()
@@ -234,7 +234,7 @@ def test_1244_a_message_that_is_acknowledged_in_many_steps_is_replicated() -> No
 
 @pytest.mark.parametrize("slave", ["frozen", "read-only"])
 def test_3484_puts_that_wait_for_a_slave_that_hangs_are_answered_in_time(slave: str) -> None:
-    """Also #5657. A put waited for 5 s, each one behind the others; the clients had gone after 3 s."""
+    """Also #5657. A put waited for 5 s, each one after the others; the clients had gone after 3 s."""
     answers: list[tuple[float, PutStatus]] = []
 
     async def put(bench: HaBench) -> None:
@@ -498,7 +498,7 @@ def test_s4_what_slaves_had_that_are_gone_makes_no_other_one_near() -> None:
 
 
 def test_s9_a_put_waits_for_no_other_one() -> None:
-    """Behind one that waited, a put heard up to a second late that it was replicated."""
+    """After one that waited, a put heard up to a second late that it was replicated."""
     answers: list[tuple[int, PutStatus, float]] = []
 
     async def put(bench: HaBench, number: int) -> None:

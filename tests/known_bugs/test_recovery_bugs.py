@@ -67,7 +67,7 @@ def test_467_no_message_is_missing_from_its_queue_when_dispatch_was_behind_a_kil
     assert len(ledger.acknowledged) == 10 + 6
 
 
-def test_1434_the_tail_of_the_second_last_file_is_in_the_queues_after_a_power_loss_behind_a_roll() -> None:
+def test_1434_the_tail_of_the_second_last_file_is_in_the_queues_after_a_power_loss_after_a_roll() -> None:
     """Recovery dispatched the last file alone."""
 
     async def work(life: Life, store: MessageStore) -> None:
@@ -90,7 +90,7 @@ def test_10073_the_checkpoint_is_never_ahead_of_queues_and_index_that_are_not_sy
 
 
 def test_265_a_record_that_is_dispatched_again_has_one_entry() -> None:
-    """There was no lower bound. Here the whole log is dispatched again, behind a kill."""
+    """There was no lower bound. Here the whole log is dispatched again, after a kill."""
 
     async def again(life: Life, store: MessageStore) -> None:
         before = queues_on(life.node.disk)

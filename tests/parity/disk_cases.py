@@ -120,14 +120,14 @@ async def write_past_end(disk: Disk) -> Seen:
 
 
 async def write_across_end(disk: Disk) -> Seen:
-    """A write that begins within the file and ends behind it."""
+    """A write that begins within the file and ends after it."""
     file = made(disk, "f", b"data")
     file.write_at(2, b"XYZW")
     return [file.size_bytes, bytes(file.map())]
 
 
 async def write_empty(disk: Disk) -> Seen:
-    """Nothing written is nothing grown, even behind the end."""
+    """Nothing written is nothing grown, even past the end."""
     file = made(disk, "f", b"data")
     file.write_at(100, b"")
     return [file.size_bytes, held(disk, "f")]
@@ -173,7 +173,7 @@ async def write_buffers(disk: Disk) -> Seen:
 
 
 async def write_scattered(disk: Disk) -> Seen:
-    """Many integers of four bytes, at places in any order, aligned or not, twice at one, behind the end."""
+    """Many integers of four bytes, at places in any order, aligned or not, twice at one, past the end."""
     file = disk.open("f", allocate_bytes=3 * _PAGE)
     seen: Seen = []
     for size, offsets in (
@@ -205,7 +205,7 @@ async def write_scattered_refused(disk: Disk) -> Seen:
 
 
 async def truncate_after_write_scattered(disk: Disk) -> Seen:
-    """Nothing is written behind the new end."""
+    """Nothing is written past the new end."""
     file = made(disk, "f", b"." * 3 * _PAGE)
     offsets, values = np.arange(0, 2 * _PAGE, 4), np.arange(2048, dtype=np.int32)
     file.write_scattered(offsets, values)
@@ -302,7 +302,7 @@ async def map_after_growth(disk: Disk) -> Seen:
 
 
 async def read_short_at_end(disk: Disk) -> Seen:
-    """A read across the end gives what there is, one behind it nothing."""
+    """A read across the end gives what there is, one after it nothing."""
     view = made(disk, "f", b"data").map()
     return [bytes(view[2:10]), bytes(view[4:10]), bytes(view[100:110])]
 

@@ -12,7 +12,7 @@ from rmq_actors.wire.record import EncodedMessage, Message, encode_message
 
 _TOTAL_SIZE = struct.Struct(">i")
 _PROPERTIES_LENGTH = struct.Struct(">H")
-#: What stands behind the body of a record of topic "T" without properties.
+#: What stands after the body of a record of topic "T" without properties.
 _ENDING = b"\1T\0\0"
 
 #: Properties that are too long for RocketMQ's readers: what its master makes of a batch with long ones.

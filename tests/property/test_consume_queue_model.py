@@ -175,7 +175,7 @@ def lose(path: Path, begin: int, loss: Loss) -> None:
     cut=st.floats(0, 1),
     lost=st.lists(losses, min_size=6, max_size=6),
 )
-def test_whatever_a_power_loss_takes_behind_the_cut_comes_back(
+def test_whatever_a_power_loss_takes_after_the_cut_comes_back(
     tmp_path_factory: pytest.TempPathFactory,
     log_begin: int,
     gaps: list[int],

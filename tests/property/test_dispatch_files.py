@@ -142,7 +142,7 @@ def dispatch_all(
 
 
 def write_log(root: Path, data: bytes) -> MappedFileQueue:
-    """The files of a log that ends with `data`, zeros behind it."""
+    """The files of a log that ends with `data`, zeros after it."""
     queue = MappedFileQueue(OsDisk(root), "commitlog", FILE_BYTES)
     for begin in range(0, len(data), FILE_BYTES):
         part = data[begin : begin + FILE_BYTES]
@@ -213,7 +213,7 @@ def test_columns_give_the_files_that_single_records_give(
         max_hash_slot_num=5,
         max_index_num=40,
     )
-    # An extension unit whose entry finds no room is put again, behind itself.
+    # An extension unit whose entry finds no room is put again, after itself.
     disk = FaultyDisk(root / "columns", space_bytes=None if ext else space_bytes)
 
     def give_space() -> None:

@@ -113,7 +113,7 @@ class Model:
         return 1 + max((number for _, _, number in self.claims.values()), default=0)
 
     def see_place(self, live: Live, now: float) -> None:
-        """Who is routed for the time of an expiry, without a rival who is, claims anew."""
+        """An address that is routed for the time of an expiry, without a rival that is, claims again."""
         broker = live.broker
         if self.routed(broker.broker_name, broker.broker_id) is not live:
             live.routed_since_s = None

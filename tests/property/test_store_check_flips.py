@@ -73,7 +73,7 @@ def queue_files() -> list[str]:
 
 @given(path=st.deferred(lambda: st.sampled_from(queue_files())), position=st.integers(0, 1999), bit=st.integers(0, 7))
 def test_a_bit_of_a_consume_queue(root: Path, path: str, position: int, bit: int) -> None:
-    """Also behind the last entry: zeros stand there."""
+    """Also after the last entry: zeros stand there."""
     assert check_with_flip(root, path, position, bit)[0] == path
 
 
@@ -83,6 +83,6 @@ FIRST_SECONDS = range(2072, 2076)
 
 @given(position=st.integers(0, 42_039).filter(lambda at: at not in FIRST_SECONDS), bit=st.integers(0, 7))
 def test_a_bit_of_the_index(root: Path, position: int, bit: int) -> None:
-    """Header, slots, entries, and the zeros behind them."""
+    """Header, slots, entries, and the zeros after them."""
     path = "index/20261121012540073"
     assert path in check_with_flip(root, path, position, bit)

@@ -385,7 +385,7 @@ class _Run:
         since_s = dict.fromkeys(self.servers.members, _REGISTERED_S)
         returns_anew = plan.moved_s is not None or (plan.stopped_s is not None and not plan.slaves)
         if plan.replaced_s is None or returns_anew:
-            touched.add(RESERVE)  # who moves, or was stopped and started, claims its place anew
+            touched.add(RESERVE)  # one that moves, or was stopped and started, claims its place again
         else:
             since_s[RESERVE] = plan.replaced_s + _REGISTERED_S
         return [

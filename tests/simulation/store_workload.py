@@ -108,7 +108,7 @@ class Ledger:
         acknowledged_end = max((end for _, end in self.acknowledged), default=0)
         read_end = max(self.read, default=0)
         self.note_log(store, disk)
-        # Of a file's blank end a slave needs no more than the head: zeros come behind it.
+        # Of a file's blank end a slave needs no more than the head: zeros come after it.
         file_end = -(-known_end // LOG_FILE_BYTES) * LOG_FILE_BYTES
         before += bytes(file_end - known_end)
         self.require(
@@ -213,7 +213,7 @@ def log_file_begin(path: str) -> int:
 
 
 def bytes_behind(disk: SimDisk, offset: int) -> bytes:
-    """What the files of the commit log hold behind an offset."""
+    """What the files of the commit log hold after an offset."""
     left = b""
     for path, data in files_of(disk, "commitlog").items():
         left += data[max(0, offset - log_file_begin(path)) :]
@@ -302,7 +302,7 @@ async def a_few_puts(life: Life, store: MessageStore) -> None:
 
 
 async def busy(life: Life, store: MessageStore) -> None:
-    """Producers side by side and a consumer behind them; several files of the log, and some checkpoints."""
+    """Producers side by side and a consumer that follows them; several files of the log, and some checkpoints."""
     consumer = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_consume, life, store, consumer)

@@ -113,7 +113,7 @@ def test_a_nested_ask_inherits_the_sooner_deadline(in_nursery: bool) -> None:
 
 
 def test_after_an_ask_the_deadline_is_forgotten() -> None:
-    """A told message has none, even behind an asked one."""
+    """A told message has none, even after an asked one."""
     answers: list[str] = []
 
     @attrs.define(eq=False)

@@ -208,7 +208,7 @@ def test_a_watch_that_cannot_make_its_message_crashes_the_watcher_alone() -> Non
     in_system(body)
 
 
-def test_children_of_an_actor_stop_before_it_and_start_anew_with_it() -> None:
+def test_children_of_an_actor_stop_before_it_and_start_again_with_it() -> None:
     journal: Journal = []
 
     @attrs.define(eq=False)

@@ -230,7 +230,7 @@ def keep_in_file(servers: RoleWorld, node: str) -> None:
 
 
 def test_a_change_is_in_the_file_before_it_is_made() -> None:
-    """So an old master that is stopped behind its change never starts as a master again."""
+    """So an old master that is stopped after its change never starts as a master again."""
     servers = RoleWorld.of()
 
     async def use() -> None:

@@ -337,7 +337,7 @@ def test_power_is_cut_at_every_operation_of_a_cleaning(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(1, 3))
 def test_a_recovery_point_that_a_kill_left_in_memory_is_durable_before_files_go(seed: int) -> None:
-    """The log must not begin behind the recovery point of the disk: all of it would count as never synced."""
+    """The log must not begin past the recovery point of the disk: all of it would count as never synced."""
 
     def killed_at(nth: int) -> bool:
         """At an operation of the first checkpoint, then without power in the first cleaning; whether files went."""

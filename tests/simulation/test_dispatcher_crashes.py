@@ -129,7 +129,7 @@ class Kind:
     held: Callable[[SimDisk], object]
     expected: Callable[[Sequence[DispatchRequest]], object]
     check: Callable[[Any], object] = attrs.field(default=lambda _: None)
-    #: Whether what it holds right behind a recovery is what was durable.
+    #: Whether what it holds right after a recovery is what was durable.
     is_recovered: Callable[[Any, Any], bool] = operator.eq
 
 
@@ -276,7 +276,7 @@ def test_a_dispatcher_crashes_at_every_operation(kind: Kind, seed: int) -> None:
         run(kill_at(operation), power_loss_at(1 + operation % 50))
 
 
-def test_a_recovery_that_dies_behind_its_cut_loses_no_key() -> None:
+def test_a_recovery_that_dies_after_its_cut_loses_no_key() -> None:
     """The index lets its last entry go, to have it dispatched again; the recovery after that must ask for it too."""
     for seed, kills in (
         (742, (36, 31, 13, 45, 110)),

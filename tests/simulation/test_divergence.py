@@ -315,7 +315,7 @@ def test_a_master_that_is_the_same_is_asked_once_and_followed() -> None:
 def test_a_slave_that_is_ahead_by_a_blank_waits_for_the_masters_next_message(
     has: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes behind the answer and before the report: no slave may count as one that has it."""
+    """It comes after the answer and before the report: no slave may count as one that has it."""
     divergence, pair, lost = LogComparison.divergence, Pair(), 7 * RECORD_BYTES
     statuses: list[str] = []
 
@@ -391,7 +391,7 @@ def kept_aside(node: Node) -> dict[int, bytes]:
 
 
 async def converged(pair: Pair, master: BrokerController, common: int, before: bytes) -> None:
-    """The slave has the master's log, and beside it what it had behind `common`; queues and index agree."""
+    """The slave has the master's log, and beside it what it had after `common`; queues and index agree."""
     slave = pair.brokers["slave"]
     with trio.fail_after(30):
         while slave.store.commit_log.max_offset != master.store.commit_log.max_offset:
@@ -435,7 +435,7 @@ def test_a_slave_that_may_cut_its_log_converges(by: str, regrown: int) -> None:
 
 
 def test_consumers_skip_nothing_of_what_takes_the_place_of_a_cut() -> None:
-    """Offsets never go back by a sync: those behind the cut would stay, and stand in the midst of what comes next."""
+    """Offsets never go back by a sync: those after the cut would stay, and stand in the midst of what comes next."""
 
     async def main(pair: Pair) -> None:
         master, common = await pair.part(regrown=0)
@@ -602,7 +602,7 @@ def test_a_master_that_says_nothing_has_longer_than_a_stall(monkeypatch: pytest.
     for_each_loss(main)
 
 
-def test_a_master_that_was_away_meanwhile_has_its_time_to_answer_anew() -> None:
+def test_a_master_that_was_away_meanwhile_has_its_time_to_answer_again() -> None:
     """It did not answer when it died: when it is back it serves its log first, as ever."""
 
     async def main(pair: Pair) -> None:

@@ -19,7 +19,7 @@ def first_file(bench: HaBench, begin: int) -> SimFile:
 
 
 async def clean_master(bench: HaBench, files: int) -> None:
-    """Remove its oldest files, once there is a checkpoint behind them."""
+    """Remove its oldest files, once there is a checkpoint after them."""
     log = bench.master.store.commit_log
     await trio.sleep(20)
     for _ in range(files):

@@ -151,7 +151,7 @@ class Pair:
             assert result.status is PutStatus.PUT_OK
 
     async def remove_files(self, count: int) -> None:
-        """Clean the master's log, once there is a checkpoint behind what goes."""
+        """Clean the master's log, once there is a checkpoint after what goes."""
         log = self.brokers["master"].store.commit_log
         await trio.sleep(20)
         for _ in range(count):

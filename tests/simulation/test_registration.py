@@ -528,7 +528,7 @@ def test_a_slave_goes_over_to_another_master() -> None:
     assert {event.peer_address for event in connects} == {bench.master.ha_addr}
 
 
-def test_a_client_that_crashes_is_made_anew_and_follows_the_master_that_was_told() -> None:
+def test_a_client_that_crashes_is_made_again_and_follows_the_master_that_was_told() -> None:
     crashes = iter([True])
 
     def make_slave(max_offset: int, now: float, config: HaConfig) -> HaSlave:

@@ -274,7 +274,7 @@ def test_a_request_without_an_answer_times_out_and_its_late_answer_is_dropped() 
     assert len(remoting.events(RemotingOpen)) == 1
 
 
-def test_who_waits_is_told_when_the_server_dies_and_the_next_request_connects_anew() -> None:
+def test_who_waits_is_told_when_the_server_dies_and_the_next_request_connects_again() -> None:
     remoting = RemotingWorld()
 
     async def use(client: RemotingClient) -> None:
@@ -445,7 +445,7 @@ def _with_raw_peer(
     "garbage",
     [struct.pack(">i", -1), struct.pack(">i", 1 << 24), b"GET / HTTP/1.1\r\n\r\n", struct.pack(">ii", 8, 99) + b"abcd"],
 )
-def test_what_is_no_frame_ends_the_connection_behind_the_answers_to_what_was(garbage: bytes) -> None:
+def test_what_is_no_frame_ends_the_connection_after_the_answers_to_what_was(garbage: bytes) -> None:
     remoting = RemotingWorld()
 
     async def talk(stream: trio.SocketStream) -> None:

@@ -147,7 +147,7 @@ def test_a_disk_error_at_each_operation_of_a_change_leaves_a_stopped_broker_or_a
         if outcome is None:
             assert steps == ["changed"]
             unharmed += 1
-            if unharmed == 10:  # what fails now fails behind the change
+            if unharmed == 10:  # what fails now fails after the change
                 break
             continue
         failed, unharmed = failed + 1, 0

@@ -173,7 +173,7 @@ def test_a_promoted_slave_whose_log_lost_its_end_delivers_what_it_has() -> None:
 
 
 def test_a_promoted_slave_whose_log_lost_its_end_skips_no_message_that_comes_in_its_place() -> None:
-    """A consumer that begins there again would be sent behind what takes the place of the lost messages."""
+    """A consumer that begins there again would be sent past what takes the place of the lost messages."""
     servers = RoleWorld.of(flush_commit_log_thorough_interval_ms=60_000, flush_interval_commit_log_ms=60_000)
 
     def offsets(node: str) -> ConsumerOffsetManager:

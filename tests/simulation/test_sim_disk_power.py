@@ -350,7 +350,7 @@ def test_a_truncation_makes_pages_of_a_failed_sync_dirty_again() -> None:
     assert {b"old-old", b"new-o"} <= unsynced <= {b"old-old", b"new-o", b"old-o", b"new-o\0\0"}
 
 
-def test_nothing_of_a_lost_page_shows_behind_a_lost_end() -> None:
+def test_nothing_of_a_lost_page_shows_after_a_lost_end() -> None:
     async def program(node: Node) -> None:
         await durable(node, "f", b"old")
         file = node.disk.open("f")

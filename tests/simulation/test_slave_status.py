@@ -1,4 +1,4 @@
-"""What a master says of its slaves: who is behind, who is silent, who left and why."""
+"""What a master says of its slaves: which are behind, which are silent, which left and why."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The process dies, or the power goes, at every disk operation of a store's life, and again while it recovers.
 
 Each run of this file asserts the same five laws, in `Ledger` and here: what was acknowledged under SYNC_FLUSH is there
-byte for byte; the log is a prefix of what was written, with zeros behind it; queues, index and transactions agree with
+byte for byte; the log is a prefix of what was written, with zeros after it; queues, index and transactions agree with
 it; a second recovery changes nothing; and what a consumer has read is still there.
 """
 
@@ -295,7 +295,7 @@ def remove(disk: SimDisk, directory: str) -> None:
 @pytest.mark.parametrize("directory", ["consumequeue", "consumequeue/Batch", "index"])
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_power_cut_while_what_somebody_removed_is_built_again(directory: str, ending: Ending) -> None:
-    """The recovery point was behind all records: entries of theirs were believed that no sync had covered."""
+    """The recovery point was after all records: entries of theirs were believed that no sync had covered."""
     for seed in range(4):
         for operation in (1000, 40, 70):  # the first one never comes: then it is cut when the work is done
             ledger = live(
@@ -363,7 +363,7 @@ class CrashedUnderRocketMQ(LeftByRocketMQ):
 
 @pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.ASYNC_MASTER])
 def test_power_cut_while_several_files_are_removed(role: BrokerRole) -> None:
-    """Any removals were undone: the next start was refused for a gap, or a slave's log began behind one."""
+    """Any removals were undone: the next start was refused for a gap, or a slave's log began after one."""
     begins, config = [], attrs.evolve(CONFIG, broker_role=role)
 
     async def look(life: Life, store: MessageStore) -> None:

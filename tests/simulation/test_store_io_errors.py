@@ -125,7 +125,7 @@ def test_after_a_failed_sync_beside_the_log_the_next_start_does_not_trust_those_
 def test_pages_that_a_failed_sync_left_clean_are_written_again_by_the_next_start() -> None:
     """A sync fails; the process is killed, and the next one finds all bytes in the page cache. They are not durable.
 
-    New messages stand behind them: were the page lost, recovery would end the log before what was acknowledged.
+    New messages stand after them: were the page lost, recovery would end the log before what was acknowledged.
     """
 
     async def work(life: Life, store: MessageStore) -> None:
@@ -162,7 +162,7 @@ def test_zeros_that_a_failed_sync_left_clean_are_written_again_by_the_next_start
     """A power loss leaves a record behind a lost one; a recovery zeroes it, and its sync fails.
 
     The next start finds zeros, which the disk has not. A new message ends where the old record would begin: it must not
-    come back behind it.
+    come back after it.
     """
     overhead = RECORD_OVERHEAD_BYTES + len("Plain")
     page = attrs.evolve(ASYNC_FLUSH, mapped_file_size_commit_log_bytes=4 * PAGE_BYTES)

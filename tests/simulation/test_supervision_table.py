@@ -27,7 +27,7 @@ End = Literal["finished", "crashed", "stopped"]
 STRATEGIES: tuple[Strategy, ...] = ("one_for_one", "one_for_all", "rest_for_one")
 PAUSE_S = 0.5
 
-#: Whether b is made anew.
+#: Whether b is made again.
 RESTARTS: dict[tuple[RestartType, End], bool] = {
     ("permanent", "finished"): True,
     ("permanent", "crashed"): True,
@@ -125,7 +125,7 @@ def test_strategy_by_restart_type_by_end(
     assert happened == (WITH_RESTART[strategy] if RESTARTS[restart_type, end] else WITHOUT_RESTART)
 
 
-#: A temporary sibling that a restart takes along is not made anew.
+#: A temporary sibling that a restart takes along is not made again.
 WITH_TEMPORARY_SIBLINGS: dict[Strategy, dict[float, str]] = {
     "one_for_one": {1.0: "b-", 1.5: "b+", 10.0: "c- b- a-"},
     "one_for_all": {1.0: "b- c- a-", 1.5: "b+", 10.0: "b-"},

@@ -39,7 +39,7 @@ class Cutting(Life):
     end_offset: int = 0
 
     async def run(self, tracer: Tracer) -> None:
-        # It is cut because its master has another one: what was acknowledged or read behind it does not count.
+        # It is cut because its master has another one: what was acknowledged or read after it does not count.
         self.ledger.acknowledged.clear()
         self.ledger.read.clear()
         environment = Environment(self.node.disk, self.node.wall_clock, self.node.entropy)
@@ -140,7 +140,7 @@ def test_what_was_cut_at_the_same_place_before_is_kept_too() -> None:
         assert lost(files, log) == lost(files, other) == 0
 
 
-def test_cut_behind_a_crash() -> None:
+def test_cut_after_a_crash() -> None:
     """The store need not have stopped in order."""
     log = log_before()
     for end_offset in places(log)[1:4]:

@@ -54,7 +54,7 @@ def test_puts_that_are_told_at_once_have_a_row_each(frame_of: FrameOf) -> None:
     ]
 
 
-def test_a_restarted_broker_numbers_its_messages_anew(frame_of: FrameOf) -> None:
+def test_a_restarted_broker_numbers_its_messages_again(frame_of: FrameOf) -> None:
     story = Story()
     put(story, 0, 1, 2)
     put(story, 1, 3, None)

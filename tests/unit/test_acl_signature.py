@@ -115,7 +115,7 @@ def test_a_lone_surrogate_is_signed_as_java_writes_it() -> None:
 @pytest.mark.parametrize(
     ("version", "left_out"), [(0, True), (317, True), (V4_9_3, True), (V4_9_4, False), (407, False), (461, False)]
 )
-def test_clients_up_to_4_9_3_mark_unique_keys_behind_the_signature(version: int, left_out: bool) -> None:
+def test_clients_up_to_4_9_3_mark_unique_keys_after_the_signature(version: int, left_out: bool) -> None:
     """4.9.4 to 4.9.8 sign the mark, and their brokers leave it out for everybody: such a query is refused there."""
     marked = signed({"topic": "topicA", "_UNIQUE_KEY_QUERY": "true"}, version=version)
     assert is_signed_by(marked, CREDENTIALS.secret_key) != left_out

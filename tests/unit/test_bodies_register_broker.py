@@ -97,7 +97,7 @@ def test_topics_go_as_text() -> None:
 
 
 def test_what_5_3_1_registers_is_read() -> None:
-    """Attributes stand behind a topic, and tables behind the filter servers: Java 4.9 cannot read this form."""
+    """Attributes stand after a topic, and tables after the filter servers: Java 4.9 cannot read this form."""
     topics = {"T": TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=2, perm=6)}
     assert decode(BY_JAVA_5).topic_config_serialize_wrapper.topic_config_table == topics
     assert decode(BY_JAVA_5).topic_config_serialize_wrapper.data_version.state_version == 0

@@ -141,7 +141,7 @@ def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> No
 
 
 def test_a_file_of_the_examples_starts_a_broker(tmp_path: Path) -> None:
-    """One of RocketMQ's settings, with a port and a directory of this machine behind them."""
+    """One of RocketMQ's settings, with a port and a directory of this machine for them."""
     example = (EXAMPLES / "2m-2s-sync/broker-a-s.properties").read_text()
     path = conf(tmp_path, *example.splitlines())
     with running("broker", "-c", path, "-n", "127.0.0.1:1", until="follows") as (_, output, address):

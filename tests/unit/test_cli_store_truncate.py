@@ -50,7 +50,7 @@ def test_the_log_ends_at_a_record_and_the_rest_is_kept(store: Path) -> None:
     assert {path.name: path.read_bytes() for path in (store / "cut").iterdir()} == {f"{end:020d}": behind}
 
 
-def test_no_consumer_is_behind_the_end_of_its_queue_then(store: Path) -> None:
+def test_no_consumer_is_past_the_end_of_its_queue_then(store: Path) -> None:
     gone = messages(store)[-1]
     key = f"{gone.topic}@Group"
     table = store / "config" / "consumerOffset.json"

@@ -288,7 +288,7 @@ def test_no_space_appends_nothing_and_recovers(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space left"):
             append(log, bytes(800))
     assert log.max_offset == end
-    # Room for the blank that ends the file, not for the record behind it.
+    # Room for the blank that ends the file, not for the record after it.
     disk.space_bytes = 8
     with pytest.raises(OSError, match="No space left"):
         append(log, bytes(800))

@@ -34,7 +34,7 @@ def open_queue(root: Path | FaultyDisk, durable_to: int = 0, units: int = UNITS)
 
 
 def entries(begin: int, end: int, *, offset: int = 0) -> list[QueueEntry]:
-    """Entries of records of 100 bytes, one behind the other; that with index 0 would be at `offset`."""
+    """Entries of records of 100 bytes, one after the other; that with index 0 would be at `offset`."""
     return [QueueEntry(index, offset + 100 * index, 100, -index) for index in range(begin, end)]
 
 
@@ -273,10 +273,10 @@ def test_an_entry_that_a_power_loss_tore_is_not_believed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("length", [0, 1, 19, 20, 60])
 @pytest.mark.parametrize("lost_name", [0, 1, 2])
-def test_names_and_lengths_that_a_power_loss_took_are_behind_the_cut(
+def test_names_and_lengths_that_a_power_loss_took_are_after_the_cut(
     tmp_path: Path, length: int, lost_name: int
 ) -> None:
-    """Three files that nobody synced behind one that somebody did."""
+    """Three files that nobody synced after one that somebody did."""
     queue = open_queue(tmp_path)
     queue.put_message_position_info(entries(0, 18))
     queue.close()
@@ -310,7 +310,7 @@ def test_another_file_size_is_named(tmp_path: Path) -> None:
         open_queue(tmp_path, 100, units=10)
 
 
-def test_blanks_behind_the_cut_go_with_the_entry_that_they_are_for(tmp_path: Path) -> None:
+def test_blanks_after_the_cut_go_with_the_entry_that_they_are_for(tmp_path: Path) -> None:
     queue = open_queue(tmp_path)
     queue.put_message_position_info([*entries(3, 5), *entries(16, 18)])
     queue.close()

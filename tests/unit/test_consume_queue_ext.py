@@ -72,7 +72,7 @@ def test_every_unit_comes_back_by_its_address(tmp_path_factory: pytest.TempPathF
 
 @pytest.mark.parametrize(("size", "marked"), [(76, False), (77, True)])
 def test_the_end_of_a_file_has_room_for_its_mark(tmp_path: Path, size: int, marked: bool) -> None:
-    """Four bytes stay free behind a unit; where one does not fit, -1 stands, and the next file is begun."""
+    """Four bytes stay free after a unit; where one does not fit, -1 stands, and the next file is begun."""
     ext = open_ext(tmp_path)
     put(ext, CqExtUnit(1, 2, b""))
     assert put(ext, CqExtUnit(3, 4, bytes(size - 20))) == LONG_MIN + (EXT_SIZE if marked else 20)
@@ -153,7 +153,7 @@ def test_the_extension_is_cut_with_its_queue(tmp_path: Path, kept: int, reopen: 
 
 
 @pytest.mark.parametrize("length", [0, 50])
-def test_files_that_a_power_loss_took_are_behind_the_cut(tmp_path: Path, length: int) -> None:
+def test_files_that_a_power_loss_took_are_after_the_cut(tmp_path: Path, length: int) -> None:
     log = [request(each, 100 * each) for each in range(20)]
     queues = open_queues(tmp_path, units=50, **SETTINGS)
     queues.dispatch(log)

@@ -46,7 +46,7 @@ def test_an_offset_is_as_it_was_committed_last(tmp_path: Path) -> None:
     assert offsets.query_offset("G", "T", 1) == offsets.query_offset("H", "T", 0) == -1
 
 
-def test_what_is_behind_the_end_of_a_queue_is_corrected_and_written(tmp_path: Path) -> None:
+def test_what_is_past_the_end_of_a_queue_is_corrected_and_written(tmp_path: Path) -> None:
     ends = {("T", 0): 5, ("%RETRY%G", 0): 7}
     offsets = manager(tmp_path)
     offsets.commit_offset(CLIENT, "G", "T", 0, 6)

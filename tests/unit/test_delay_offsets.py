@@ -127,7 +127,7 @@ def test_a_masters_table_that_is_none_changes_nothing(tmp_path: Path, data: byte
     assert offsets.offset_table == {1: 7}
 
 
-def test_an_offset_behind_the_queue_is_corrected_and_written(tmp_path: Path) -> None:
+def test_an_offset_past_the_queue_is_corrected_and_written(tmp_path: Path) -> None:
     """#1869: the file was newer than the log that a recovery had cut; the level was never delivered again."""
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The checkpoint moves when it is due, behind syncs of all that it speaks of, and never again after one that failed."""
+"""The checkpoint moves when it is due, after syncs of all that it speaks of, and never again after one that failed."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ FFFD_TOPIC = "T\ufffd\ufffd"
 
 
 def records(**fields: Any) -> list[EncodedMessage]:
-    """They, one behind the other."""
+    """They, one after the other."""
     encoded, offset = [], 0
     for number, (topic, properties, queue_offset, _) in enumerate(RECORDS):
         record = encode_foreign(topic, properties, b"body %d" % number, born_timestamp_ms=number, **fields)
@@ -193,7 +193,7 @@ async def test_a_store_of_rocketmq_with_such_records_is_opened_whole(
 async def test_a_stop_names_the_record_that_rocketmq_cannot_read_either(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It is no stop in order; what was received before stays, and what came behind is kept by the next start."""
+    """It is no stop in order; what was received before stays, and what came after is kept by the next start."""
     before, bad, behind = encode_foreign(b"T", b"A\1b"), encode_foreign(b"t" * 128, b""), encode_foreign(b"T", b"A\1c")
     offset = 0
     for record in (before, bad, behind):

@@ -1,4 +1,4 @@
-"""What stands behind a log's end: bytes of an unfinished record, whatever they look like, or a sign of damage."""
+"""What stands past a log's end: bytes of an unfinished record, whatever they look like, or a sign of damage."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_no_message_is_printed_from_within_an_unfinished_record(tmp_path: 
 )
 @pytest.mark.parametrize("record", [0, 1, 2])
 @pytest.mark.trio
-async def test_a_whole_record_behind_a_damaged_one_is_still_found(
+async def test_a_whole_record_after_a_damaged_one_is_still_found(
     tmp_path: Path, record: int, at: int, flip: int
 ) -> None:
     """A size of which a bit has flipped must not claim the records that follow for its own."""
@@ -112,7 +112,7 @@ async def test_a_whole_record_behind_a_damaged_one_is_still_found(
 
 
 @pytest.mark.trio
-async def test_a_whole_record_behind_what_a_torn_one_claims_is_damage(tmp_path: Path) -> None:
+async def test_a_whole_record_after_what_a_torn_one_claims_is_damage(tmp_path: Path) -> None:
     await fill(tmp_path, 1)
     end = await log_end(tmp_path)
     (tmp_path / "checkpoint").unlink()

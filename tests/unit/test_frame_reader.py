@@ -178,7 +178,7 @@ def test_the_limit_of_a_frame_can_be_lower() -> None:
 
 @pytest.mark.parametrize("bad", [length(0), length(2**31 - 1), length(4) + b"\0\0\0\5", length(6) + b"\0\0\0\2[]"])
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_a_bad_frame_behind_good_ones_is_told_after_them(bad: bytes, size: int) -> None:
+def test_a_bad_frame_after_good_ones_is_told_after_them(bad: bytes, size: int) -> None:
     """Whoever sent them is answered first."""
     commands = commands_of([0, 100, 5000])
     reader, found = FrameReader(), list[RemotingCommand]()

@@ -287,7 +287,7 @@ def test_records_that_are_gone_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(("last_tag", "status"), [("A", "FOUND"), ("B", "NO_MATCHED_MESSAGE")])
-def test_what_is_there_behind_what_is_gone_has_the_last_word(last_tag: str, status: str) -> None:
+def test_what_is_there_after_what_is_gone_has_the_last_word(last_tag: str, status: str) -> None:
     with a_store() as store:
         for tag in ("A", "A", last_tag):
             store.put("T", body=bytes(800), TAGS=tag)

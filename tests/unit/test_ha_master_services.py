@@ -114,7 +114,7 @@ async def test_a_frame_at_once_and_heartbeats_every_five_seconds_of_silence(
 
 @pytest.mark.trio
 @pytest.mark.parametrize("at_once", [False, True])
-async def test_what_grows_while_a_heartbeat_is_stuck_is_sent_behind_it(
+async def test_what_grows_while_a_heartbeat_is_stuck_is_sent_after_it(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, at_once: bool
 ) -> None:
     async with running_store(tmp_path) as bench:

@@ -237,7 +237,7 @@ async def test_under_sync_flush_only_synced_bytes_are_acknowledged(
 
 
 @pytest.mark.trio
-async def test_what_was_appended_while_a_heartbeat_is_stuck_is_reported_behind_it(
+async def test_what_was_appended_while_a_heartbeat_is_stuck_is_reported_after_it(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path / "master") as master, running_store(tmp_path / "slave") as slave:

@@ -568,7 +568,7 @@ def test_who_is_the_master_again_at_once_is_followed_on_the_same_connection(stor
 def test_survival_what_was_sent_to_a_slave_arrives_before_it_begins_as_the_master(
     story: Story, arrived: bytes, kept: int, seen: list[str]
 ) -> None:
-    """It opens its log anew then, and cuts what it has in part."""
+    """It opens its log again then, and cuts what it has in part."""
     follow(story, SLAVE)
     story.append(MASTER, b"sent late")
     story.append(MASTER, b"+ even later")

@@ -1,4 +1,4 @@
-"""What view and invariants know of cleaned logs, slaves that are set up anew, transient pools and bits that flip."""
+"""What view and invariants know of cleaned logs, slaves that are set up again, transient pools and bits that flip."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ async def test_where_nothing_is_missing_nothing_is_dispatched_again(
 
 
 @pytest.mark.trio
-async def test_a_queue_is_missed_beside_one_that_began_behind_the_recovery_point(tmp_path: Path) -> None:
+async def test_a_queue_is_missed_beside_one_that_began_past_the_recovery_point(tmp_path: Path) -> None:
     """The number of queues with files was the same: 30 messages vanished, and their offsets were given again."""
     placed = await fill(tmp_path, 30)
     async with opened(tmp_path, orderly=False) as files:
@@ -222,7 +222,7 @@ class Full:
 async def test_a_checkpoint_amid_a_failed_dispatch_promises_no_entries(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A part of a batch may be in the queues already, behind the recovery point: a start would miss it."""
+    """A part of a batch may be in the queues already, past the recovery point: a start would miss it."""
     caplog.set_level(logging.INFO)
     async with opened(tmp_path, orderly=False) as files:
         placed = [put(files, number) for number in range(6)]

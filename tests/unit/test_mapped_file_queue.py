@@ -119,7 +119,7 @@ def test_truncating_at_a_files_edge(tmp_path: Path, end: int, left: int) -> None
     log.close()
 
 
-def test_a_file_that_is_there_is_never_begun_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_never_begun_again(tmp_path: Path) -> None:
     write(tmp_path, {file_name(0): b"x" * SIZE})
     log = queue(tmp_path)
     with pytest.raises(FileExistsError, match=file_name(0)):
@@ -396,7 +396,7 @@ def test_the_search_for_the_last_byte_reads_no_holes(tmp_path: Path, monkeypatch
     assert mapped_file.used_bytes() == 13
 
 
-def test_a_cut_zeroes_what_stands_behind_it(tmp_path: Path) -> None:
+def test_a_cut_zeroes_what_stands_after_it(tmp_path: Path) -> None:
     mapped_file = MappedFile(OsDisk(tmp_path).open("log", allocate_bytes=100), 0)
     mapped_file.append(b"0123456789")
     assert mapped_file.used_bytes() == 10

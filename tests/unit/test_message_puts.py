@@ -229,7 +229,7 @@ async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.trio
 async def test_a_refused_put_takes_no_queue_offset(tmp_path: Path) -> None:
-    """A consumer would wait at the gap, and the queue's next entry stand behind blank ones."""
+    """A consumer would wait at the gap, and the queue's next entry stand after blank ones."""
     bench = LogPuts.open(tmp_path, max_message_size_bytes=5000, **LMQ)
     batch = MessageBatch("T", encode_batch([(bytes(700), 0, {})] * 2))
     assert append_of(put(bench)).queue_offset == 0
@@ -493,7 +493,7 @@ async def test_puts_that_fail_are_told_once_in_ten_seconds(
 async def test_a_batch_that_was_written_in_part_leaves_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first records are whole: a later recovery must not find them behind the end."""
+    """Its first records are whole: a later recovery must not find them past the end."""
     bench = LogPuts.open(tmp_path)
     append_of(put(bench))
     write_at = FaultyFile.write_at

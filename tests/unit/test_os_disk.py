@@ -209,7 +209,7 @@ def test_only_ascending_offsets_within_the_file_go_through_a_mapping(
 
 
 @pytest.mark.trio
-async def test_a_sync_comes_behind_scattered_integers_and_more_may_follow(
+async def test_a_sync_comes_after_scattered_integers_and_more_may_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, synced = file_for_mappings(tmp_path, monkeypatch), list[list[int]]()

@@ -117,7 +117,7 @@ def test_after_a_cut_the_log_goes_on_there(tmp_path: Path) -> None:
     assert end_after_open(tmp_path) == RECORD + 95
 
 
-def test_bytes_behind_the_end_that_look_valid_are_zeroed(tmp_path: Path) -> None:
+def test_bytes_past_the_end_that_look_valid_are_zeroed(tmp_path: Path) -> None:
     """A whole record that belongs elsewhere, and the header of one whose body never came."""
     end = make(tmp_path, 2)
     record = files(tmp_path)[file_name(0)][:RECORD]

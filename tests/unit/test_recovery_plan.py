@@ -159,7 +159,7 @@ def test_a_log_that_rocketmq_has_cleaned_beyond_the_recovery_point_is_not_droppe
     assert plan.after_crash is after_crash
 
 
-def test_damage_behind_an_old_recovery_point_is_no_torn_tail_if_rocketmq_stopped_in_order(make_log: MakeLog) -> None:
+def test_damage_past_an_old_recovery_point_is_no_torn_tail_if_rocketmq_stopped_in_order(make_log: MakeLog) -> None:
     log = make_log([400] * 12)
     plan = plan_recovery(log.queue, Checkpoint(recovery_point=log.point(2)), after_crash=False)
     log.overwrite(log.begin(6) + 100, b"rot")
@@ -220,7 +220,7 @@ def test_zero_bytes_in_a_property_are_no_lost_sector(make_log: MakeLog) -> None:
     assert walk(log, RecoveryPlan(0, 0, after_crash=True, is_trusted=True, reason=""))[1].end_offset == log.ends[-1]
 
 
-def test_whole_records_behind_the_end_are_kept_aside(make_log: MakeLog) -> None:
+def test_whole_records_past_the_end_are_kept_aside(make_log: MakeLog) -> None:
     log = make_log([400] * 12)
     hole, whole = log.begin(6), (log.root / COMMIT_LOG_DIRECTORY / file_name(SIZE)).read_bytes()
     log.overwrite(hole, bytes(200))

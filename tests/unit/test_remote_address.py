@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rmq_actors.protocols.remote_address import IllegalRemoteAddress, remote_address_strategy
 from tests.unit.acl_test_data import vectors
 
-#: RocketMQ loses a part behind `::`, and no address matches; it wants ranges and stars at the end.
+#: RocketMQ loses a part after `::`, and no address matches; it wants ranges and stars at the end.
 READ_AS_WRITTEN: dict[str, list[str]] = {"FE80::A-F": ["fe80::c"], "1050::5:*:1": [], "1050::1-2:300c:5": []}
 
 V4_PARTS = st.tuples(*[st.integers(0, 255)] * 4)
@@ -71,7 +71,7 @@ def test_any_spelling_of_an_ipv6_address_is_that_address(
 
 
 @given(V6_PARTS, st.integers(1, 7), V6_PARTS)
-def test_a_star_behind_fewer_parts_means_all_that_begin_so(
+def test_a_star_after_fewer_parts_means_all_that_begin_so(
     parts: tuple[int, ...], count: int, other: tuple[int, ...]
 ) -> None:
     entry = ":".join([*(f"{part:x}" for part in parts[:count]), "*"])

@@ -56,7 +56,7 @@ rocketmq_commands = st.builds(
 
 
 def frame_of(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes:
-    """A frame from behind its length field."""
+    """What follows a frame's length field."""
     return (serialize_type << 24 | len(header)).to_bytes(4, "big") + header + body
 
 

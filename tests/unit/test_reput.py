@@ -104,7 +104,7 @@ def check_limits(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], lim
     log.close()
 
 
-def test_nothing_behind_the_limit_is_dispatched(tmp_path: Path) -> None:
+def test_nothing_after_the_limit_is_dispatched(tmp_path: Path) -> None:
     log, begins = make_log(tmp_path, [100] * 4)
     listener = Listener()
     reput = reput_of(log, listener)
@@ -131,7 +131,7 @@ def test_a_record_that_a_slave_has_half_of_waits(tmp_path: Path) -> None:
 
 
 def test_the_blank_end_of_a_file_that_a_slave_has_half_of_waits(tmp_path: Path) -> None:
-    """What is behind it is behind the slave's log: no recovery point may stand there."""
+    """What comes after it is past the slave's log: no recovery point may stand there."""
     master, begins = make_log(tmp_path / "master", [900, 1500])
     data = b"".join(master.ranges(0, master.max_offset))
     slave = CommitLog.open(OsDisk(tmp_path / "slave"), SIZE, new_tracer())

@@ -283,7 +283,7 @@ def test_a_successor_that_is_away_for_a_moment_does_not_lose_its_place(table: Ro
         assert addresses(table) == {0: NEW}
 
 
-def test_a_master_that_was_stopped_and_started_claims_anew(table: RouteInfoManager) -> None:
+def test_a_master_that_was_stopped_and_started_claims_again(table: RouteInfoManager) -> None:
     register(table, broker(OLD), conn_id=1)
     register(table, broker(NEW), conn_id=2)
     table.unregister_broker(broker(OLD), conn_id=1)
@@ -382,7 +382,7 @@ def test_a_wiped_permission_outlives_a_part_and_the_whole_table_after_it(table: 
 
 
 def test_a_wiped_permission_is_of_the_topic_as_it_was(table: RouteInfoManager) -> None:
-    """T was registered anew since, U was deleted since: each change after that one was not heard."""
+    """T was registered again, U was deleted since: each change after that one was not heard."""
     register(table, broker(OLD), topics("T", "U"))
     table.wipe_write_perm("broker-a")
     table.delete_topic("U")

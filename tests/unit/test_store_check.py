@@ -137,13 +137,13 @@ def test_a_blank_that_is_missing(store: Path) -> None:
     assert finding.text == "zeros; no record follows in this file, and no blank ends it, but later files hold records"
 
 
-def test_bytes_behind_a_blank_may_be_anything(store: Path) -> None:
+def test_bytes_after_a_blank_may_be_anything(store: Path) -> None:
     put(store / LOG, FILE_SIZE_BYTES - 1, b"x")
     (finding,) = findings_of(store)
     assert finding[:3] == (LOG, BLANK_OFFSET + 8, "note")
 
 
-def test_bytes_behind_the_end(store: Path) -> None:
+def test_bytes_past_the_end(store: Path) -> None:
     put(store / LOG_2, END_OFFSET - FILE_SIZE_BYTES + 100, b"garbage")
     (finding,) = findings_of(store)
     assert finding[:3] == (LOG_2, END_OFFSET, "error")
@@ -412,7 +412,7 @@ def test_a_recovery_point_with_a_flipped_bit(store: Path) -> None:
     assert finding[:3] == ("checkpoint", 512, "error")
 
 
-def test_after_a_crash_only_what_is_behind_the_recovery_point_is_recoverable(store: Path) -> None:
+def test_after_a_crash_only_what_is_past_the_recovery_point_is_recoverable(store: Path) -> None:
     row = golden_messages()[100]
     before = point(
         offset=row["phyOffset"] + row["total"],
@@ -485,7 +485,7 @@ def test_nothing_is_wrong_with_a_store_that_was_opened(tmp_path: Path, source: P
     assert not (root / "abort").exists()
 
 
-def test_files_behind_the_recovery_point_may_be_short_or_missing_after_a_crash(store: Path) -> None:
+def test_files_past_the_recovery_point_may_be_short_or_missing_after_a_crash(store: Path) -> None:
     """A power loss takes names and lengths that nobody has synced."""
     put(store / "checkpoint", 0, Checkpoint(0, 0, 0, point(offset=0, record_size=0)).encode())
     with (store / LOG_2).open("r+b") as file:

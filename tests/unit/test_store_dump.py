@@ -60,7 +60,7 @@ def test_blanks_are_passed_over(tmp_path: Path) -> None:
     assert read(tmp_path) == [0, 250, 500, 1000, 1250]
 
 
-def test_a_torn_tail_is_a_finding_with_nothing_behind_it(tmp_path: Path) -> None:
+def test_a_torn_tail_is_a_finding_with_nothing_after_it(tmp_path: Path) -> None:
     make(tmp_path, 2)
     change(tmp_path, RECORD + 200, bytes(50))
     assert read(tmp_path) == [0, (f"commitlog/{file_name(0)}", RECORD, None)]

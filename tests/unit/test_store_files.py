@@ -143,7 +143,7 @@ async def test_a_second_start_beside_a_running_one_is_refused(tmp_path: Path) ->
 @pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/T/1", "index", "consumequeue/T/2 index"])
 @pytest.mark.trio
 async def test_what_somebody_removes_is_built_again(tmp_path: Path, gone: str, orderly: bool) -> None:
-    """RocketMQ's operators remove consumequeue/ to have it built anew."""
+    """RocketMQ's operators remove consumequeue/ to have it built again."""
     placed = await fill(tmp_path, 40)
     if not orderly:
         (tmp_path / "abort").touch()
@@ -203,7 +203,7 @@ async def test_a_stopped_store_whose_newest_log_file_is_gone_is_not_opened(tmp_p
 
 
 @pytest.mark.trio
-async def test_a_log_whose_first_file_was_lost_with_its_name_begins_anew(tmp_path: Path) -> None:
+async def test_a_log_whose_first_file_was_lost_with_its_name_begins_again(tmp_path: Path) -> None:
     """A power cut before the first sync may keep the second file, prepared ahead, and not the first."""
     await fill(tmp_path, 8, orderly=False)
     first, *others = sorted((tmp_path / "commitlog").iterdir())
@@ -372,7 +372,7 @@ async def test_a_log_that_rocketmq_has_used_and_cleaned_since_is_kept(tmp_path: 
 
 
 @pytest.mark.trio
-async def test_an_orderly_stop_of_rocketmq_loses_no_file_behind_an_old_recovery_point(tmp_path: Path) -> None:
+async def test_an_orderly_stop_of_rocketmq_loses_no_file_past_an_old_recovery_point(tmp_path: Path) -> None:
     await fill(tmp_path, 2)
     old = read_checkpoint(OsDisk(tmp_path)).recovery_point
     await fill(tmp_path, 30)

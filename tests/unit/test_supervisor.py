@@ -46,7 +46,7 @@ async def run_until_all_is_over(
 
 
 @pytest.mark.trio
-async def test_a_crash_of_a_listed_type_is_made_anew_after_a_growing_pause(
+async def test_a_crash_of_a_listed_type_is_made_again_after_a_growing_pause(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal: Journal = []
@@ -162,7 +162,7 @@ async def test_a_group_whose_second_fails_to_start_is_stopped_and_started_again(
 
 
 @pytest.mark.trio
-async def test_one_that_was_taken_along_is_made_anew_for_its_own_sake_later(
+async def test_one_that_was_taken_along_is_made_again_for_its_own_sake_later(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     journal: Journal = []
