@@ -37,6 +37,7 @@ class ServiceThread(abc.ABC):
     """
 
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False, repr=False)
+    _failure: Exception | None = attrs.field(default=None, init=False, repr=False)
 
     @abc.abstractmethod
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
@@ -46,6 +47,14 @@ class ServiceThread(abc.ABC):
         """Work until asked to stop."""
         with self._scope:
             await self.work(task_status)
+        if self._failure is not None:
+            raise self._failure
+
+    def fail(self, error: Exception) -> None:
+        """End the work with `error`: something has failed that is done for this service elsewhere."""
+        if self._failure is None:
+            self._failure = error
+        self._scope.cancel()
 
     def request_stop(self) -> None:
         """Cancel the work."""

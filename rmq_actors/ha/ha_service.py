@@ -45,6 +45,8 @@ class HAService(ServiceThread):
     #: Of connections that are over.
     _sent_bytes: int = attrs.field(default=0, init=False)
     _ends: dict[str, int] = attrs.field(factory=dict, init=False)
+    #: Of slaves that are missing, the last time.
+    _said: str = attrs.field(default="", init=False)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Listen and serve; a stop closes every connection and the listeners.
@@ -60,7 +62,7 @@ class HAService(ServiceThread):
                 await stack.enter_async_context(listener)
                 nursery.start_soon(AcceptSocketService(listener, send).run)
             self.address = address_text(listeners[0].socket.getsockname())
-            nursery.start_soon(self._print_master_and_slave_diff)
+            stack.enter_context(self._store.timer.every(_PRINT_INTERVAL_S, self._print_master_and_slave_diff, self))
             task_status.started()
             async for stream in receive:
                 await self._admit(stream, nursery)
@@ -83,20 +85,17 @@ class HAService(ServiceThread):
             return Replicas(there, 1 + machine.acks_required, "inSyncReplicas")
         return Replicas(there, 1 + machine.acks_min, "minInSyncReplicas")
 
-    async def _print_master_and_slave_diff(self) -> None:
+    def _print_master_and_slave_diff(self) -> None:
         """RocketMQ's BrokerController prints it each minute, too. A master tells too where a slave is missing."""
-        is_slave, said = self._store.config.broker_role is BrokerRole.SLAVE, ""
-        while True:
-            await trio.sleep(_PRINT_INTERVAL_S)
-            for status in self.slave_statuses():
-                _log.info("%s", status)
-            replicas = self.replicas()
-            missing = "" if is_slave or self.connections else "no slave is connected"
-            if replicas.are_too_few:
-                _log.warning("%s", f"{missing}: {replicas}" if missing else replicas)
-            elif missing != said and missing:
-                _log.info("%s", missing)
-            said = missing
+        for status in self.slave_statuses():
+            _log.info("%s", status)
+        is_slave, replicas = self._store.config.broker_role is BrokerRole.SLAVE, self.replicas()
+        missing = "" if is_slave or self.connections else "no slave is connected"
+        if replicas.are_too_few:
+            _log.warning("%s", f"{missing}: {replicas}" if missing else replicas)
+        elif missing != self._said and missing:
+            _log.info("%s", missing)
+        self._said = missing
 
     async def _admit(self, stream: trio.SocketStream, nursery: trio.Nursery) -> None:
         try:

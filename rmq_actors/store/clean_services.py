@@ -11,13 +11,15 @@ and its space is free when the last of them is gone.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 import trio
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.service import ServiceThread, WakeUp
+from rmq_actors.actors.timer import Timer
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.commit_log import CommitLog
@@ -119,21 +121,39 @@ class CleanCommitLogService(ServiceThread):
     _needed_from: Callable[[], int]
     _log_min: Broadcast[int]
     _tracer: Tracer
+    _timer: Timer
     #: Of the rounds that somebody has asked for, those still to come.
     manual_delete_file_several_times: int = attrs.field(default=0, init=False)
     #: A name that could not be synced: the next removal might survive a power cut that this one does not.
     failed: bool = attrs.field(default=False, init=False)
     #: The oldest file's first offset, and when its last record was stored.
     _oldest: tuple[int, int] = attrs.field(default=(-1, NO_TIME), init=False)
+    #: That something is to be removed, and whether somebody has asked for that; None while nothing is.
+    _found: tuple[CleaningDecision, bool] | None = attrs.field(default=None, init=False)
+    _has_found: WakeUp = attrs.field(factory=WakeUp, init=False)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
-        """A round at its time."""
-        task_status.started()
-        await trio.sleep(FIRST_ROUND_AFTER_S)
-        while True:
-            await self.clean()
+        """Look when it is time, and remove what was found."""
+        interval_s = self._config.clean_resource_interval_ms / 1000
+        with self._timer.every(interval_s, self._look, self, first_after_s=FIRST_ROUND_AFTER_S):
+            task_status.started()
+            while True:
+                await self._has_found.wait_for_running(math.inf)
+                if self._found is not None:
+                    await self._remove(*self._found)
+                    self._found = None
+                    self._log_min.put(self._commit_log.min_offset)
+
+    def _look(self) -> None:
+        """A round, but for the removals: most have none, and wake nobody."""
+        if self._found is not None:
+            return  # an earlier round still removes
+        decision, manual = self._decide()
+        if self._may_remove(decision):
+            self._found = decision, manual
+            self._has_found.wakeup()
+        else:
             self._log_min.put(self._commit_log.min_offset)
-            await trio.sleep(self._config.clean_resource_interval_ms / 1000)
 
     def execute_delete_files_manually(self) -> None:
         """Let the next 20 rounds remove what is expired, whatever the hour."""
@@ -160,26 +180,29 @@ class CleanCommitLogService(ServiceThread):
         return decision
 
     async def clean(self) -> int:
-        """One round; how many files it removed. A checkpoint if it removes any.
+        """One round; how many files it removed. A checkpoint if it removes any."""
+        decision, manual = self._decide()
+        return await self._remove(decision, manual) if self._may_remove(decision) else 0
+
+    def _decide(self) -> tuple[CleaningDecision, bool]:
+        manual = self.manual_delete_file_several_times > 0
+        self.manual_delete_file_several_times -= manual
+        return self.check_space(manual=manual), manual
+
+    async def _remove(self, decision: CleaningDecision, manual: bool) -> int:
+        """Remove files, the first as decided; how many.
 
         For want of space it goes on while that helps: pauses and a bound let the disk fill up meanwhile (#1137).
         """
-        manual = self.manual_delete_file_several_times > 0
-        self.manual_delete_file_several_times -= manual
-        removed = used_at_first = 0
-        while True:
-            decision = self.check_space(manual=manual)
-            if not decision.reason or not self._may_remove(decision):
-                return removed
-            if not removed:
-                used_at_first = self._used_bytes()
-            if not await self._remove_oldest(decision.reason):
-                return removed
+        used_at_first, removed = self._used_bytes(), 0
+        while self._may_remove(decision) and await self._remove_oldest(decision.reason):
             removed += 1
             is_short = decision.delete_any or decision.disk_full
             if removed >= DELETE_FILES_BATCH_MAX and not (is_short and self._used_bytes() < used_at_first):
                 return removed
             await trio.sleep(0 if is_short else self._config.delete_commit_log_files_interval_ms / 1000)
+            decision = self.check_space(manual=manual)
+        return removed
 
     def _used_bytes(self) -> int:
         try:
@@ -191,7 +214,9 @@ class CleanCommitLogService(ServiceThread):
         """Whether the oldest file may go: others follow, it is synced and dispatched, and expired or in the way."""
         log = self._commit_log
         end = log.min_offset + log.file_size_bytes
-        if self.failed or end >= log.max_offset or end > log.flushed_where or end >= self._needed_from():
+        if not decision.reason or self.failed:
+            return False
+        if end >= log.max_offset or end > log.flushed_where or end >= self._needed_from():
             return False
         return decision.delete_any or self._is_expired(end)
 

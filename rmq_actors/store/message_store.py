@@ -6,6 +6,7 @@ import attrs
 
 from rmq_actors.actors.channels import Broadcast, BroadcastChannel
 from rmq_actors.actors.supervisor import Supervisor
+from rmq_actors.actors.timer import Timer
 from rmq_actors.ports.disk import BytesLike
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import ReplicationState
@@ -53,6 +54,8 @@ class MessageStore:
 
     config: MessageStoreConfig
     files: StoreFiles
+    #: For all that the broker does from time to time while this store is open.
+    timer: Timer
     log_end: Broadcast[int]
     flush_outcomes: Broadcast[FlushOutcome]
     #: The offset before which every record is in its queue and in the index.
@@ -79,9 +82,9 @@ class MessageStore:
         files = await StoreFiles.open(config, environment, tracer)
         commit_log = files.commit_log
         outcomes: Broadcast[FlushOutcome] = FLUSH_OUTCOMES.open()
-        log_end: Broadcast[int] = LOG_END.open()
-        dispatched: Broadcast[int] = DISPATCHED.open()
-        flags, stats, receiving = RunningFlags(), StoreStatsService(environment.wall_clock), Receiving()
+        log_end, dispatched, log_min = LOG_END.open(), DISPATCHED.open(), LOG_MIN.open()
+        timer, flags, receiving = Timer(), RunningFlags(), Receiving()
+        stats = StoreStatsService(environment.wall_clock, timer)
         is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
         def readable_to() -> int:
@@ -106,14 +109,12 @@ class MessageStore:
             config.checkpoint_log_bytes_max,
             tracer,
         )
-        log_min: Broadcast[int] = LOG_MIN.open()
-        find_queue = files.consume_queues.find
-        reads = MessageReads.create(
-            config, commit_log, find_queue, readable_to, stats, environment.physical_memory_bytes
-        )
+        find_queue, memory_bytes = files.consume_queues.find, environment.physical_memory_bytes
+        reads = MessageReads.create(config, commit_log, find_queue, readable_to, stats, memory_bytes)
         return cls(
             config,
             files,
+            timer,
             log_end,
             outcomes,
             dispatched,
@@ -141,6 +142,7 @@ class MessageStore:
                 lambda: files.checkpointing.offset,
                 log_min,
                 tracer,
+                timer,
             ),
             CleanConsumeQueueService(files.reput.dispatchers, flush_consume_queue_service.sync, log_min, tracer),
         )
@@ -152,6 +154,7 @@ class MessageStore:
 
     async def start(self, system: Supervisor) -> None:
         """Start the store's services in `system`."""
+        await system.start(self.timer)
         await system.start(self._completion_service)
         await system.start(self._flush_consume_queue_service)
         await system.start(self._flush_service)

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.timer import Timer
 from rmq_actors.ports.wall_clock import WallClock
 
 _log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class StoreStatsService(ServiceThread):
 
     name = "StoreStatsService"
     _wall_clock: WallClock
+    _timer: Timer = attrs.field(repr=False)
     boot_timestamp_ms: int = attrs.field(init=False)
     put_message_topic_times_total: dict[str, int] = attrs.field(factory=dict, init=False)
     put_message_topic_size_total: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -141,15 +143,10 @@ class StoreStatsService(ServiceThread):
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Sample each second, and log the rates each minute."""
-        task_status.started()
-        print_at = trio.current_time() + _PRINT_INTERVAL_S
-        while True:
-            await trio.sleep(SAMPLING_INTERVAL_S)
-            now = trio.current_time()
-            self.sample(now)
-            if now >= print_at:
-                print_at = now + _PRINT_INTERVAL_S
-                self.begin_minute()
+        sampling = self._timer.every(SAMPLING_INTERVAL_S, lambda: self.sample(trio.current_time()), self)
+        with sampling, self._timer.every(_PRINT_INTERVAL_S, self.begin_minute, self):
+            task_status.started()
+            await trio.sleep_forever()
 
     def sample(self, now_s: float) -> None:
         """Remember the counters as they are at `now_s`."""

@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.channels import LatestSender
+from rmq_actors.actors.timer import Timer
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.allocate_mapped_file_service import ALLOCATE_REQUESTS
 from rmq_actors.store.commit_log import CommitLog
@@ -67,7 +68,7 @@ class LogPuts:
             make_flush_service(config, log, outcomes, tracer),
             PutCompletionService(config, outcomes),
             RunningFlags(),
-            StoreStatsService(clock),
+            StoreStatsService(clock, Timer()),
         )
         commits: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = COMMIT_REQUESTS.open()
         files: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = ALLOCATE_REQUESTS.open()

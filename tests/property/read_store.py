@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from rmq_actors.actors.timer import Timer
 from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.consume_queues import ConsumeQueues
@@ -98,7 +99,7 @@ def open_read_store(root: Path, *, memory_bytes: int = 1 << 30, dispatched_to: i
     )
     disk = FaultyDisk(root)
     log = CommitLog.open(disk, config.mapped_file_size_commit_log_bytes, new_recorder().tracer("node"))
-    stats = StoreStatsService(StillClock())
+    stats = StoreStatsService(StillClock(), Timer())
     queues, index = ConsumeQueues(disk, config), IndexService(disk, config, StillClock())
     queues.recover(dispatched_to)
     index.recover(dispatched_to)

@@ -10,6 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_actors.actors.timer import Timer
 from rmq_actors.store.store_stats import StoreStatsService
 from sim_net import World
 from tests.property.running_store import StillClock
@@ -24,7 +25,7 @@ NAMES = [
 
 
 def stats() -> StoreStatsService:
-    return StoreStatsService(StillClock())
+    return StoreStatsService(StillClock(), Timer())
 
 
 def put(counters: StoreStatsService, topic: str, size_bytes: int, elapsed_ms: float, messages: int = 1) -> None:
@@ -171,8 +172,10 @@ def test_rates_are_printed_once_there_are_some(caplog: pytest.LogCaptureFixture)
 
 def test_the_service_samples_each_second_and_turns_the_minute() -> None:
     async def main(world: World) -> None:
-        counters = StoreStatsService(world.node("a").wall_clock)
+        timer = Timer()
+        counters = StoreStatsService(world.node("a").wall_clock, timer)
         async with trio.open_nursery() as nursery:
+            await nursery.start(lambda task_status: timer.run(task_status=task_status))
             await nursery.start(lambda task_status: counters.run(task_status=task_status))
             for _ in range(59):
                 await trio.sleep(1)
@@ -183,5 +186,6 @@ def test_the_service_samples_each_second_and_turns_the_minute() -> None:
             assert "[0~10ms]:59 " in counters.runtime_info()["putMessageDistributeTime"]
             assert counters.runtime_info()["runtime"] == "[ 0 days, 0 hours, 1 minutes, 4 seconds ]"
             counters.request_stop()
+            timer.request_stop()
 
     World(1).run(main)
