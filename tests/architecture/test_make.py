@@ -33,6 +33,7 @@ def test_a_mutant_that_does_not_apply_fails_the_check(project_copy: ProjectCopy,
     for file in (PROJECT / "tests" / "mutants").glob("*.py"):
         shutil.copy(file, mutants)
     project_copy.append("tests/__init__.py", "")
+    project_copy.append("tests/test_one.py", "def test_one(): ...\n")
     project_copy.append("rmq_actors/target.py", "value = 1\n")
     project_copy.append("tests/mutants/one.toml", MUTANT.format(was=was))
     project_copy.append("filled", "")  # newer than pyproject.toml: nothing is installed

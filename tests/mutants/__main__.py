@@ -1,7 +1,8 @@
-"""`python -m tests.mutants` says which mutants no longer apply, and where their texts may be now."""
+"""`python -m tests.mutants` says which mutants no longer apply, where their texts may be, and which tests are gone."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,15 @@ from tests.mutants.suggest import suggestion
 def stale(path: Path, root: Path, sources: dict[Path, Source]) -> Iterator[str]:
     """What is wrong with the mutant of a file. `sources` keeps what was read: many mutants change the same files."""
     try:
-        edits = load(path).edits
+        mutant = load(path)
     except NotAMutant as error:
         yield f"is no mutant: {error}"
         return
+    for test in mutant.fails:
+        if not _is_there(test, root):
+            yield f"names a test that is not there: {test}"
     whole: dict[Path, list[Edit]] = {}
-    for edit in edits:
+    for edit in mutant.edits:
         target = edit.path(root)
         try:
             if target not in sources:
@@ -35,6 +39,16 @@ def stale(path: Path, root: Path, sources: dict[Path, Source]) -> Iterator[str]:
             changed(sources[target], together)
         except DoesNotApply as error:
             yield f"no longer applies: {error}"
+
+
+def _is_there(test: str, root: Path) -> bool:
+    """Whether a file defines the test: "tests/<file>.py::<test>"."""
+    path, _, name = test.partition("::")
+    file = root / path
+    return (
+        file.is_file()
+        and re.search(rf"^ *(async )?def {re.escape(name)}\(", file.read_text(), re.MULTILINE) is not None
+    )
 
 
 def main() -> int:

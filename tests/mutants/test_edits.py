@@ -66,6 +66,8 @@ def tree(root: Path, **modules: str) -> Path:
     (root / "rmq_actors").mkdir()
     for name, text in modules.items():
         (root / "rmq_actors" / f"{name}.py").write_text(text)
+    (root / "tests").mkdir()
+    (root / "tests" / "test_log.py").write_text("async def test_flush(log):\n    ...\n")
     return root
 
 
@@ -88,6 +90,16 @@ def test_the_lines_are_replaced_at_their_depth(tmp_path: Path) -> None:
     assert (tmp_path / "rmq_actors" / "log.py").read_text() == LOG.replace(
         "    if log.dirty:\n        log.sync()\n", "    pass\n"
     )
+
+
+@pytest.mark.parametrize("tests", ["def test_flush_twice():\n    ...\n", "flush = test_flush()\n", None])
+def test_a_test_that_is_gone_is_named(tmp_path: Path, tests: str | None) -> None:
+    """Only the run of that mutant found it, and `make test` runs one in four."""
+    file = tree(tmp_path, log=LOG) / "tests" / "test_log.py"
+    file.unlink()
+    if tests is not None:
+        file.write_text(tests)
+    assert told(tmp_path, "rmq_actors.log:flush") == ["names a test that is not there: tests/test_log.py::test_flush"]
 
 
 def test_a_function_that_moves_within_its_file_needs_nothing(tmp_path: Path) -> None:
