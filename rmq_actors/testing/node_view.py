@@ -40,6 +40,8 @@ class Cut:
     is_damaged: bool = False
     #: Where the log began: if that is where it was cut, nothing is left of it.
     begin: int = 0
+    #: Whether an operator has removed what was kept, with all else that the node had.
+    is_removed: bool = False
 
 
 @attrs.define(eq=False)
@@ -136,6 +138,6 @@ class NodeView:
         """Where its log may end because the next record is damaged: `end`, if it is; else `whole`."""
         for offset in self.rotten:
             begin = self.lineage.whole_records(offset)
-            if end == (0 if begin <= self.begin else begin):
+            if end == begin or (begin <= self.begin and not end):
                 return end
         return whole

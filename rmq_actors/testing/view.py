@@ -334,7 +334,8 @@ class ClusterView:
             self._look_at_table(node, part)
         before = node.durable if node.has_lost_power else node.end
         whole = node.lineage.whole_records(before)
-        if end < whole and node.may_cut:  # it died within its truncation
+        is_damaged = node.whole_before_rot(end, whole) < whole
+        if end < whole and node.may_cut and not is_damaged:  # it died within its truncation
             node.has_lost_power = False
             node.end = node.lineage.whole_records(node.end)
             cut, whole = self._cut(node, end), end
@@ -496,3 +497,5 @@ class ClusterView:
 
     def _set_up_anew(self, event: OperatorSetUpAnew) -> None:
         self.nodes[event.node].set_up_anew(self.log_of_master)
+        for cut in self.cuts:
+            cut.is_removed |= cut.node == event.node

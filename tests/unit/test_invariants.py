@@ -611,6 +611,19 @@ def test_divergence_what_was_kept_is_gone_at_the_end(parted: Story) -> None:
     assert parted.seen == ["divergence"]
 
 
+def test_divergence_what_was_kept_goes_with_all_that_a_slave_has(parted: Story) -> None:
+    parted.append(OTHER, b"regrown")
+    parted.kept[MASTER] = b"lost tail"
+    cut(parted, MASTER, 10)
+    parted.emit(MASTER, "operator.set_up_anew")
+    parted.kept.clear()
+    parted.logs[MASTER].clear()
+    parted.emit(MASTER, "store.open", offset=0, status="clean")
+    parted.append(MASTER, bytes(parted.logs[SLAVE]))
+    parted.end()
+    assert parted.seen == []
+
+
 def test_a_truncation_that_a_kill_ends_is_one(parted: Story) -> None:
     halt(parted, MASTER)
     parted.kept[MASTER] = b"lost tail"

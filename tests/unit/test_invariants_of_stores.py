@@ -6,7 +6,7 @@ import pytest
 
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.wire.record import Message, encode_message
-from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story
+from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story, halt
 
 RECORDS = [b"first.", b"second", b"third."]
 BEGIN, END = 12, 18
@@ -153,6 +153,26 @@ def test_survival_the_bit_was_of_another_file(path: str) -> None:
 
 @pytest.mark.parametrize(("end", "seen"), [(6, []), (END, []), (0, ["survival"]), (12, ["survival"])])
 def test_a_log_may_end_before_the_damaged_record_alone(rotten: Story, end: int, seen: list[str]) -> None:
+    rotten.emit(SLAVE, "node.power_loss")
+    del rotten.logs[SLAVE][end:]
+    rotten.emit(SLAVE, "store.open", offset=end, status="torn_tail_cut")
+    assert rotten.seen == seen
+
+
+def test_a_damaged_log_that_was_to_be_cut_ends_before_the_damage_and_keeps_nothing(rotten: Story) -> None:
+    """The start that the truncation begins with ends the log there."""
+    halt(rotten, SLAVE, master="10.0.0.1")
+    rotten.emit(SLAVE, "node.kill")
+    del rotten.logs[SLAVE][6:]
+    rotten.emit(SLAVE, "store.open", offset=6, status="torn_tail_cut")
+    assert rotten.seen == []
+
+
+@pytest.mark.parametrize(("end", "seen"), [(6, []), (0, []), (12, ["survival"])])
+def test_where_its_first_record_is_damaged_a_log_begins_and_ends_there_or_again_at_0(
+    rotten: Story, end: int, seen: list[str]
+) -> None:
+    rotten.emit(SLAVE, "log.delete", offset=6)
     rotten.emit(SLAVE, "node.power_loss")
     del rotten.logs[SLAVE][end:]
     rotten.emit(SLAVE, "store.open", offset=end, status="torn_tail_cut")

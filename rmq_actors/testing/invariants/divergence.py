@@ -52,7 +52,7 @@ class Divergence(Invariant[_Looked]):
     def at_end(self, view: ClusterView) -> str | None:
         """What was cut is still kept aside."""
         for cut in view.cuts:
-            if not self._is_kept(cut, view):
+            if not cut.is_removed and not self._is_kept(cut, view):
                 return f"{cut.node} has not kept what was cut from {cut.offset} to {cut.end}"
         return None
 
