@@ -196,7 +196,7 @@ class _Comparison:
 def check_deterministic(program: Callable[[], T], *, entries_max: int = 2_000_000) -> T:
     """Run `program` twice and return what the second run returned, or raise what it raised.
 
-    `program` makes and runs one world or more, new each time. Of each, the first `entries_max` entries are kept (some
+    `program` makes and runs one world or more, new each time. The first `entries_max` entries of each are kept (some
     100 bytes each); a difference after those is found, but not placed. Raises `NotDeterministic` where the runs
     part, `ValueError` if `program` made no world.
     """

@@ -40,7 +40,7 @@ CHANGED_AT_RUN_TIME = _LOOKED_AT | _OF_SLAVES | _OPENED_WITH
 
 _KNOWN = frozenset(known_keys(BrokerConfig, BROKER_KEYS))
 _MASTERS = (BrokerRole.ASYNC_MASTER.value, BrokerRole.SYNC_MASTER.value)
-#: Of a key that is refused: a peer has sent it.
+#: So much of a refused key is shown: a peer has sent it.
 _SHOWN_CHARS = 100
 
 

@@ -14,7 +14,7 @@ from rmq_actors.store.truncation import TruncationRefused
 
 _log = logging.getLogger(__name__)
 
-#: After a truncation that failed (a full disk, say) it is tried again so much later.
+#: The pause before a failed truncation (a full disk, say) is tried again.
 RETRY_INTERVAL_S = 60.0
 
 

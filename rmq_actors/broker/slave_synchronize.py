@@ -162,7 +162,7 @@ class SlaveSynchronize:
             raise TablesNotTaken(doubt)
 
     async def _keep_term(self) -> None:
-        """Of a master that was promoted again while it was followed, or of a slave that has another master."""
+        """Keep the term of a master promoted again while it was followed, or of a slave with another master."""
         peer = self._said[1] if self._said is not None else None
         if peer is not None and peer.term is not None:
             await self._terms.see(peer.term)

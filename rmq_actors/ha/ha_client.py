@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 LOOKUP_PATIENCE_S = 10.0
 #: The same for one that says nothing at all: longer than any stall, as a stall may hide that its log is another.
 SILENCE_PATIENCE_S = 60.0
-#: A search for where two logs part that has failed is made again so much later.
+#: The pause before a failed search for where two logs part is made again.
 _SEARCH_AGAIN_S = 1.0
 #: A halt that no truncation can end is looked into again so much later, or up to a third of that sooner: the master may
 #: have had nothing to compare with.
@@ -254,7 +254,7 @@ class HAClient(ServiceThread):
     _try_send: TrySend = try_sendmsg
     #: That of the master which is tried now.
     _unanswered: Unanswered | None = attrs.field(default=None, init=False)
-    #: Of the present connection, once it follows.
+    #: The machine of the present connection, once it follows.
     _slave: HaSlave | None = attrs.field(default=None, init=False)
     #: What was warned of last; nothing once a master has sent something.
     _warned: str = attrs.field(default="", init=False)

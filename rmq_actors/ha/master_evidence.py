@@ -46,7 +46,7 @@ class MasterQuestions:
 
 @attrs.frozen(eq=False)
 class MasterEvidence:
-    """Of one comparison: `peer` is what the broker said before it."""
+    """The evidence of one comparison: `peer` is what the broker said before it."""
 
     _lookup: PeerLookup
     _terms: TermFile

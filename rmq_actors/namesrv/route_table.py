@@ -54,7 +54,7 @@ class RouteTableLimits:
     topics_max: int = attrs.field(default=100_000, validator=_POSITIVE)
     queue_datas_max: int = attrs.field(default=1_000_000, validator=_POSITIVE)
     filter_servers_max: int = attrs.field(default=64, validator=attrs.validators.ge(0))
-    #: Of a cluster, a broker, a topic or an address, in characters.
+    #: The longest name of a cluster, a broker, a topic or an address, in characters.
     name_length_max: int = attrs.field(default=512, validator=_POSITIVE)
 
 

@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _WORD = re.compile(r"\w+", re.ASCII)
 #: A name of several words: others may be meant as they stand.
 _FIELD = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b", re.ASCII)
-#: Of a value that is refused: a peer may have sent it.
+#: So much of a refused value is shown: a peer may have sent it.
 _SHOWN_CHARS = 200
 
 

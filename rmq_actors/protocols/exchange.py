@@ -25,7 +25,7 @@ import attrs
 
 from rmq_actors.protocols.backoff import Backoff
 
-#: A slave that is not ready yet is asked again so much later.
+#: The pause before a slave that is not ready yet is asked again.
 NOT_YET_PAUSE_S = 0.1
 #: What did not succeed is tried again after a pause of this length at first, and of that one at last.
 AGAIN_MIN_S, AGAIN_MAX_S = 0.2, 2.0

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
-#: Of a value that is refused.
+#: So much of a refused value is shown.
 _SHOWN_CHARS = 200
 
 _NAMES = {bool: "True or False", int: "a whole number", float: "a number", str: "text", tuple: "a tuple"}

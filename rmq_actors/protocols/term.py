@@ -58,7 +58,7 @@ class Term:
         return Term(number, leads=True)
 
     def given_up(self) -> Term:
-        """Of a broker that is a slave now."""
+        """The term of a broker that is a slave now."""
         return Term(self.number, leads=True, resigned=True) if self.leads else self
 
     def seen(self, number: int) -> Term:

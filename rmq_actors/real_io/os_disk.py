@@ -287,8 +287,8 @@ def _sync_directory(directory: Path) -> None:
 def _lock_first_byte(fd: int, target: Path, path: str) -> None:
     try:
         if hasattr(fcntl, "F_OFD_SETLK"):
-            # Of the open file, not of the process: a second store in this process is refused too, and to close another
-            # descriptor of the file does not release it.
+            # The lock is the open file's, not the process's: a second store in this process is refused too, and to
+            # close another descriptor of the file does not release it.
             fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         else:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

@@ -15,7 +15,7 @@ from rmq_actors.wire.address import IllegalAddress, parse_address
 
 _DEFAULT_PORT = 8080
 _RECEIVE_BYTES = 4096
-#: Of an answer: lists of name servers are short, and so are headers.
+#: Bounds of an answer: lists of name servers are short, and so are headers.
 BODY_MAX_BYTES = 16 * 1024
 ANSWER_MAX_BYTES = 64 * 1024
 NAME_SERVERS_MAX = 256

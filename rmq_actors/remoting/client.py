@@ -1,4 +1,4 @@
-"""Opens remoting connections on demand, one a peer, and makes requests on them (NettyRemotingClient)."""
+"""Opens remoting connections on demand, one per peer, and makes requests on them (NettyRemotingClient)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Peer:
     connection: RemotingConnection | None = None
     #: Set when the attempt that is under way has ended, in whatever way.
     attempt: trio.Event | None = None
-    #: Of the last attempt, whether it has begun to run or not.
+    #: The scope of the last attempt, whether it has begun to run or not.
     connecting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     #: Why the last attempt failed.
     failure: str = ""

@@ -122,7 +122,7 @@ class CleanCommitLogService(ServiceThread):
     _log_min: Broadcast[int]
     _tracer: Tracer
     _timer: Timer
-    #: Of the rounds that somebody has asked for, those still to come.
+    #: How many of the rounds that somebody has asked for are still to come.
     manual_delete_file_several_times: int = attrs.field(default=0, init=False)
     #: A name that could not be synced: the next removal might survive a power cut that this one does not.
     failed: bool = attrs.field(default=False, init=False)

@@ -1,7 +1,7 @@
 """What a start finds missing of the queues, and from where on the log must be dispatched again for that.
 
 This store's recovery point has the sum of all queues' ends: what any of them has lost makes it smaller. RocketMQ's
-files have no such number. Of those, the log's last files, which are read in any case, tell what their queues must have;
+files have no such number. There the log's last files, which are read in any case, tell what their queues must have;
 and a queue that has no file, or that ends exactly where its last file does, is suspected to have had another one. (Of
 300,000 queues that lack nothing one ends like that, with RocketMQ's mappedFileSizeConsumeQueue.)
 """

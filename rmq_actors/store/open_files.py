@@ -1,7 +1,7 @@
 """Files that are opened when they are used, so that ten thousand queues do not hold ten thousand descriptors.
 
 A real file costs two descriptors once it is mapped. One with un-synced writes stays open: were it closed, an error of
-the system's own write-back could go unseen. Of the others, those used last stay open.
+the system's own write-back could go unseen. The others stay open if they were used last.
 """
 
 from __future__ import annotations

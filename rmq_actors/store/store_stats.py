@@ -1,6 +1,6 @@
 """What a store counts of its work, and its rates (StoreStatsService): the runtime info that operators read.
 
-Names and layouts are 4.9's. A put or a read costs a few additions; rates come from samples, one a second.
+Names and layouts are 4.9's. A put or a read costs a few additions; rates come from samples, one per second.
 """
 
 from __future__ import annotations

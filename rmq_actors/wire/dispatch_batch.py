@@ -200,7 +200,7 @@ class _Texts:
         return self.pick(slice(int(np.searchsorted(self.records, record))))
 
     def last_of_record(self) -> _Texts:
-        """Of each record's texts the last one."""
+        """The last text of each record."""
         is_last = np.ones(len(self.records), np.bool_)
         np.not_equal(self.records[1:], self.records[:-1], out=is_last[:-1])
         return self if is_last.all() else self.pick(is_last)

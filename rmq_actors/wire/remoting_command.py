@@ -28,7 +28,7 @@ CURRENT_VERSION = 407
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 
-#: Of a header that fastjson reads though it does not write it: up to 1 us a byte, and every other peer waits.
+#: Bounds a header that fastjson reads but does not write: it takes up to 1 us a byte, and every other peer waits.
 _ODD_HEADER_MAX_LENGTH_BYTES = 64 * 1024
 _FIELDS_MAX = 1024
 _TOO_MANY_FIELDS = f"extFields has more than {_FIELDS_MAX} fields"

@@ -26,7 +26,7 @@ _COLUMNS = (
 )
 
 
-#: Of a group of failures.
+#: So many seeds of a group of failures.
 _SEEDS_SHOWN = 12
 
 

@@ -123,7 +123,7 @@ def _lag_axes(across: LinearScale, up: LinearScale | SymlogScale, bottom: float)
 def _lag_line(
     series: LagSeries, position: int, across: LinearScale, up: LinearScale | SymlogScale, end_ms: float
 ) -> str:
-    """Steps, one a bucket, with the area below them."""
+    """Steps, one per bucket, with the area below them."""
     points: list[tuple[float, float]] = []
     for bucket, value in enumerate(series.lag_bytes):
         begin_ms = series.first_ms + bucket * series.bucket_ms

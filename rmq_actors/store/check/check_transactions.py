@@ -77,7 +77,7 @@ class TransactionsCheck:
     _log_min_offset: int
     _redo_log: _Row
     _table: _Row
-    #: Of the first message in tranRedoLog.
+    #: The offset of the first message in tranRedoLog.
     _begin_offset: int | None
     #: Prepared messages without an end, by tranRedoLog; and by tranStateTable, with the entry.
     _open: dict[int, None] = attrs.field(factory=dict, init=False)
