@@ -47,9 +47,11 @@ _BODIES = {1: (1, 40), 13: (40, 900)}
 _ANY_BODY = (1, 100, 900, 900, 6000, 60_000)
 _PUTS = {1: (3, 6), 13: (8, 16)}
 _ANY_PUTS = (12, 20, 40)
-#: So long bodies are rare ones.
+#: So long bodies are rare ones; or, in half of the runs that have any, few messages are put and most of them are long:
+#: then a record is under way at most times.
 _LONG_BODY_BYTES = 2000
-_SKEW, _LONG_SKEW = 3, 12
+_SKEW, _LONG_SKEW, _LONG_OFTEN_SKEW = 3, 12, 1
+_LONG_OFTEN_PUTS = 8
 _POOL = 0.3
 _CLEANING = 0.3
 _AUTO = 0.1
@@ -61,13 +63,18 @@ def draw_production(rng: random.Random, seed: int) -> Workload:
     batch = rng.choice(_BATCHES)
     body = rng.choice(_BODIES.get(batch, _ANY_BODY))
     one_record = body + RECORD_BESIDE_BODY_BYTES
+    is_long = body > _LONG_BODY_BYTES
+    is_often_long = is_long and random.Random(f"long/{seed}").random() < 0.5
+    puts, skew = rng.choice(_PUTS.get(batch, _ANY_PUTS)), _LONG_SKEW if is_long else _SKEW
+    if is_often_long:
+        puts, skew = _LONG_OFTEN_PUTS, _LONG_OFTEN_SKEW
     may_have_pool = FlushDiskType.ASYNC_FLUSH.value in (master_flush, slave_flush)
     return Workload(
-        puts=rng.choice(_PUTS.get(batch, _ANY_PUTS)),
+        puts=puts,
         pause_s=rng.choice((0.0, 0.1, 0.3, 0.6)),
         in_flight=rng.choice((1, 2, 5, 20, 100)),
         body_bytes_max=body,
-        body_skew=_LONG_SKEW if body > _LONG_BODY_BYTES else _SKEW,
+        body_skew=skew,
         transfer_batch_bytes=batch,
         log_file_bytes=max(300, one_record, rng.choice((0, 0, 4096, 8192, 256 * 1024))),
         queue_file_bytes=rng.choice((20, 400, 400, 6000)),

@@ -9,6 +9,7 @@ import pytest
 
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
 from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
+from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.wire.record import Message, encode_message
 from tests.unit.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
@@ -198,6 +199,18 @@ def test_it_holds_or_breaks(invariant: type[Invariant[Any]], holds: bool) -> Non
     story.watch(invariant)
     HISTORIES[invariant.name](story, holds)
     assert [*story.seen, *story.limits] == ([] if holds else [invariant.name])
+
+
+def test_a_part_of_a_record_is_no_reason_to_halt() -> None:
+    """The next master never had the rest of it; who has a whole record more than that one halts rightly."""
+    for data, seen in ((b"ab", ["divergence"]), (b"abc", [])):
+        story = Story(takes_parts=False)
+        story.watch(Divergence)
+        story.append(MASTER, b"abc")
+        story.append(SLAVE, data)
+        story.promote(OTHER, is_longest=False)
+        halt(story, SLAVE, master="10.0.0.3")
+        assert story.seen == seen
 
 
 def test_what_is_left_open_is_told_together() -> None:

@@ -33,7 +33,9 @@ class Divergence(Invariant[_Looked]):
         node, peer = view.nodes[event.node], view.nodes[view.peer(event)]
         common = min(node.lineage.common(peer.lineage), peer.end, *node.rotten, *peer.rotten)
         is_gone = event.status == "offset_gone" and node.end < peer.begin
-        if is_gone or (event.status == "diverged" and common < node.end):
+        # A part of a record is nobody's promise: it is no reason to halt.
+        end = node.end if view.takes_parts else node.lineage.whole_records(node.end)
+        if is_gone or (event.status == "diverged" and common < end):
             return None
         return f"{node.name} halts, {event.status}; it ends at {node.end}, {peer.name} has the same up to {common}"
 
