@@ -63,8 +63,10 @@ def test_tests_pass(tmp_path: Path) -> None:
     """In one process, as a user's are."""
     for number, block in enumerate(TESTS):
         (tmp_path / f"test_{number}.py").write_text(BEFORE_TESTS.get(block.key, "") + block.text)
+    # A directory of its own: at its end pytest removes those of earlier runs, which may be large.
+    own = f"--basetemp={tmp_path / 'temporary'}"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", own],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -95,7 +95,9 @@ def test_its_tests_see_it(mutant: Mutant, tmp_path: Path) -> None:
     _copy_of_the_product(tmp_path, "tests")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     mutant.apply(tmp_path)
-    done = _python(tmp_path, "pytest", "-q", "-n0", "-p", "no:cacheprovider", *mutant.fails)
+    # A directory of its own: at its end pytest removes those of earlier runs, which may be large.
+    own = f"--basetemp={tmp_path / 'temporary'}"
+    done = _python(tmp_path, "pytest", "-q", "-n0", "-p", "no:cacheprovider", own, *mutant.fails)
     assert done.returncode == 1, done.stdout + done.stderr
     failed = set(re.findall(r"^FAILED ([^\s\[]+)", done.stdout, re.MULTILINE))
     assert failed == set(mutant.fails), done.stdout

@@ -215,7 +215,9 @@ def test_tests_of_users_run_with_the_extra_of_tests(install: Install) -> None:
     for number, test in enumerate([*tests, more]):
         scripts.append(testing.directory / f"test_users_{number}.py")
         scripts[-1].write_text(test)
-    ended = testing.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, scripts))
+    # A directory of its own: at its end pytest removes those of earlier runs, which may be large.
+    own = f"--basetemp={testing.directory / 'temporary'}"
+    ended = testing.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", own, *map(str, scripts))
     assert ended.returncode == 0, ended.stdout
     assert f"{len(scripts)} passed" in ended.stdout
 
