@@ -18,7 +18,7 @@ from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import HaClientReport, HaReplicated, HaReport, HaTransfer
 from rmq_actors.tracing.events.run import ClientTable, OperatorPromote
 from rmq_actors.tracing.events.store import LogAppend, LogFlush, LogTruncate, PutBegin, PutEnd, StoreOpen
-from tests.property.told_histories import SLAVES, Act, Step, Telling, acts
+from tests.property.told_histories import GROUP, SLAVES, Act, Step, Telling, acts, numbers_in
 from tests.unit.cluster_story import ADDRESSES, MASTER, OTHER, SLAVE
 
 BY_NAME = {each.name: each for each in REPLICATION_INVARIANTS}
@@ -229,6 +229,52 @@ def test_logs_are_equal_in_the_end(history: list[Act]) -> None:
     story = play(history, "convergence")
     log = written(story.steps, len(story.steps) - 1)
     assert (not story.broken) is all(found == log for found in story.logs.values())
+
+
+def consumer_offsets(steps: Steps, at: int, event: Event, _: int, __: Sequence[str]) -> bool:
+    if not isinstance(event, BrokerSlaveSynchronize):
+        return False
+    for step in reversed(steps[:at]):
+        if step.event.node == event.node and isinstance(step.event, StoreOpen):
+            return False
+        if step.event.node == event.node and isinstance(step.event, BrokerSlaveSynchronize):
+            return steps[at].offsets[event.node] < step.offsets[event.node]
+    return False
+
+
+def queue_offsets(steps: Steps, at: int, event: Event, _: int, __: Sequence[str]) -> bool:
+    if not isinstance(event, LogAppend) or event.node != dict(masters(steps))[at]:
+        return False
+    *before, number = numbers_in(steps[at].logs[event.node])
+    return number != (before[-1] + 1 if before else 0)
+
+
+@pytest.mark.parametrize(
+    ("check", "names"),
+    [(consumer_offsets, ("commit", "commit", "forget")), (queue_offsets, ("number", "number", "copy_all", "lead"))],
+    ids=["consumer_offsets", "queue_offsets"],
+)
+@given(data=st.data())
+def test_numbers_go_on_or_not(check: Check, names: Sequence[str], data: st.DataObject) -> None:
+    name = "consumer_offsets" if check is consumer_offsets else "queue_offsets"
+    history = [("lead", 0, 1), *data.draw(acts(*names))]
+    steps, broken = told(history, name)
+    assert broken == first(check, steps, 1, ())
+
+
+@given(acts("make", "make", "take", "take", "take", "lead", "commit"))
+def test_tables_are_equal_in_the_end(history: list[Act]) -> None:
+    story = play(history, "tables_equal")
+    asked = {step.event.entry for step in story.steps if isinstance(step.event, ClientTable)}
+    tables = {node: story.tables.get((node, "topics"), set()) & asked for node in story.logs}
+    offsets = {node: story.offsets.get(node, {}).get(GROUP, {0: -1})[0] for node in story.logs}
+    master = story.master
+    is_equal = all(
+        tables[node] == tables[master] and (offsets[master] < 0 or offsets[node] >= offsets[master])
+        for node in story.slaves
+    )
+    has_asked = any(isinstance(step.event, ClientTable) for step in story.steps)
+    assert (not story.broken) is (is_equal or not has_asked)
 
 
 # --- with other masters ---------------------------------------------------------------------------------------------

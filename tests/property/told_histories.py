@@ -8,10 +8,13 @@ import attrs
 from hypothesis import strategies as st
 
 from rmq_actors.tracing.event import Event
-from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story, cut, follow, halt
+from rmq_actors.wire.record import Message, encode_message
+from tests.unit.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 SLAVES = (SLAVE, OTHER)
 NODES = (MASTER, *SLAVES)
+#: A topic with a group, whose offset in queue 0 is told of.
+GROUP = "Orders@group"
 #: What is done, and two numbers that say to whom and how much.
 Act = tuple[str, int, int]
 
@@ -25,6 +28,8 @@ class Step:
     logs: Mapping[str, bytes]
     topics: Mapping[str, frozenset[str]]
     kept: Mapping[str, bytes]
+    #: Of one group in one queue, by node.
+    offsets: Mapping[str, int]
 
     def is_of(self, kind: str, node: str = "") -> bool:
         return self.event.kind == kind and node in ("", self.event.node)
@@ -45,7 +50,8 @@ class Telling(Story):
     def _observe(self, event: Event) -> None:
         logs = {node: bytes(log) for node, log in self.logs.items()}
         topics = {node: frozenset(self.tables.get((node, "topics"), ())) for node in NODES}
-        self.steps.append(Step(event, self.now_s, logs, topics, dict(self.kept)))
+        offsets = {node: table[GROUP][0] for node, table in self.offsets.items()}
+        self.steps.append(Step(event, self.now_s, logs, topics, dict(self.kept), offsets))
         super()._observe(event)
 
     def act(self, act: Act) -> None:
@@ -72,6 +78,24 @@ class Telling(Story):
         own, log = self.logs[slave], self.logs[self.master]
         if len(own) < len(log) and log.startswith(own):
             self.append(slave, bytes(log[len(own) : len(own) + 1 + much % 4]))
+
+    def number(self, _: int, much: int) -> None:
+        """The master appends a message of queue 0; mostly the one that comes next there."""
+        log = self.logs[self.master]
+        right = numbers_in(bytes(log))[-1:]
+        queue_offset = right[0] + 1 if right else 0
+        if much % 8 == 0:
+            queue_offset = much // 8
+        encoded = encode_message(Message("Orders", b"body"))
+        encoded.place(queue_offset=queue_offset, physical_offset=len(log), store_timestamp_ms=0)
+        self.append(self.master, bytes(encoded.data))
+
+    def copy_all(self, who: int, _: int) -> None:
+        """A slave whose log is the beginning of the master's gets all of it."""
+        slave = self.slaves[who % 2]
+        own, log = self.logs[slave], self.logs[self.master]
+        if len(own) < len(log) and log.startswith(own):
+            self.append(slave, bytes(log[len(own) :]))
 
     def spoil(self, who: int, _: int) -> None:
         """A slave appends what nobody has written."""
@@ -208,6 +232,14 @@ class Telling(Story):
         topics = self.tables.get((of, "topics"), set())
         self.take_table(node, topics if who % 5 else set(), of=f"10.0.0.{1 + NODES.index(of)}")
 
+    def commit(self, who: int, much: int) -> None:
+        """A slave takes an offset over, mostly one that is no smaller."""
+        node = SLAVES[who % 2]
+        before = self.offsets.get(node, {}).get(GROUP, {0: 0})[0]
+        self.offsets[node] = {GROUP: {0: before + much % 5 - (2 if much % 8 == 0 else 0)}}
+        attributes = ANSWER | {"part": "consumer_offsets"}
+        self.emit(node, "broker.slave_synchronize", status="changed", attributes=attributes)
+
     def forget(self, who: int, _: int) -> None:
         """A node is started, and its file of topics is gone."""
         node = NODES[who % 3]
@@ -220,6 +252,9 @@ ACTS: Mapping[str, Callable[[Telling, int, int], None]] = {
     for name in (
         "write",
         "copy",
+        "number",
+        "copy_all",
+        "commit",
         "spoil",
         "leap",
         "flip",
@@ -241,6 +276,15 @@ ACTS: Mapping[str, Callable[[Telling, int, int], None]] = {
         "forget",
     )
 }
+
+
+def numbers_in(log: bytes) -> list[int]:
+    """The offsets in their queue of a log's messages, one after the other."""
+    numbers, at = [], 0
+    while at + 28 <= len(log):
+        numbers.append(int.from_bytes(log[at + 20 : at + 28], "big"))
+        at += int.from_bytes(log[at : at + 4], "big")
+    return numbers
 
 
 def acts(*names: str, most: int = 14) -> st.SearchStrategy[list[Act]]:
