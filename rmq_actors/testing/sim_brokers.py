@@ -98,14 +98,29 @@ class SimBrokers(Brokers):
         """From each promotion on, whatever its cause, that broker's log counts. The view must have seen it before."""
 
         def on_term(event: StoreTerm) -> None:
-            node = view.nodes.get(event.node)
-            if node is None or event.status != "promoted" or node is view.master:
-                return
-            followers = [each for each in view.slaves if view.has_followed(each)]
-            is_longest = node in followers and node.end == max(each.end for each in followers)
-            self.recorder.record(OperatorPromote(status=LONGEST if is_longest else "shortest"), event.node)
+            if event.status == "promoted":
+                self._note_promotion(view, event.node)
 
         self.recorder.subscribe(on_term, [StoreTerm])
+
+    def _note_promotion(self, view: ClusterView, name: str) -> None:
+        node = view.nodes.get(name)
+        if node is None or node is view.master:
+            return
+        followers = [each for each in view.slaves if view.has_followed(each)]
+        is_longest = node in followers and node.end == max(each.end for each in followers)
+        self.recorder.record(OperatorPromote(status=LONGEST if is_longest else "shortest"), name)
+
+    def _note_what_nobody_told(self, name: str, broker: BrokerController) -> None:
+        """A promotion that was durable when its process died, before its trace had it; or one without a term.
+
+        A store on a full disk starts as a master in term 0.
+        """
+        view, term = self._view, broker.term
+        if view is None or broker.config.is_slave:
+            return
+        if not term.number or (term.leads and term.number > view.master.term):
+            self._note_promotion(view, name)
 
     # --- what `Cluster` asks for ------------------------------------------------------------------------------------
 
@@ -294,6 +309,7 @@ class SimBrokers(Brokers):
         config, files = await self._started_with(node)
         async with open_broker(config, environment, tracer, machines=machines, files=files) as broker:
             self._brokers[name] = self._latest[name] = broker
+            self._note_what_nobody_told(name, broker)
             async with trio.open_nursery() as nursery:
                 for program in self._beside(name):
                     nursery.start_soon(program, broker, node)
