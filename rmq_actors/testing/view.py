@@ -366,7 +366,8 @@ class ClusterView:
         log = self.log_of_master
         if node is self.master and opened.end < len(log.log):
             lost_from = max(opened.end, self._own_begin)
-            had = ((slave.name, min(slave.end, slave.lineage.common(log))) for slave in self.slaves)
+            # Records that were written in the place of others may begin with the same bytes.
+            had = ((slave.name, min(slave.end, slave.lineage.common_records(log))) for slave in self.slaves)
             opened.ahead = next(((name, end) for name, end in had if end > lost_from), None)
         elif node.lineage.common(log) >= opened.end:
             node.lineage = log
