@@ -20,7 +20,7 @@ import trio
 from chat_server import PORT, ChatServer, FixedChatServer
 
 from sim_net import Delay, Kill, Node, Partition, Reset, Schedule, ShortIO, Stall, World, WorldConfig, fault_to_dict
-from sim_net.search import Case, find, shrink
+from sim_net.search.search import Case, find, shrink
 
 NAMES = ("alice", "bob", "carol")
 LINES = 8

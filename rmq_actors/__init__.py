@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rmq_actors.store.config import BrokerRole as BrokerRole
     from rmq_actors.store.config import FlushDiskType as FlushDiskType
     from rmq_actors.store.config import MessageStoreConfig as MessageStoreConfig
-    from rmq_actors.store.message_puts import PutResult as PutResult
+    from rmq_actors.store.puts.message_puts import PutResult as PutResult
     from rmq_actors.wire.record import Message as Message
     from rmq_actors.wire.record import StoredMessage as StoredMessage
     from rmq_actors.wire.record import decode_message as decode_message

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, TypeVarTuple
 
 import trio
 
-from sim_net.disk import SimDisk
-from sim_net.entropy import SimEntropy, derive
-from sim_net.identity import current_incarnation
-from sim_net.kernel import SimulationError
-from sim_net.network import Ports
-from sim_net.socket import SimSocket
-from sim_net.wall_clock import SimWallClock
+from sim_net.disk.disk import SimDisk
+from sim_net.kernel.entropy import SimEntropy, derive
+from sim_net.kernel.identity import current_incarnation
+from sim_net.kernel.kernel import SimulationError
+from sim_net.kernel.wall_clock import SimWallClock
+from sim_net.net.network import Ports
+from sim_net.net.socket import SimSocket
 
 if TYPE_CHECKING:
-    from sim_net.nemesis import Announce
+    from sim_net.faults.nemesis import Announce
     from sim_net.world import World
 
 Args = TypeVarTuple("Args")

@@ -21,8 +21,8 @@ from sim_net.node import NodeFailed, find_exit
 from sim_net.world import World, WorldConfig
 
 if TYPE_CHECKING:
+    from sim_net.faults.schedule import Schedule
     from sim_net.node import Node
-    from sim_net.schedule import Schedule
 
 T = TypeVar("T")
 

@@ -10,22 +10,22 @@ import attrs
 import trio
 from attrs import validators
 
-from sim_net import determinism
-from sim_net.disk import DiskConfig
+from sim_net.disk.disk import DiskConfig
+from sim_net.faults.nemesis import Nemesis
 from sim_net.field_checks import check_count, check_flag, check_positive, check_whole
-from sim_net.guard import Guard
-from sim_net.journal import Journal
-from sim_net.kernel import Kernel, TasksIgnoreCancellation
-from sim_net.link import LinkConfig
-from sim_net.nemesis import Nemesis
-from sim_net.network import Network
+from sim_net.kernel import determinism
+from sim_net.kernel.guard import Guard
+from sim_net.kernel.journal import Journal
+from sim_net.kernel.kernel import Kernel, TasksIgnoreCancellation
+from sim_net.kernel.pausing import Pauses
+from sim_net.net.link import LinkConfig
+from sim_net.net.network import Network
 from sim_net.node import Incarnation, Node
-from sim_net.pausing import Pauses
 
 if TYPE_CHECKING:
-    from sim_net.fault import Fault
-    from sim_net.nemesis import Announce, AppliedFault
-    from sim_net.schedule import Schedule
+    from sim_net.faults.fault import Fault
+    from sim_net.faults.nemesis import Announce, AppliedFault
+    from sim_net.faults.schedule import Schedule
 
 T = TypeVar("T")
 

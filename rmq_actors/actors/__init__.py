@@ -5,8 +5,9 @@ with a name, below supervisors that make them anew when they fail. docs/runtime-
 Between the services of the broker go values on the channels that `channels` declares; nobody reads another's fields.
 """
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.cell import (
+from rmq_actors.actors.census import Census
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.cell import (
     ActorDied,
     ActorStopped,
     AskCycle,
@@ -16,15 +17,14 @@ from rmq_actors.actors.cell import (
     NotAnswered,
     Terminated,
 )
-from rmq_actors.actors.census import Census
-from rmq_actors.actors.dead_letters import DeadLetter, DeadLetters
-from rmq_actors.actors.mailbox import MailboxFull, MailboxLimits
-from rmq_actors.actors.ref import ActorRef, ReplyTo, Request
+from rmq_actors.actors.messages.dead_letters import DeadLetter, DeadLetters
+from rmq_actors.actors.messages.mailbox import MailboxFull, MailboxLimits
+from rmq_actors.actors.messages.ref import ActorRef, ReplyTo, Request
+from rmq_actors.actors.messages.timers import Timer, Timers
 from rmq_actors.actors.restart import ESCALATE, Restart
-from rmq_actors.actors.service import Service, WakeUp
-from rmq_actors.actors.supervisor import ActorEnded, NotSupervising, Supervisor
+from rmq_actors.actors.services.service import Service, WakeUp
+from rmq_actors.actors.services.supervisor import ActorEnded, NotSupervising, Supervisor
 from rmq_actors.actors.system import ActorSystem, open_actor_system
-from rmq_actors.actors.timers import Timer, Timers
 
 __all__ = [
     "ESCALATE",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.actors.cell import Cell, Envelope, Notice, Terminated
-from rmq_actors.actors.child import Child, Kind, State
-from rmq_actors.actors.mailbox import EMPTY
-from rmq_actors.actors.supervisor import Supervisor, nested
+from rmq_actors.actors.messages.cell import Cell, Envelope, Notice, Terminated
+from rmq_actors.actors.messages.mailbox import EMPTY
+from rmq_actors.actors.services.child import Child, Kind, State
+from rmq_actors.actors.services.supervisor import Supervisor, nested
 
 
 @attrs.frozen

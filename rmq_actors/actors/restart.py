@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 import attrs
 
-from rmq_actors.protocols.field_types import typed_fields
+from rmq_actors.settings.field_types import typed_fields
 
 #: Which children a restart takes along. `one_for_one`: none. `one_for_all`: all. `rest_for_one`: those started later.
 Strategy = Literal["one_for_one", "one_for_all", "rest_for_one"]

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import attrs
 import trio
 
-from rmq_actors.actors.cell import Runtime
 from rmq_actors.actors.census import Census, take_census
-from rmq_actors.actors.dead_letters import DeadLetters
+from rmq_actors.actors.messages.cell import Runtime
+from rmq_actors.actors.messages.dead_letters import DeadLetters
 from rmq_actors.actors.restart import Restart, Strategy
-from rmq_actors.actors.supervisor import Supervisor
+from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.tracing.recorder import Tracer
 

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable
 
 import attrs
 
-from rmq_actors.actors.cell import AskFailed
-from rmq_actors.actors.ref import ActorRef
+from rmq_actors.actors.messages.cell import AskFailed
+from rmq_actors.actors.messages.ref import ActorRef
 from rmq_actors.actors.restart import ESCALATE
-from rmq_actors.actors.supervisor import NotSupervising
+from rmq_actors.actors.services.supervisor import NotSupervising
 from rmq_actors.actors.system import ActorSystem, open_actor_system
+from rmq_actors.broker.broker_configuration import BrokerFiles, Configuration, updated_config
 from rmq_actors.broker.broker_remoting import BrokerRemoting
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.broker.configuration import BrokerFiles, Configuration, updated_config
 from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.exchange_partner import ExchangePartner
 from rmq_actors.broker.last_round import LastRound
@@ -34,15 +34,15 @@ from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster, Halt, NotHalted
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
-from rmq_actors.protocols.configuration import Properties, to_properties
 from rmq_actors.protocols.evidence import Doubt, Own, doubt_in_difference
 from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.tls import Tls
+from rmq_actors.settings.configure import Properties, to_properties
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.message_puts import PendingPut, PutResult
+from rmq_actors.store.lifecycle.truncation import TruncationRefused
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.puts.message_puts import PendingPut, PutResult
 from rmq_actors.store.running_flags import RunningFlag
-from rmq_actors.store.truncation import TruncationRefused
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text, parse_address
 from rmq_actors.wire.record import Message

@@ -5,15 +5,15 @@ from __future__ import annotations
 import attrs
 import trio
 
-from rmq_actors.actors.channels import LatestSender
-from rmq_actors.actors.service import Service
-from rmq_actors.actors.supervisor import Supervisor
+from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.actors.services.service import Service
+from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.broker.metadata import BrokerMetadata
 from rmq_actors.broker.offset_persist_service import OffsetPersistService
-from rmq_actors.broker.processors.metadata import MetadataProcessor
+from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
@@ -22,7 +22,6 @@ from rmq_actors.ha.ha_client import FollowedMaster
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.environment import Environment
-from rmq_actors.protocols.configuration import ConfigurationError
 from rmq_actors.remoting.acl import AclServerRpcHook
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
@@ -30,8 +29,9 @@ from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import Tls
+from rmq_actors.settings.configure import ConfigurationError
+from rmq_actors.store.files.term_file import TermFile
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.store.term_file import TermFile
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
 from rmq_actors.wire.bodies.topic_configs import DataVersion

@@ -9,9 +9,9 @@ import attrs
 
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import register_period_s
-from rmq_actors.protocols.configuration import Key, Keys
-from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfig
+from rmq_actors.settings.configure import Key, Keys
+from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.wire.address import IllegalAddress, parse_address
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.json_file import ConfigFile
+from rmq_actors.store.files.json_file import ConfigFile
 from rmq_actors.wire.bodies.decoding import VALUES_MAX, decode_body
 from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
 from rmq_actors.wire.fastjson import write_fastjson

@@ -13,8 +13,8 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.protocols.exchange import Note, Partner
 from rmq_actors.protocols.term import TERM_MAX
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.json_file import ConfigFileDamaged, JsonFile
-from rmq_actors.store.layout import CONFIG_DIRECTORY, EXCHANGE_FILE
+from rmq_actors.store.files.json_file import ConfigFileDamaged, JsonFile
+from rmq_actors.store.files.layout import CONFIG_DIRECTORY, EXCHANGE_FILE
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.fastjson import JsonValue
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from rmq_actors.broker.broker_configuration import updated_config
 from rmq_actors.broker.broker_outer_api import MQBrokerError
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.broker.configuration import updated_config
 from rmq_actors.broker.slave_synchronize import TIMEOUT_MS, ask_table, take_over
-from rmq_actors.protocols.configuration import Properties
-from rmq_actors.protocols.exchange_partner import (
+from rmq_actors.protocols.metadata_rounds import Metadata
+from rmq_actors.protocols.slave_preparation import (
     Promotion,
     SlavePreparation,
     SlaveState,
@@ -22,10 +22,10 @@ from rmq_actors.protocols.exchange_partner import (
     why_no_partner,
     why_not_ready,
 )
-from rmq_actors.protocols.slave_synchronize import Metadata
 from rmq_actors.remoting.connection import RemotingError
-from rmq_actors.store.commit_log import AppendRefused
+from rmq_actors.settings.configure import Properties
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.store.log.commit_log import AppendRefused
 from rmq_actors.tracing.events.broker import BrokerExchangePartner
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import IllegalAddress

@@ -16,9 +16,9 @@ from rmq_actors.broker.slave_synchronize import TablesNotTaken, ask_table, take_
 from rmq_actors.ha.log_comparison import LogComparison, near_end
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_tables
-from rmq_actors.protocols.slave_synchronize import Metadata
+from rmq_actors.protocols.metadata_rounds import Metadata
 from rmq_actors.remoting.connection import RemotingError
-from rmq_actors.store.log_records import LogCleaned, LogRecords
+from rmq_actors.store.read.log_records import LogCleaned, LogRecords
 from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.recorder import Tracer
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ha.ha_client import Halt
-from rmq_actors.store.truncation import TruncationRefused
+from rmq_actors.store.lifecycle.truncation import TruncationRefused
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import logging
 import attrs
 import trio
 
-from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.tracing.events.broker import BrokerPersistOffsets
 from rmq_actors.tracing.recorder import Tracer
 

@@ -6,10 +6,10 @@ import attrs
 
 from rmq_actors.ha.master_record_lookup import LookupFailed, NoAnswer
 from rmq_actors.protocols.evidence import Peer
-from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.connection import RemotingConnectError, RemotingError, RemotingTimeoutError
+from rmq_actors.settings.properties_text import parse_properties
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.wire.address import IllegalAddress
 from rmq_actors.wire.bodies.decoding import decode_body

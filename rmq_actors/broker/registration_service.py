@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 import trio
 
-from rmq_actors.actors.channels import LatestSender
-from rmq_actors.actors.service import ServiceThread, WakeUp
+from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.broker.broker_outer_api import (
     BrokerIdentity,
     BrokerOuterAPI,

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.ref import Request
-from rmq_actors.actors.supervisor import NotSupervising
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.ref import Request
+from rmq_actors.actors.services.supervisor import NotSupervising
+from rmq_actors.broker.broker_configuration import reopens_store
 from rmq_actors.broker.config import MASTER_ID, BrokerConfig
-from rmq_actors.broker.configuration import reopens_store
 from rmq_actors.broker.store_host import StoreHost
 from rmq_actors.protocols.term import Term, TermRefused
 from rmq_actors.store.config import BrokerRole

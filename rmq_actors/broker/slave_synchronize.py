@@ -8,17 +8,17 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rmq_actors.actors.channels import LatestChannel
-from rmq_actors.actors.service import WakeUp
+from rmq_actors.actors.services.channels import LatestChannel
+from rmq_actors.actors.services.service import WakeUp
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import MQBrokerError
-from rmq_actors.broker.metadata import BrokerMetadata
 from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_tables
-from rmq_actors.protocols.slave_synchronize import Metadata, SlaveSynchronization
+from rmq_actors.protocols.metadata_rounds import Metadata, SlaveSynchronization
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.connection import RemotingError
-from rmq_actors.store.term_file import TermFile
+from rmq_actors.store.files.term_file import TermFile
 from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.decoding import decode_body

@@ -7,8 +7,8 @@ import contextlib
 from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.store.lifecycle.truncation import truncate_store
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.store.truncation import truncate_store
 from rmq_actors.tracing.recorder import Tracer
 
 

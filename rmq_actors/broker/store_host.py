@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
-from rmq_actors.actors.channels import LatestSender
 from rmq_actors.actors.restart import Restart
-from rmq_actors.actors.supervisor import Supervisor
+from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
@@ -21,11 +21,11 @@ from rmq_actors.ha.master_evidence import MasterQuestions
 from rmq_actors.ha.master_record_lookup import MasterLookup
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import GroupTransfer
-from rmq_actors.store.dispatch_while_room import NO_ROOM
+from rmq_actors.store.dispatch.dispatch_while_room import NO_ROOM
+from rmq_actors.store.files.term_file import TermFile
+from rmq_actors.store.lifecycle.truncation import truncate_store
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.running_flags import RunningFlag
-from rmq_actors.store.term_file import TermFile
-from rmq_actors.store.truncation import truncate_store
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address
 

@@ -11,7 +11,7 @@ import trio
 from rmq_actors.broker.topics import check_not_fenced
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
-from rmq_actors.store.json_file import JsonFile
+from rmq_actors.store.files.json_file import JsonFile
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper

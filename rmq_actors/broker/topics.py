@@ -9,11 +9,11 @@ import attrs
 import msgspec
 import trio
 
-from rmq_actors.actors.channels import LatestChannel, LatestSender
+from rmq_actors.actors.services.channels import LatestChannel, LatestSender
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
-from rmq_actors.store.json_file import JsonFile
+from rmq_actors.store.files.json_file import JsonFile
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, TopicConfigSerializeWrapper

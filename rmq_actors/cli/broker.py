@@ -66,8 +66,8 @@ def broker(
     """
     from rmq_actors.broker.config import BROKER_KEYS
     from rmq_actors.embedding.broker import load_broker_config
-    from rmq_actors.protocols.configuration import ConfigurationError, to_properties
-    from rmq_actors.protocols.properties_text import format_properties
+    from rmq_actors.settings.configure import ConfigurationError, to_properties
+    from rmq_actors.settings.properties_text import format_properties
 
     try:
         loaded = load_broker_config(config_file, name_server)
@@ -88,8 +88,8 @@ def _run(loaded: LoadedBroker) -> ExitCode:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     importlib.import_module("numpy")
     from rmq_actors.actors.restart import first_leaf
-    from rmq_actors.store.mapped_file_queue import StoreLayoutError
-    from rmq_actors.store.recovery import DamagedLog
+    from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
+    from rmq_actors.store.log.log_walk import DamagedLog
 
     running: list[BrokerController] = []
     try:

@@ -110,7 +110,7 @@ def change_role(
         raise typer.BadParameter("term: a slave takes its master's")
 
     async def ask(client: RemotingClient) -> None:
-        from rmq_actors.protocols.properties_text import format_properties
+        from rmq_actors.settings.properties_text import format_properties
 
         body = format_properties({"brokerRole": role.value, **given}).encode()
         fields = None if term is None else {"term": str(term)}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rmq_actors.real_io.os_disk import OsDisk, OsFile
-from rmq_actors.store.dump import Unreadable, read_commit_log
-from rmq_actors.store.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.check.dump import Unreadable, read_commit_log
+from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
 from rmq_actors.wire.record import (
     BLANK,
     BLANK_MAGIC,

@@ -45,8 +45,8 @@ def namesrv(config_file: ConfigFile = None, print_config_item: PrintConfig = Fal
     """
     from rmq_actors.embedding.name_server import load_namesrv_config
     from rmq_actors.namesrv.config import NAMESRV_KEYS
-    from rmq_actors.protocols.configuration import ConfigurationError, to_properties
-    from rmq_actors.protocols.properties_text import format_properties
+    from rmq_actors.settings.configure import ConfigurationError, to_properties
+    from rmq_actors.settings.properties_text import format_properties
 
     try:
         loaded = load_namesrv_config(config_file)
@@ -63,8 +63,8 @@ def namesrv(config_file: ConfigFile = None, print_config_item: PrintConfig = Fal
 
 
 def _run(loaded: LoadedFile[NamesrvConfig]) -> ExitCode:
-    from rmq_actors.protocols.configuration import ConfigurationError
-    from rmq_actors.store.json_file import ConfigFileDamaged
+    from rmq_actors.settings.configure import ConfigurationError
+    from rmq_actors.store.files.json_file import ConfigFileDamaged
 
     try:
         trio.run(_serve, loaded)

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import attrs
 
+from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.broker.configuration import BrokerFiles, config_file
 from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.embedding.properties_file import LoadedFile, load_config_file, read_properties_file
 from rmq_actors.embedding.tls_settings import TLS_KEYS, load_tls_config
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.protocols.configuration import ConfigurationError, Properties
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.tls import Tls, TlsConfig
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.settings.configure import ConfigurationError, Properties
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder

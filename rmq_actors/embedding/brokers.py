@@ -16,9 +16,9 @@ from rmq_actors.broker.role_exchange import ExchangeRefused
 from rmq_actors.embedding.cluster_protocol import BrokerDown, BrokerStatus, ExchangeFailed
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.remoting.config import RemotingServerConfig
-from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.message_puts import PutResult
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, Message, StoredMessage, decode_message
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import open_name_server
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
-from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder

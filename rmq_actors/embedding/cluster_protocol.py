@@ -12,7 +12,7 @@ from typing import Protocol
 import attrs
 
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.message_puts import PutResult
+from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.wire.record import Message, StoredMessage
 
 

@@ -14,10 +14,10 @@ from rmq_actors.embedding.properties_file import LoadedFile, load_config_file
 from rmq_actors.embedding.tls_settings import TLS_KEYS, load_tls_config
 from rmq_actors.namesrv.config import NAMESRV_KEYS, NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import NamesrvController, open_name_server
-from rmq_actors.protocols.configuration import Properties
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.tls import TlsServer, tls_server
+from rmq_actors.settings.configure import Properties
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder

@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from rmq_actors.protocols.configuration import ConfigurationError, Keys, Properties, configure, known_keys
-from rmq_actors.protocols.misspelt_keys import meant_key
-from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS, parse_properties
-from rmq_actors.protocols.refused_keys import why_refused
-from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_5_KEYS, ROCKETMQ_KEYS
+from rmq_actors.settings.configure import ConfigurationError, Keys, Properties, configure, known_keys
+from rmq_actors.settings.misspelt_keys import meant_key
+from rmq_actors.settings.properties_text import TEXT_MAX_CHARS, parse_properties
+from rmq_actors.settings.refused_keys import why_refused
+from rmq_actors.settings.rocketmq_keys import ROCKETMQ_5_KEYS, ROCKETMQ_KEYS
 
 ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rmq_actors.embedding.properties_file import read_properties_file
-from rmq_actors.protocols.configuration import Properties
 from rmq_actors.remoting.tls import TLS_CONFIG_FILE, TlsConfig, TlsConfigError
+from rmq_actors.settings.configure import Properties
 
 #: What a namesrv.conf or broker.conf says of TLS; RocketMQ has them as system properties.
 TLS_KEYS = ("tls.server.mode", "tls.enable", TLS_CONFIG_FILE)

@@ -8,7 +8,7 @@ import logging
 import attrs
 import trio
 
-from rmq_actors.actors.channels import BoundedChannel
+from rmq_actors.actors.services.channels import BoundedChannel
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.protocols.field_types import typed_fields
+from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.wire.address import IllegalAddress, parse_address
 from rmq_actors.wire.ha_frames import MAX_BODY_BYTES, SLAVE_BUFFER_BYTES, TRANSFER_HEADER_BYTES
 

@@ -10,9 +10,9 @@ from typing import NamedTuple, NoReturn
 import attrs
 import trio
 
-from rmq_actors.actors.channels import LatestChannel, LatestSender
 from rmq_actors.actors.restart import first_leaf
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.services.channels import LatestChannel, LatestSender
+from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.first_record import first_record
 from rmq_actors.ha.ha_connection import close_reason
@@ -26,12 +26,12 @@ from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.divergence import Ahead, Divergence
 from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent
-from rmq_actors.protocols.network_failure import network_failure
 from rmq_actors.protocols.part_of_record import PartOfRecord
-from rmq_actors.store.commit_log import AppendRefused, FileSizeMismatch
+from rmq_actors.sockets.network_failure import network_failure
 from rmq_actors.store.config import FlushDiskType
-from rmq_actors.store.log_records import LogCleaned, LogRecords
+from rmq_actors.store.log.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.read.log_records import LogCleaned, LogRecords
 from rmq_actors.tracing.events.ha import (
     HaClientClose,
     HaClientCompare,

@@ -15,7 +15,7 @@ from rmq_actors.ha.slave_status import SlaveStatus
 from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
 from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferCursor, first_offset
-from rmq_actors.protocols.network_failure import network_failure
+from rmq_actors.sockets.network_failure import network_failure
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.events.ha import HaConnectionClose, HaConnectionOpen

@@ -8,8 +8,7 @@ import logging
 import attrs
 import trio
 
-from rmq_actors.actors.service import ServiceThread
-from rmq_actors.actors.tcp_listeners import open_tcp_listeners
+from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ha.accept_socket_service import ACCEPTED, AcceptSocketService
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.group_transfer_service import GroupTransferService
@@ -17,6 +16,7 @@ from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.ha.slave_status import HaCounters, Replicas, SlaveStatus
 from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
+from rmq_actors.sockets.tcp_listeners import open_tcp_listeners
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer

@@ -8,8 +8,8 @@ import attrs
 
 from rmq_actors.ha.master_record_lookup import MasterRecordLookup
 from rmq_actors.protocols.divergence import Ahead, Divergence, Questions, check_tail, compare, find_file, find_record
-from rmq_actors.store.log_records import LogRecords
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.read.log_records import LogRecords
 
 T = TypeVar("T")
 

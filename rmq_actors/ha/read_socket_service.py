@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from rmq_actors.protocols.ha_master import SlaveReports
-from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.tracing.events.ha import HaReport
 from rmq_actors.tracing.recorder import Tracer
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rmq_actors.actors.channels import BoundedChannel, Broadcast
+from rmq_actors.actors.services.channels import BoundedChannel, Broadcast
 from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import Transfer, TransferCursor
-from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.flush_services import FlushOutcome
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.flush_services import FlushOutcome
 from rmq_actors.tracing.events.ha import HaHeartbeat, HaTransfer
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.ha_frames import encode_transfer_header

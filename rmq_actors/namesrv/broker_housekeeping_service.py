@@ -7,7 +7,7 @@ import logging
 import attrs
 import trio
 
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.namesrv.route_table import Broker, RouteInfoManager
 from rmq_actors.remoting.connection import RemotingConnection
 from rmq_actors.tracing.events.namesrv import NamesrvRemove

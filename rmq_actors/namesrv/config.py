@@ -7,9 +7,9 @@ from collections.abc import Callable
 import attrs
 
 from rmq_actors.namesrv.route_table import RouteTableLimits
-from rmq_actors.protocols.configuration import Key, Keys
-from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.settings.configure import Key, Keys
+from rmq_actors.settings.field_types import typed_fields
 
 _POSITIVE = attrs.validators.ge(1)
 _PATH: Callable[[object, attrs.Attribute[str], str], None] = attrs.validators.min_len(1)

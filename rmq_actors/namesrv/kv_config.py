@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 import trio
 
-from rmq_actors.store.json_file import JsonFile
+from rmq_actors.store.files.json_file import JsonFile
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.routes import KVTable
 from rmq_actors.wire.fastjson import JsonValue

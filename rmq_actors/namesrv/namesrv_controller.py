@@ -10,17 +10,17 @@ import attrs
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.namesrv.broker_housekeeping_service import BrokerHousekeepingService
 from rmq_actors.namesrv.config import NamesrvConfig
-from rmq_actors.namesrv.configuration import Configuration
+from rmq_actors.namesrv.default_request_processor import DefaultRequestProcessor
 from rmq_actors.namesrv.kv_config import KVConfigManager
-from rmq_actors.namesrv.requests import DefaultRequestProcessor
+from rmq_actors.namesrv.namesrv_configuration import Configuration
 from rmq_actors.namesrv.route_table import RouteInfoManager
 from rmq_actors.ports.environment import Environment
-from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import TlsServer
-from rmq_actors.store.json_file import ConfigFile, JsonFile
+from rmq_actors.settings.properties_text import TEXT_MAX_CHARS
+from rmq_actors.store.files.json_file import ConfigFile, JsonFile
 from rmq_actors.tracing.recorder import Tracer
 
 

@@ -24,7 +24,7 @@ from typing import TypedDict
 import attrs
 import msgspec
 
-from rmq_actors.protocols.field_types import typed_fields
+from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.wire.bodies.routes import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 

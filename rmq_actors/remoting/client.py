@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.backoff import Backoff
-from rmq_actors.protocols.network_failure import network_failure
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import ConnectionListener, RemotingConnectError, RemotingConnection
 from rmq_actors.remoting.hooks import RpcHook
@@ -19,6 +18,7 @@ from rmq_actors.remoting.idle import close_idle_connections
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.tls import TlsClient
 from rmq_actors.remoting.transport import SocketTransport, Transport
+from rmq_actors.sockets.network_failure import network_failure
 from rmq_actors.tracing.events.remoting import RemotingClientClose, RemotingClientConnect, RemotingClientConnectFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import parse_address

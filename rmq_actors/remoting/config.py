@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.protocols.field_types import typed_fields
+from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _AT_LEAST_1 = attrs.validators.ge(1)

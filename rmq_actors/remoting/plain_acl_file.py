@@ -26,7 +26,7 @@ import attrs
 import trio
 import yaml
 
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ports.disk import Disk
 from rmq_actors.protocols.plain_access import Permission, PlainAccessResource, PlainAccessRules, retry_topic
 from rmq_actors.protocols.remote_address import IllegalRemoteAddress, RemoteAddressStrategy, remote_address_strategy

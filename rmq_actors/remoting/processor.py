@@ -9,7 +9,7 @@ from typing import NamedTuple
 import attrs
 import trio
 
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.protocols.request_queue import RequestQueue
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused

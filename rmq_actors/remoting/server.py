@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from rmq_actors.actors.tcp_listeners import open_tcp_listeners
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import ConnectionListener, RemotingConnection
 from rmq_actors.remoting.hooks import RpcHook
@@ -17,6 +16,7 @@ from rmq_actors.remoting.idle import close_idle_connections
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.tls import TlsServer
 from rmq_actors.remoting.transport import SocketTransport, Transport
+from rmq_actors.sockets.tcp_listeners import open_tcp_listeners
 from rmq_actors.tracing.events.remoting import RemotingClose, RemotingOpen, RemotingRefused
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text

@@ -13,9 +13,9 @@ import ssl
 import attrs
 import trio
 
-from rmq_actors.protocols.configuration import ConfigurationError, Properties
-from rmq_actors.protocols.field_types import typed_fields
 from rmq_actors.remoting.transport import SocketTransport, Transport
+from rmq_actors.settings.configure import ConfigurationError, Properties
+from rmq_actors.settings.field_types import typed_fields
 
 _log = logging.getLogger(__name__)
 

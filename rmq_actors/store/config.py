@@ -10,7 +10,7 @@ import enum
 
 import attrs
 
-from rmq_actors.protocols.field_types import typed_fields
+from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.wire.delay_levels import parse_delay_levels
 from rmq_actors.wire.record import BODY_MAX_BYTES, MAX_MESSAGE_SIZE_BYTES, RECORD_OVERHEAD_BYTES
 

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.actors.channels import Broadcast, BroadcastChannel
-from rmq_actors.actors.supervisor import Supervisor
-from rmq_actors.actors.timer import Timer
+from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel
+from rmq_actors.actors.services.supervisor import Supervisor
+from rmq_actors.actors.services.timer import Timer
 from rmq_actors.ports.disk import BytesLike
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import ReplicationState
-from rmq_actors.store.allocate_mapped_file_service import AllocateMappedFileService
-from rmq_actors.store.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
-from rmq_actors.store.commit_log import AppendRefused, CommitLog
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
-from rmq_actors.store.flush_consume_queue_service import FlushConsumeQueueService
-from rmq_actors.store.flush_services import (
+from rmq_actors.store.dispatch.flush_consume_queue_service import FlushConsumeQueueService
+from rmq_actors.store.dispatch.receiving import Receiving
+from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, ReputMessageService
+from rmq_actors.store.lifecycle.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
+from rmq_actors.store.lifecycle.store_files import StoreFiles
+from rmq_actors.store.log.allocate_mapped_file_service import AllocateMappedFileService
+from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
+from rmq_actors.store.log.flush_services import (
     FLUSH_OUTCOMES,
     CommitRealTimeService,
     FlushOutcome,
     FlushService,
     make_flush_service,
 )
-from rmq_actors.store.get_message import GetMessageResult, MessageFilter, MessageReads
-from rmq_actors.store.message_puts import MessagePuts, PendingPut, PutResult
-from rmq_actors.store.put_completion_service import PutCompletionService
-from rmq_actors.store.query_message import QueryMessageResult, RecordLookup, query_message
-from rmq_actors.store.queue_offsets import QueueOffsets
-from rmq_actors.store.receiving import Receiving
-from rmq_actors.store.recovery import DamagedLog
-from rmq_actors.store.reput_message_service import DISPATCHED, ReputMessageService
+from rmq_actors.store.log.log_walk import DamagedLog
+from rmq_actors.store.puts.message_puts import MessagePuts, PendingPut, PutResult
+from rmq_actors.store.puts.put_completion_service import PutCompletionService
+from rmq_actors.store.read.get_message import GetMessageResult, MessageFilter, MessageReads
+from rmq_actors.store.read.query_message import QueryMessageResult, RecordLookup, query_message
+from rmq_actors.store.read.queue_offsets import QueueOffsets
 from rmq_actors.store.running_flags import RunningFlags
-from rmq_actors.store.store_files import StoreFiles
 from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import attrs
 import trio
 
-from rmq_actors.actors.service import ServiceThread
-from rmq_actors.actors.timer import Timer
+from rmq_actors.actors.services.service import ServiceThread
+from rmq_actors.actors.services.timer import Timer
 from rmq_actors.ports.wall_clock import WallClock
 
 _log = logging.getLogger(__name__)

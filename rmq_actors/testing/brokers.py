@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import attrs
 
+from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.broker.configuration import BrokerFiles, config_file
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.protocols.configuration import configure
+from rmq_actors.settings.configure import configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_brokers import SimBrokers

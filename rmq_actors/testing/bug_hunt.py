@@ -9,7 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from rmq_actors.testing.scenarios import REPLICATION, Outcome, RunResult, random_case, run_case
-from sim_net.search import Case, find, shrink
+from sim_net.search.search import Case, find, shrink
 
 
 @attrs.frozen

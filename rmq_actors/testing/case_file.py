@@ -11,7 +11,7 @@ import attrs
 import rmq_actors
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.scenarios import SCENARIOS
-from sim_net.search import Case
+from sim_net.search.search import Case
 
 FORMAT = 1
 

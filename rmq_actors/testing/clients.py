@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
-from rmq_actors.store.message_puts import PendingPut
+from rmq_actors.store.puts.message_puts import PendingPut
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.wire.record import Message

@@ -18,7 +18,7 @@ from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.embedding.brokers import exchange_roles
 from rmq_actors.embedding.cluster_protocol import BrokerDown, ExchangeFailed
-from rmq_actors.protocols.configuration import Properties
+from rmq_actors.settings.configure import Properties
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.testing.fail_over import RoleOperator
 from rmq_actors.testing.operation import Operation, take_orders

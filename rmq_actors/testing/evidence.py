@@ -13,7 +13,7 @@ from rmq_actors.broker.consumer_offsets import CONSUMER_OFFSET_FILE
 from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.store.check.check_store import check_store
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.node import NodePowerLoss
 from rmq_actors.tracing.events.store import LogTruncate, StoreOpen

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
-from rmq_actors.store.truncation import TruncationRefused
+from rmq_actors.store.lifecycle.truncation import TruncationRefused
 from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.run_ends import NotConverged
 from rmq_actors.testing.sim_brokers import Beside

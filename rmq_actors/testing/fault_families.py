@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.operation import draw_operations
 from rmq_actors.testing.topology import Topology
 from sim_net import BitRot, Fault, On, Partition, PowerLoss, Schedule
-from sim_net.faults import FAULT_TYPES
-from sim_net.sampling import sample_fault
+from sim_net.faults.faults import FAULT_TYPES
+from sim_net.faults.sampling import sample_fault
 
 LINK_KINDS = ("Delay", "Partition", "Stall", "Reset", "Hold", "Loss", "Bandwidth")
 NODE_KINDS = (

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from sim_net import Fault, On, World, register_fault
-from sim_net.fault import Undo, nothing
+from sim_net.faults.fault import Undo, nothing
 
 #: What there is to do; see `DrawnOperator` for how. Each is a command, or a procedure of docs/operating.md.
 OPERATIONS: Final = (

@@ -18,14 +18,14 @@ from typing import Any, NoReturn, TypeVar
 
 import attrs
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.cell import Cell, Envelope, PendingReply, Runtime, Terminated
-from rmq_actors.actors.dead_letters import DeadLetters
-from rmq_actors.actors.mailbox import EMPTY, MailboxLimits
-from rmq_actors.actors.ref import ActorRef, Request
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.cell import Cell, Envelope, PendingReply, Runtime, Terminated
+from rmq_actors.actors.messages.dead_letters import DeadLetters
+from rmq_actors.actors.messages.mailbox import EMPTY, MailboxLimits
+from rmq_actors.actors.messages.ref import ActorRef, Request
+from rmq_actors.actors.messages.timers import Timer, Timers
 from rmq_actors.actors.restart import Restart
-from rmq_actors.actors.supervisor import Supervisor
-from rmq_actors.actors.timers import Timer, Timers
+from rmq_actors.actors.services.supervisor import Supervisor
 
 M = TypeVar("M")
 N = TypeVar("N")

@@ -31,7 +31,7 @@ from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, St
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
 from sim_net import World
-from sim_net.search import Case
+from sim_net.search.search import Case
 
 _LOOK_EVERY_S = 0.1
 #: For so long faults may wait for their event; later ones are called off.

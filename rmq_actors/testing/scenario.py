@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.brokers import STORE
 from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
@@ -20,7 +20,7 @@ from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import Workload
 from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, WorldConfig
-from sim_net.search import Case
+from sim_net.search.search import Case
 
 #: After the last fault everything must be as it should within this time (invariant I5: 30 s).
 CONVERGENCE_S = 30.0

@@ -28,7 +28,7 @@ from rmq_actors.testing.workload import draw_fail_overs, draw_replication
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events.run import RunEnd, RunStart
 from sim_net import Deadlock, Livelock, NodeFailed, StepsExceeded, VirtualTimeExceeded, World
-from sim_net.search import Case
+from sim_net.search.search import Case
 
 REPLICATION = Scenario(
     "replication",

@@ -14,15 +14,15 @@ from typing import TypeVar
 import attrs
 import trio
 
+from rmq_actors.broker.broker_configuration import BrokerFiles
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.broker.configuration import BrokerFiles
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.embedding.brokers import Addresses, Brokers
 from rmq_actors.ports.environment import Environment
-from rmq_actors.store.json_file import ConfigFileDamaged
-from rmq_actors.store.recovery import DamagedLog
+from rmq_actors.store.files.json_file import ConfigFileDamaged
+from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.testing.evidence import FILES_CHANGE, WorldEvidence
 from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.tracing.events.node import NodeBoot

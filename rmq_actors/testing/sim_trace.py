@@ -7,8 +7,8 @@ import marshal
 from rmq_actors.tracing.event import Event, RunInfo, event_of, values_of
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import World
-from sim_net.journal import JournalEntry
-from sim_net.nemesis import Announce
+from sim_net.faults.nemesis import Announce
+from sim_net.kernel.journal import JournalEntry
 
 _WORLD = "sim_net"
 

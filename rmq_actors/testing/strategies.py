@@ -7,8 +7,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from sim_net.schedule import Schedule
-from sim_net.strategies import schedules
+from sim_net.faults.schedule import Schedule
+from sim_net.faults.strategies import schedules
 
 #: The kinds of faults under which the invariants of replication hold: all but damage on a disk (docs/invariants.md).
 CLUSTER_FAULTS: Final = (

@@ -8,8 +8,8 @@ import attrs
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.consumer_offsets import OffsetTable
-from rmq_actors.broker.metadata import BrokerMetadata
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.tracing.events.run import ClientTable

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import Appended, Cut, NodeView, Opened
 from rmq_actors.tracing.event import Event

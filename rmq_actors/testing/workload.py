@@ -11,7 +11,7 @@ import attrs
 
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
-from sim_net.search import Parameter
+from sim_net.search.search import Parameter
 
 _FLUSH_TYPES = tuple(flush_type.value for flush_type in FlushDiskType)
 _ROLES = (BrokerRole.SYNC_MASTER.value, BrokerRole.ASYNC_MASTER.value)

@@ -24,7 +24,7 @@ EXEMPT = (
     "rmq_actors/actors/asyncio_host.py",
     "rmq_actors/cli/probe.py",
     "rmq_actors/analysis/jobs/probe.py",
-    "sim_net/entropy.py",
+    "sim_net/kernel/entropy.py",
     "tests/unit/probe.py",
 )
 

@@ -82,8 +82,8 @@ def test_a_breach_is_noticed(project_copy: ProjectCopy, breach: Breach) -> None:
 @pytest.mark.parametrize(
     ("module", "statement"),
     [
-        ("sim_net/kernel.py", "import sim_net.world"),
-        ("sim_net/entropy.py", "import sim_net.network"),
+        ("sim_net/kernel/kernel.py", "import sim_net.world"),
+        ("sim_net/kernel/entropy.py", "import sim_net.net.network"),
         ("sim_net/leftovers.py", ""),
     ],
 )

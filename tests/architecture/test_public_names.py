@@ -77,7 +77,13 @@ PUBLIC = {
     },
 }
 #: The doors of what stands alone.
-_OTHER_DOORS = {"rmq_actors.actors", "rmq_actors.tracing", "sim_net", "sim_net.search", "sim_net.strategies"}
+_OTHER_DOORS = {
+    "rmq_actors.actors",
+    "rmq_actors.tracing",
+    "sim_net",
+    "sim_net.search.search",
+    "sim_net.faults.strategies",
+}
 #: The classes of events, by area.
 _EVENTS = "rmq_actors.tracing.events."
 #: Pages and examples that speak to a broker request by request, as there are no clients yet, or show a part's inside.

@@ -16,8 +16,8 @@ import pytest
 import rmq_actors
 import sim_net
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.protocols.field_types import taken_as_they_are, typed_value
 from rmq_actors.remoting.tls import TlsConfig, TlsMode
+from rmq_actors.settings.field_types import taken_as_they_are, typed_value
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 
 

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.mailbox import MailboxLimits
-from rmq_actors.actors.ref import Request
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.mailbox import MailboxLimits
+from rmq_actors.actors.messages.ref import Request
 from rmq_actors.actors.restart import Restart
 from rmq_actors.actors.system import open_actor_system
 from tests.bench.measuring import Figure, arguments, measure, report

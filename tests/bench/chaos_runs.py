@@ -17,7 +17,7 @@ from rmq_actors.testing.scenarios import RunResult, run_case
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.store import LogAppend
 from sim_net import fault_kind, many_runs
-from sim_net.search import Case
+from sim_net.search.search import Case
 from tests.bench.measuring import arguments, measure, report
 
 WORKLOAD = Path(__file__).parent / "reference_workload.json"

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, file_name
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, file_name
 from rmq_actors.wire.record import Message, encode_blank, encode_message
 from tests.bench.measuring import arguments, report
 from tests.bench.store_runs import OURS, StoreProgram, scratch_directory, store_programs, take_turns

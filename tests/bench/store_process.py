@@ -19,8 +19,8 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.message_puts import PendingPut
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.puts.message_puts import PendingPut
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.wire.batch import MessageBatch, encode_batch
 from rmq_actors.wire.record import Message

@@ -11,9 +11,9 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.actors.actor import Actor, Context
 from rmq_actors.actors.asyncio_host import TrioEnded, TrioGuest, run_in_asyncio
-from rmq_actors.actors.ref import Request
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.ref import Request
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.embedding.cluster import RealCluster, log_sha256, open_cluster
 from rmq_actors.protocols.put_completion import PutStatus

@@ -11,7 +11,7 @@ import trio.testing
 from rmq_actors.embedding.cluster import CLUSTER_STORE, log_sha256, open_cluster
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.store.put_completion_service import StoreStopped
+from rmq_actors.store.puts.put_completion_service import StoreStopped
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.routes import ClusterInfo
 from rmq_actors.wire.record import Message

@@ -25,9 +25,9 @@ from rmq_actors.tracing.event import Event
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.golden_capture import END_OFFSET, FILE_SIZE_BYTES, STORE_MASTER_CLEAN, golden_log
-from tests.property.recording import Watch, new_recorder
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.golden_capture import END_OFFSET, FILE_SIZE_BYTES, STORE_MASTER_CLEAN, golden_log
+from tests.worlds.recording import Watch, new_recorder
 
 SLAVE_TIMEOUT_MS = 250
 

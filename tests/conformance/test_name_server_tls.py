@@ -12,7 +12,6 @@ from rmq_actors.actors.system import open_actor_system
 from rmq_actors.broker.broker_controller import open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.embedding.name_server import load_namesrv_config, open_configured_name_server
-from rmq_actors.protocols.configuration import ConfigurationError
 from rmq_actors.real_io.entropy import SystemEntropy
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.client import RemotingClient
@@ -20,11 +19,12 @@ from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfi
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.tls import Tls, TlsConfig, TlsMode, tls_client
+from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.conformance.tls_certificates import KEY_PASSWORD, certificates, tls_client_config
-from tests.property.recording import new_tracer
+from tests.worlds.recording import new_tracer
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.tracing.event import Event
 from rmq_actors.wire.frame_reader import BUFFER_MIN_BYTES, FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
-from tests.property.recording import Watch, new_recorder
+from tests.worlds.recording import Watch, new_recorder
 
 pytestmark = pytest.mark.timeout(300)
 

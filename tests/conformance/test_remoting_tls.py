@@ -28,7 +28,7 @@ from rmq_actors.remoting.tls import ClientAuth, TlsConfig, TlsHandshakeError, Tl
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from tests.conformance.tls_certificates import certificates, tls_client_config, tls_server_config
-from tests.property.recording import Watch, new_recorder
+from tests.worlds.recording import Watch, new_recorder
 
 ECHO, ASKED = 900, 901
 

@@ -22,9 +22,9 @@ from rmq_actors.cli.main import app
 from rmq_actors.embedding.broker import load_broker_config
 from rmq_actors.embedding.name_server import load_namesrv_config
 from rmq_actors.embedding.tls_settings import load_tls_config
-from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.remoting.plain_acl_file import parse_plain_acl
 from rmq_actors.remoting.tls import TlsConfig
+from rmq_actors.settings.properties_text import parse_properties
 from tests.examples.blocks import BLOCKS, PAGES, PROJECT, Block
 from tests.examples.fragments import BEFORE_TESTS, FRAGMENTS
 from tests.packaging.extras import project

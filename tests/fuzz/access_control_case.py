@@ -10,7 +10,7 @@ from rmq_actors.wire.acl_signature import SessionCredentials, sign_command
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError, decode_command, encode_command
 from tests.fuzz.decoder_case import ERROR_TEXT_CHARS
 from tests.fuzz.mutations import Mutator, golden_frames
-from tests.unit.acl_test_data import rules
+from tests.worlds.acl_test_data import rules
 
 
 def run(seed: int) -> Mapping[str, int]:

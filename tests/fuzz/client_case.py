@@ -19,7 +19,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from sim_net import Node, World, WorldConfig
 from tests.fuzz.decoder_case import buffer_bytes_max
 from tests.fuzz.mutations import Mutator, golden_frames, pieces
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 ECHO = 900
 TIMEOUT_MS = 500

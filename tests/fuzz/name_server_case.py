@@ -28,7 +28,7 @@ from rmq_actors.wire.request_code import RequestCode
 from sim_net import Node, World, WorldConfig
 from tests.fuzz.hostile_peer import HostilePeer
 from tests.fuzz.mutations import Mutator, golden_frames
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 IDLE_MS = 5000
 TOPIC, BROKER = "TopicOfOthers", "broker-of-others"

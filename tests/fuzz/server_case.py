@@ -23,7 +23,7 @@ from sim_net import LinkConfig, Node, World, WorldConfig
 from tests.fuzz.decoder_case import Reading, buffer_bytes_max, read
 from tests.fuzz.hostile_peer import HostilePeer
 from tests.fuzz.mutations import Mutator, golden_frames
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 #: The codes of golden requests, and one that no golden frame has for the client that behaves.
 ECHO, BIG, LATER, BIG_LATER = (310, 106, 900), (105,), (901, 25), (11, 12)

@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
-from rmq_actors.broker.metadata import BrokerMetadata
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.embedding.broker import load_broker_config, open_configured_broker
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.connection import RemotingRequest

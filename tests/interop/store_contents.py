@@ -18,10 +18,10 @@ from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store.check.dump import read_commit_log
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.dump import read_commit_log
-from rmq_actors.store.get_message import DefaultMessageFilter, MessageFilter
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.read.get_message import DefaultMessageFilter, MessageFilter
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.java_string import java_hash_code

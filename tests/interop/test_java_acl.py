@@ -26,8 +26,8 @@ from tests.interop.acl_vectors import PLAIN_ACL, VECTORS, as_text, ask
 from tests.interop.conftest import MakeJavaBroker
 from tests.interop.java_gateway import JavaGateway
 from tests.interop.remoting_calls import TIMEOUT_MS
-from tests.property.recording import new_tracer
-from tests.unit.acl_test_data import rules
+from tests.worlds.acl_test_data import rules
+from tests.worlds.recording import new_tracer
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -21,7 +21,7 @@ from rmq_actors.wire.record import Message, encode_blank
 from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.interop.server_process import free_broker_port
 from tests.interop.servers import Servers
-from tests.property.recording import Watch, new_recorder
+from tests.worlds.recording import Watch, new_recorder
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 

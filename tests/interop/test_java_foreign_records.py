@@ -18,16 +18,16 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.consume_queue import BLANK_ENTRY
-from rmq_actors.store.get_message import DefaultMessageFilter
+from rmq_actors.store.dispatch.consume_queue import BLANK_ENTRY
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.read.get_message import DefaultMessageFilter
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import StoredMessage, check_record
 from tests.interop.conftest import MakeJavaBroker, MakeJavaSlave, MakeTracer
 from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.interop.java_client import JavaClient, Sent, decode_records
 from tests.interop.server_process import wait_until
-from tests.property.foreign_records import (
+from tests.worlds.foreign_records import (
     NO_UTF8_KEYS,
     NO_UTF8_PROPERTIES,
     NO_UTF8_TAGS,

@@ -14,7 +14,7 @@ from rmq_actors.wire.headers.clients import GetConsumeStatsInBrokerHeader
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rmq_actors.wire.remoting_command import RemotingCommand, decode_command
 from tests.interop.java_gateway import JavaGateway
-from tests.unit.header_values import JAVA_NAMES, WHOLE, header_values
+from tests.worlds.header_values import JAVA_NAMES, WHOLE, header_values
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from rmq_actors.protocols.properties_text import format_properties, parse_properties
+from rmq_actors.settings.properties_text import format_properties, parse_properties
 from tests.interop.java_gateway import JavaGateway
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]

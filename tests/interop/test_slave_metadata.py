@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.broker.metadata import BrokerMetadata
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig

@@ -18,7 +18,7 @@ import trio
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.store_checkpoint import read_checkpoint
+from rmq_actors.store.files.store_checkpoint import read_checkpoint
 from tests.interop.conftest import MakeJavaBroker
 from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker
 from tests.interop.java_client import JavaClient

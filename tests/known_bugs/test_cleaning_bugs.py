@@ -14,7 +14,7 @@ from rmq_actors.wire.record import (
     Message,
 )
 from tests.known_bugs.test_recovery_bugs import whole
-from tests.simulation.store_workload import CONFIG, LOG_FILE_BYTES, Ending, Life, live, nothing
+from tests.worlds.store_workload import CONFIG, LOG_FILE_BYTES, Ending, Life, live, nothing
 
 _HOUR_MS = 3_600_000
 #: After so long everything is before the recovery point, and may be removed.

@@ -14,7 +14,7 @@ from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.record import Message
 from tests.known_bugs.test_recovery_bugs import whole
-from tests.simulation.store_workload import ASYNC_FLUSH, CONFIG, LOG_FILE_BYTES, Life, a_few_puts, live, nothing
+from tests.worlds.store_workload import ASYNC_FLUSH, CONFIG, LOG_FILE_BYTES, Life, a_few_puts, live, nothing
 
 POOL = attrs.evolve(ASYNC_FLUSH, transient_store_pool_enable=True)
 

@@ -11,18 +11,18 @@ import pytest
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
-from rmq_actors.protocols.configuration import ConfigurationError, Properties, configure
 from rmq_actors.protocols.group_transfer import ReplicationState
 from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.settings.configure import ConfigurationError, Properties, configure
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.tracing.events.ha import HaClientConnect, HaConnectionClose, HaConnectionOpen, HaHeartbeat, HaReport
 from rmq_actors.tracing.events.store import PutEnd
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from sim_net import LinkConfig, Partition, WorldConfig
-from tests.simulation.ha_bench import FILE_BYTES, RECORD_BYTES, HaBench
-from tests.simulation.store_workload import files_of, queues_on
+from tests.worlds.ha_world import FILE_BYTES, RECORD_BYTES, HaBench
+from tests.worlds.store_workload import files_of, queues_on
 
 OK, TIMEOUT, UNAVAILABLE = PutStatus.PUT_OK, PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE
 #: The time-out of RocketMQ's clients: what is answered later, nobody hears.

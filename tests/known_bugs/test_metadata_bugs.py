@@ -14,7 +14,7 @@ from rmq_actors.store.config import BrokerRole
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers.namesrv import RegisterBrokerResponseHeader
 from rmq_actors.wire.record import Message
-from tests.simulation.metadata_bench import (
+from tests.worlds.metadata_world import (
     CLIENT,
     FILES,
     FIRST_SYNC_S,
@@ -26,7 +26,7 @@ from tests.simulation.metadata_bench import (
     run,
     tables_of,
 )
-from tests.simulation.registration_bench import Broker, NameServer
+from tests.worlds.registration_world import Broker, NameServer
 
 #: Of the delay levels, one whose messages nobody delivers in these tests; its queue is one less.
 LEVEL = 3

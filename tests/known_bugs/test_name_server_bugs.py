@@ -18,8 +18,8 @@ from rmq_actors.wire.headers.namesrv import PutKVConfigRequestHeader
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.request_code import RequestCode
 from sim_net import Hold, Partition
-from sim_net.fault import Fault
-from tests.simulation.name_server_world import Member, NameServerWorld, pair
+from sim_net.faults.fault import Fault
+from tests.worlds.name_server_world import Member, NameServerWorld, pair
 
 MASTER = "DefaultCluster", "broker-a", 0
 

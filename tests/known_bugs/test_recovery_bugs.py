@@ -12,14 +12,14 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, file_name
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
+from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, file_name
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
+from rmq_actors.store.log.commit_log import AppendRefused
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.record import Message
 from sim_net import SimDisk, World
-from tests.simulation.store_workload import (
+from tests.worlds.store_workload import (
     ASYNC_FLUSH,
     CONFIG,
     LOG_FILE_BYTES,

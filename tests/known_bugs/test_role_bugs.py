@@ -9,10 +9,10 @@ import trio
 
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
-from rmq_actors.store.message_puts import PutResult
+from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.wire.record import Message
 from sim_net import Partition
-from tests.simulation.role_world import TOPIC, RoleWorld, queue_bodies
+from tests.worlds.role_world import TOPIC, RoleWorld, queue_bodies
 
 ASYNC_MASTER, SYNC_MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 MASTER = "DefaultCluster", "broker-a", 0

@@ -27,7 +27,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.tracing.manifest": ("trace",),
     "rmq_actors.tracing.spool": ("trace",),
     "rmq_actors.testing.strategies": ("testing",),
-    "sim_net.strategies": ("testing",),
+    "sim_net.faults.strategies": ("testing",),
 }
 
 #: Modules that import more within a function, and which extra that takes: what is said where the extra is missing is

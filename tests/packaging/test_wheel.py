@@ -207,7 +207,7 @@ def test_tests_of_users_run_with_the_extra_of_tests(install: Install) -> None:
     tests = [block for block in blocks if re.search(r"^(async )?def test_", block, re.MULTILINE)]
     assert tests
     more = (
-        "\nfrom hypothesis import given\nfrom sim_net.strategies import schedules\n"
+        "\nfrom hypothesis import given\nfrom sim_net.faults.strategies import schedules\n"
         "@given(schedules(['a', 'b']))\ndef test_a_schedule(schedule):\n    assert len(schedule.faults) < 100\n"
     )
     testing = install("testing")

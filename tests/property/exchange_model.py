@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import attrs
 
-from rmq_actors.protocols import exchange, exchange_partner
+from rmq_actors.protocols import exchange
+from rmq_actors.protocols import slave_preparation as exchange_partner
 from rmq_actors.protocols.exchange import MasterExchange, Note, Outcome, Partner, Step
-from rmq_actors.protocols.exchange_partner import Promotion, SlavePreparation, SlaveState
+from rmq_actors.protocols.slave_preparation import Promotion, SlavePreparation, SlaveState
 
 PARTNER = Partner("b:1", "b:2", 1)
 DEATHS_MAX = 1

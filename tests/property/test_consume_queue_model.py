@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue, QueueEntry
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from tests.property.queue_files import held
+from rmq_actors.store.dispatch.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue, QueueEntry
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
+from tests.worlds.queue_files import held
 
 SECTOR_BYTES = 512
 

@@ -24,8 +24,8 @@ from rmq_actors.wire.record import (
     encode_blank,
     encode_message,
 )
-from tests.property.dispatch_batches import BEGIN, check
-from tests.property.foreign_records import LONG_PROPERTIES, NO_UTF8_PROPERTIES, encode_foreign
+from tests.worlds.dispatch_batches import BEGIN, check
+from tests.worlds.foreign_records import LONG_PROPERTIES, NO_UTF8_PROPERTIES, encode_foreign
 
 TIMESTAMP_MS = 1_700_000_000_000
 NAMES = (

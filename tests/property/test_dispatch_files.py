@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store import recovery, reput_message_service
-from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.consume_queues import ConsumeQueues
-from rmq_actors.store.index_service import IndexService
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.recovery import DamagedLog, LogWalk
-from rmq_actors.store.reput_message_service import Reput
-from rmq_actors.store.transaction_state_service import TransactionStateService
+from rmq_actors.store.dispatch import reput_message_service
+from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.dispatch.index_service import IndexService
+from rmq_actors.store.dispatch.reput_message_service import Reput
+from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
+from rmq_actors.store.lifecycle import recovery
+from rmq_actors.store.log.log_walk import DamagedLog, LogWalk
 from rmq_actors.wire.dispatch_batch import DispatchBatch
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, HALF_TOPIC, DispatchRequest
 from rmq_actors.wire.record import (
@@ -34,8 +35,8 @@ from rmq_actors.wire.record import (
     encode_blank,
     encode_message,
 )
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.running_store import StillClock
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.running_store import StillClock
 
 FILE_BYTES = 4096
 TIMESTAMP_MS = 1_700_000_000_000

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from rmq_actors.ha.log_comparison import LogComparison
 from rmq_actors.protocols.divergence import Ahead, Answer, Divergence, Questions, compare, find_record
-from rmq_actors.store.log_records import LogCleaned, LogRecords
+from rmq_actors.store.read.log_records import LogCleaned, LogRecords
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, encode_blank
-from tests.property.log_pairs import FILE_BYTES, Log, Master, log_of
+from tests.worlds.log_pairs import FILE_BYTES, Log, Master, log_of
 
 COMMON = [(100, "c0"), (100, "c1"), (100, "c2")]
 sizes = st.lists(st.integers(16, FILE_BYTES - BLANK.size) | st.integers(16, 40), max_size=25)

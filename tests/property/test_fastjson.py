@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.wire.fastjson import FastJsonError, JsonKey, JsonValue, integer_keys, parse_fastjson, write_fastjson
-from tests.property.golden_capture import STORE_MASTER_CLEAN, STORE_MASTER_KILLED, STORE_SLAVE_CLEAN
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN, STORE_MASTER_KILLED, STORE_SLAVE_CLEAN
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(codec=None), max_size=8)

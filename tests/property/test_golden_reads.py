@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import trio
 
-from rmq_actors.store.get_message import DefaultMessageFilter, GetMessageStatus
-from rmq_actors.store.query_message import query_message
+from rmq_actors.store.read.get_message import DefaultMessageFilter, GetMessageStatus
+from rmq_actors.store.read.query_message import query_message
 from rmq_actors.wire.java_string import java_hash_code
-from tests.property.golden_capture import END_OFFSET, FILE_SIZE_BYTES, STORE_MASTER_CLEAN, golden_messages
-from tests.property.read_store import ReadStore, open_read_store
+from tests.worlds.golden_capture import END_OFFSET, FILE_SIZE_BYTES, STORE_MASTER_CLEAN, golden_messages
+from tests.worlds.read_store import ReadStore, open_read_store
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rmq_actors.protocols.ha_master import SlaveReports
 from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.wire.ha_frames import MAX_BODY_BYTES, SLAVE_BUFFER_BYTES, encode_report, encode_transfer_header
-from tests.property.golden_capture import (
+from tests.worlds.golden_capture import (
     END_OFFSET,
     FILE_SIZE_BYTES,
     STORE_SLAVE_CLEAN,
@@ -23,7 +23,7 @@ from tests.property.golden_capture import (
     frames,
     golden_log,
 )
-from tests.property.recording import new_tracer
+from tests.worlds.recording import new_tracer
 
 CONN0, CONN1 = "conn0.master_to_slave", "conn1.master_to_slave"
 #: The largest frame of the capture and its header: the smallest buffer that can hold each of them.

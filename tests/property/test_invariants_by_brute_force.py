@@ -19,7 +19,7 @@ from rmq_actors.tracing.events.ha import HaClientReport, HaReplicated, HaReport,
 from rmq_actors.tracing.events.run import ClientTable, OperatorPromote
 from rmq_actors.tracing.events.store import LogAppend, LogFlush, LogTruncate, PutBegin, PutEnd, StoreOpen
 from tests.property.told_histories import GROUP, SLAVES, Act, Step, Telling, acts, numbers_in
-from tests.unit.cluster_story import ADDRESSES, MASTER, OTHER, SLAVE
+from tests.worlds.cluster_story import ADDRESSES, MASTER, OTHER, SLAVE
 
 BY_NAME = {each.name: each for each in REPLICATION_INVARIANTS}
 #: A step's number for the end of the run.

@@ -10,11 +10,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.mailbox import EMPTY, Mailbox, MailboxFull, MailboxLimits, Overflow
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.mailbox import EMPTY, Mailbox, MailboxFull, MailboxLimits, Overflow
 from rmq_actors.actors.restart import Restart, RestartType
 from rmq_actors.actors.system import open_actor_system
-from tests.simulation.actors_in_world import PlannedCrash, run_in_world
+from tests.worlds.actors_in_world import PlannedCrash, run_in_world
 
 OVERFLOWS: tuple[Overflow, ...] = get_args(Overflow)
 

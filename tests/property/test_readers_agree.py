@@ -25,8 +25,8 @@ from rmq_actors.wire.record import (
     decode_record,
     encode_blank,
 )
-from tests.property.dispatch_batches import BEGIN, check
-from tests.property.foreign_records import encode_foreign
+from tests.worlds.dispatch_batches import BEGIN, check
+from tests.worlds.foreign_records import encode_foreign
 
 INT_EXTREMES = (0, 1, -1, 7, 8, 90, 91, 127, 128, 32_767, 32_768, 65_535, 2**31 - 1, -(2**31))
 LONG_EXTREMES = (0, -1, BEGIN, BEGIN + 1, 2**31, 2**63 - 1, -(2**63))

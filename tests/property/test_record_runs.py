@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log import CommitLog, FileSizeMismatch
+from rmq_actors.store.log.commit_log import CommitLog, FileSizeMismatch
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MESSAGE_MAGIC, RECORD_OVERHEAD_BYTES
 from rmq_actors.wire.record_runs import run_length
-from tests.property.recording import new_tracer
+from tests.worlds.recording import new_tracer
 
 #: Below 256 the first 8 bytes of records of two sizes differ in one byte alone.
 _SIZES = st.integers(RECORD_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES + 3) | st.integers(250, 700)

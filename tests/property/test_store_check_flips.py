@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
-from tests.property.golden_capture import BLANK_OFFSET, END_OFFSET, STORE_MASTER_CLEAN, golden_log, golden_messages
-from tests.property.store_copies import copy_store, findings_of, flip
+from tests.worlds.golden_capture import BLANK_OFFSET, END_OFFSET, STORE_MASTER_CLEAN, golden_log, golden_messages
+from tests.worlds.store_copies import copy_store, findings_of, flip
 
 #: Fields of a record (IPv4 hosts) that no checksum, queue or index covers, or not each bit of them: flag; sysFlag, born
 #: time and host, store time and host, times of reconsumption, offset of the prepared message.

@@ -13,11 +13,11 @@ import trio
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from rmq_actors.store.get_message import GetMessageStatus
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.read.get_message import GetMessageStatus
 from rmq_actors.wire.batch import MessageBatch, encode_batch
 from rmq_actors.wire.record import Message, decode_record
-from tests.simulation.store_workload import (
+from tests.worlds.store_workload import (
     ASYNC_FLUSH,
     CONFIG,
     LOG_FILE_BYTES,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rmq_actors.tracing.event import Event
 from rmq_actors.wire.record import Message, encode_message
-from tests.unit.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
+from tests.worlds.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 SLAVES = (SLAVE, OTHER)
 NODES = (MASTER, *SLAVES)

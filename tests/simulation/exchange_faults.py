@@ -18,20 +18,20 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import trio
 
+from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.broker_controller import open_broker
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.broker.configuration import BrokerFiles, config_file
 from rmq_actors.ports.environment import Environment
-from rmq_actors.protocols.configuration import Properties, configure
 from rmq_actors.protocols.exchange import Step
+from rmq_actors.settings.configure import Properties, configure
 from rmq_actors.store.config import FlushDiskType
 from rmq_actors.tracing.events.broker import BrokerExchange, BrokerExchangePartner
 from rmq_actors.wire.bodies.role_exchange import ExchangeInfo
 from rmq_actors.wire.record import Message
 from sim_net import Fault, Kill, Node, On, Partition, Pause, PowerLoss, Schedule, World
-from sim_net.nemesis import Announce
-from tests.simulation.exchange_runs import NEW, OLD, OPERATOR, Exchange, Plan
-from tests.simulation.role_world import TOPIC
+from sim_net.faults.nemesis import Announce
+from tests.worlds.exchange_runs import NEW, OLD, OPERATOR, Exchange, Plan
+from tests.worlds.role_world import TOPIC
 
 #: What the old master is about to do, and what the slave says, in the order of an exchange.
 OLD_STEPS = ("Check", "Fence", "Prepare", "WriteNote", "Promote", "StepDown", "RemoveNote", "Unfence")

@@ -28,9 +28,9 @@ from sim_net import (
     World,
     fault_kind,
 )
-from sim_net.sampling import sample_fault
-from sim_net.search import Case, Parameter
-from tests.simulation.name_server_world import LiveBroker, Member, NameServerWorld, NotConverged, pair
+from sim_net.faults.sampling import sample_fault
+from sim_net.search.search import Case, Parameter
+from tests.worlds.name_server_world import LiveBroker, Member, NameServerWorld, NotConverged, pair
 
 SCENARIO = "name_server"
 Outcome = Literal["passed", "invariant", "crash", "liveness"]

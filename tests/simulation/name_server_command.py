@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sim_net.search import Case, shrink
+from sim_net.search.search import Case, shrink
 from tests.simulation.name_server_chaos import SCENARIO, Result, is_runnable, random_case, run_case
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,8 +22,8 @@ import trio
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.wire.record import BLANK, Message
-from tests.simulation.name_server_world import Member
-from tests.simulation.role_world import TOPIC, RoleWorld
+from tests.worlds.name_server_world import Member
+from tests.worlds.role_world import TOPIC, RoleWorld
 
 FILE_BYTES = 1024 * 1024
 PORT = 10911

@@ -27,7 +27,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 ALICE = SessionCredentials("alice-key", "alice-secret")
 IMPOSTOR = SessionCredentials("alice-key", "guessed-it")

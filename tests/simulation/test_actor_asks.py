@@ -6,17 +6,17 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.cell import (
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.cell import (
     ActorDied,
     AskCycle,
     AskFailed,
     AskTimeout,
     NotAnswered,
 )
-from rmq_actors.actors.ref import ActorRef, ReplyTo
+from rmq_actors.actors.messages.ref import ActorRef, ReplyTo
 from rmq_actors.actors.system import ActorSystem
-from tests.simulation.actors_in_world import (
+from tests.worlds.actors_in_world import (
     ONCE,
     QUICK,
     Crash,

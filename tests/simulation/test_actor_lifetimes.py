@@ -11,20 +11,18 @@ import pytest
 import trio
 import trio.lowlevel
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.cell import (
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.cell import (
     ActorStopped,
     AskFailed,
     Terminated,
 )
-from rmq_actors.actors.ref import ActorRef
+from rmq_actors.actors.messages.ref import ActorRef
+from rmq_actors.actors.messages.timers import Timer
 from rmq_actors.actors.restart import Restart
-from rmq_actors.actors.supervisor import NotSupervising
+from rmq_actors.actors.services.supervisor import NotSupervising
 from rmq_actors.actors.system import ActorSystem, open_actor_system
-from rmq_actors.actors.timers import Timer
-from tests.property.recording import new_recorder
-from tests.property.scripted_service import ScriptedService
-from tests.simulation.actors_in_world import (
+from tests.worlds.actors_in_world import (
     ONCE,
     QUICK,
     Crash,
@@ -42,6 +40,8 @@ from tests.simulation.actors_in_world import (
     run_in_world,
     spawn_obedient,
 )
+from tests.worlds.recording import new_recorder
+from tests.worlds.scripted_service import ScriptedService
 
 
 def test_a_stop_comes_after_the_message_under_way_and_before_what_is_queued() -> None:

@@ -11,20 +11,19 @@ from pathlib import Path
 import pytest
 import trio
 
-from rmq_actors.actors.actor import Actor, Context
-from rmq_actors.actors.cell import (
+from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.cell import (
     ActorDied,
     AskFailed,
     HandlerFailed,
     Terminated,
 )
-from rmq_actors.actors.dead_letters import DeadLetter
-from rmq_actors.actors.incarnation import MESSAGES_PER_TURN
-from rmq_actors.actors.mailbox import MailboxFull, MailboxLimits, Overflow
+from rmq_actors.actors.messages.dead_letters import DeadLetter
+from rmq_actors.actors.messages.incarnation import MESSAGES_PER_TURN
+from rmq_actors.actors.messages.mailbox import MailboxFull, MailboxLimits, Overflow
 from rmq_actors.actors.restart import Restart
 from rmq_actors.actors.system import ActorSystem
-from tests.property.recording import new_recorder
-from tests.simulation.actors_in_world import (
+from tests.worlds.actors_in_world import (
     ONCE,
     QUICK,
     Crash,
@@ -41,6 +40,7 @@ from tests.simulation.actors_in_world import (
     spawn_obedient,
     texts,
 )
+from tests.worlds.recording import new_recorder
 
 
 def test_messages_of_one_sender_are_handled_in_order_and_control_messages_first() -> None:
@@ -476,11 +476,11 @@ def test_messages_are_not_traced_unless_asked_for() -> None:
 
 SAME_SEED = """
 import trio
-from rmq_actors.actors.mailbox import MailboxLimits
+from rmq_actors.actors.messages.mailbox import MailboxLimits
 from rmq_actors.actors.restart import Restart
 from rmq_actors.actors.system import open_actor_system
 from sim_net import World
-from tests.simulation.actors_in_world import Crash, Echo, Note, Obedient
+from tests.worlds.actors_in_world import Crash, Echo, Note, Obedient
 
 async def main(world):
     node = world.node("n")

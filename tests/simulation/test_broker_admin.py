@@ -8,10 +8,10 @@ import re
 import pytest
 import trio
 
-from rmq_actors.broker.configuration import BrokerFiles, Configuration, config_file
+from rmq_actors.broker.broker_configuration import BrokerFiles, Configuration, config_file
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.settings.properties_text import parse_properties
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
 from rmq_actors.tracing.events.ha import HaConnectionClose
@@ -25,8 +25,8 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import DiskError, Partition, Schedule
-from tests.simulation.role_world import FOLLOWS_S, RoleWorld, queue_bodies
-from tests.simulation.store_workload import files_of
+from tests.worlds.role_world import FOLLOWS_S, RoleWorld, queue_bodies
+from tests.worlds.store_workload import files_of
 
 OK = PutStatus.PUT_OK
 MASTER = "DefaultCluster", "broker-a", 0

@@ -14,7 +14,7 @@ from rmq_actors.actors.system import open_actor_system
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.testing.sim_trace import open_sim_recorder

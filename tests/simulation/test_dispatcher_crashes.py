@@ -19,15 +19,15 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
-from rmq_actors.store.consume_queues import ConsumeQueues
-from rmq_actors.store.index_service import IndexService
+from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.dispatch.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE
 from sim_net import DiskConfig, Fault, Node, SimDisk, World, WorldConfig
-from tests.property.dispatch_batches import batch_of
-from tests.simulation.store_workload import CONFIG, NODE, files_of, kill_at, power_loss_at, queues_on
+from tests.worlds.dispatch_batches import batch_of
+from tests.worlds.store_workload import CONFIG, NODE, files_of, kill_at, power_loss_at, queues_on
 
 RECORDS = 120
 #: Small steps, so that a checkpoint lies anywhere.

@@ -31,7 +31,7 @@ from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from rmq_actors.store.truncation import TruncationRefused
+from rmq_actors.store.lifecycle.truncation import TruncationRefused
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import RunInfo, of_kind
 from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
@@ -41,8 +41,8 @@ from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import BLANK, Message, encode_blank
 from sim_net import Node, Partition, Schedule, World
-from tests.property.recording import E
-from tests.simulation.store_workload import files_of, log_file_begin, queues_on
+from tests.worlds.recording import E
+from tests.worlds.store_workload import files_of, log_file_begin, queues_on
 
 PORT = 10911
 HA_PORT = PORT + 1

@@ -9,9 +9,9 @@ import trio
 
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import FlushDiskType
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, file_name
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, file_name
 from sim_net import DiskError, On, PowerLoss, Schedule, SimFile
-from tests.simulation.ha_bench import FILE_BYTES, SMALL_STORE, HaBench
+from tests.worlds.ha_world import FILE_BYTES, SMALL_STORE, HaBench
 
 
 def first_file(bench: HaBench, begin: int) -> SimFile:

@@ -18,9 +18,9 @@ import trio
 import sim_net
 from rmq_actors.tracing.events import OWN_KINDS
 from sim_net import JournalEntry, Schedule, World
-from sim_net.faults import FAULT_TYPES
-from sim_net.sampling import sample_fault
-from tests.simulation.replicated_log import STEADY, Program, Symptoms
+from sim_net.faults.faults import FAULT_TYPES
+from sim_net.faults.sampling import sample_fault
+from tests.worlds.replicated_log import STEADY, Program, Symptoms
 
 PAGE = Path(__file__).parents[2] / "docs" / "sim-net.md"
 NODES = ("primary", "backup", "client")

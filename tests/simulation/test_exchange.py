@@ -19,9 +19,9 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Bandwidth, Partition, Pause, Schedule
-from tests.property.recording import E
-from tests.simulation.exchange_runs import HA_PORT, LEAF, NEW, OLD, Exchange, Plan, manual, run_plan, run_seed
-from tests.simulation.role_world import TOPIC
+from tests.worlds.exchange_runs import HA_PORT, LEAF, NEW, OLD, Exchange, Plan, manual, run_plan, run_seed
+from tests.worlds.recording import E
+from tests.worlds.role_world import TOPIC
 
 MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE
 

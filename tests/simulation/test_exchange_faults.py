@@ -6,7 +6,7 @@ import pytest
 
 from sim_net import On
 from tests.simulation.exchange_faults import FAULTS, NEW_STEPS, OLD_STEPS, Incident, run_faulty
-from tests.simulation.exchange_runs import NEW, OLD, run_seed
+from tests.worlds.exchange_runs import NEW, OLD, run_seed
 
 STEPS = [On(f"broker.exchange.{step}", OLD) for step in OLD_STEPS]
 STEPS += [On(f"broker.exchange_partner.{step}", NEW) for step in NEW_STEPS]

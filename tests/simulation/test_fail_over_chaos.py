@@ -17,8 +17,8 @@ from rmq_actors.tracing.events.ha import HaClientHalt
 from rmq_actors.tracing.events.node import NodeKill
 from rmq_actors.tracing.events.store import LogTruncate, PutEnd
 from sim_net import Kill, Partition, PowerLoss, Schedule
-from sim_net.search import Case, Parameter
-from tests.property.recording import E
+from sim_net.search.search import Case, Parameter
+from tests.worlds.recording import E
 
 SEEDS = range(32)
 BROKERS = FAIL_OVER.topology

@@ -8,7 +8,7 @@ import pytest
 from rmq_actors.testing.scenarios import REPLICATION, random_case, run_case
 from rmq_actors.tracing.event import Event
 from sim_net import Fault, Kill, On, Partition, Pause, Schedule
-from sim_net.search import Case
+from sim_net.search.search import Case
 
 MASTER, SLAVES = REPLICATION.topology.master, REPLICATION.topology.slaves
 

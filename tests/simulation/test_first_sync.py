@@ -35,7 +35,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
-from tests.simulation.store_workload import queues_on
+from tests.worlds.store_workload import queues_on
 
 PORT = 10911
 HA_PORT = PORT + 1

@@ -7,12 +7,12 @@ import trio
 
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.layout import ABORT_FILE
+from rmq_actors.store.files.layout import ABORT_FILE
 from rmq_actors.tracing.events.ha import HaClientHalt
 from rmq_actors.wire.record import EncodedMessage, decode_message
-from tests.property.foreign_records import LONG_PROPERTIES, NO_UTF8_PROPERTIES, encode_foreign
-from tests.simulation.role_world import TOPIC, RoleWorld
 from tests.simulation.test_role_changes import bytes_of
+from tests.worlds.foreign_records import LONG_PROPERTIES, NO_UTF8_PROPERTIES, encode_foreign
+from tests.worlds.role_world import TOPIC, RoleWorld
 
 FOREIGN = {
     "not UTF-8": encode_foreign(TOPIC.encode(), NO_UTF8_PROPERTIES, b"foreign"),

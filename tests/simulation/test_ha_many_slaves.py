@@ -9,7 +9,7 @@ from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.wire.ha_frames import encode_report
 from sim_net import WorldConfig
-from tests.simulation.ha_bench import RECORD_BYTES, HaBench
+from tests.worlds.ha_world import RECORD_BYTES, HaBench
 
 SLAVES = 50
 FILE_BYTES = 1 << 20

@@ -23,7 +23,7 @@ from rmq_actors.tracing.events.ha import (
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.ha_frames import encode_report
 from sim_net import Node, World
-from tests.property.recording import E
+from tests.worlds.recording import E
 
 HA_PORT = 10912
 HOUSEKEEPING_S = 20.0

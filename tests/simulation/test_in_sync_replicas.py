@@ -19,7 +19,7 @@ from rmq_actors.tracing.event import RunInfo
 from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
 from sim_net import Node, World
-from tests.simulation.ha_bench import RECORD_BYTES, HaBench
+from tests.worlds.ha_world import RECORD_BYTES, HaBench
 
 PORT = 10912
 MESSAGE = Message("TopicTest", b"body")

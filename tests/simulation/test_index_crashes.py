@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.index_service import IndexService
+from rmq_actors.store.dispatch.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.index_key import index_keys
 from sim_net import Node, SimDisk, World
-from tests.property.dispatch_batches import batch_of
 from tests.unit.test_index_service import SteppingClock
+from tests.worlds.dispatch_batches import batch_of
 
 RECORD_BYTES = 100
 

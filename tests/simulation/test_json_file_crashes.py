@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.store.json_file import ConfigFileDamaged, JsonFile
+from rmq_actors.store.files.json_file import ConfigFileDamaged, JsonFile
 from rmq_actors.wire.fastjson import JsonValue
 from sim_net import DiskConfig, DiskError, Fault, Kill, Node, On, PowerLoss, Schedule, World, WorldConfig
 

@@ -25,8 +25,8 @@ from rmq_actors.wire.headers.topics import DeleteTopicFromNamesrvRequestHeader, 
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.request_code import RequestCode
 from sim_net import ClockJump, Delay, Hold, Partition, Pause, PowerLoss
-from sim_net.fault import Fault
-from tests.simulation.name_server_world import CONVERGENCE_S, LiveBroker, Member, NameServerWorld, NotConverged, pair
+from sim_net.faults.fault import Fault
+from tests.worlds.name_server_world import CONVERGENCE_S, LiveBroker, Member, NameServerWorld, NotConverged, pair
 
 #: A broker notices that a connection is gone, waits for a second at most, and registers.
 SOON_S = 2.0

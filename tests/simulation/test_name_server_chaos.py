@@ -13,7 +13,7 @@ import pytest
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.run import FaultBegin
 from sim_net import Kill, Schedule
-from sim_net.search import Case
+from sim_net.search.search import Case
 from tests.simulation.name_server_chaos import CHAOS_KINDS, Plan, Result, random_case, run_case
 from tests.simulation.name_server_command import keep, load
 

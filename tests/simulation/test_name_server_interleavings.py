@@ -27,7 +27,7 @@ from rmq_actors.wire.headers.namesrv import RegisterBrokerRequestHeader, UnRegis
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from sim_net import Node
-from tests.simulation.name_server_world import NameServerWorld
+from tests.worlds.name_server_world import NameServerWorld
 
 EXPIRED_S = 120.0
 #: Two of these are longer than a silent broker lives, one is not.

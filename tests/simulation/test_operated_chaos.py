@@ -17,7 +17,7 @@ from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.broker import BrokerExchange
 from rmq_actors.tracing.events.run import OperatorCommand, OperatorPromote
 from sim_net import Schedule, World, fault_kind
-from sim_net.search import Case, Parameter
+from sim_net.search.search import Case, Parameter
 
 SEEDS = range(40)
 FOUND = [

@@ -15,7 +15,7 @@ from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.ha import HaClientHalt
 from rmq_actors.tracing.events.run import OperatorSetUpAnew
 from sim_net import BitRot, Kill, Partition, Schedule, fault_kind
-from sim_net.search import Case, Parameter
+from sim_net.search.search import Case, Parameter
 
 SEEDS = range(40)
 FOUND = [

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from rmq_actors.store.message_store import MessageStore
-from tests.simulation.ha_bench import HaBench
+from tests.worlds.ha_world import HaBench
 
 PUTS = 120
 #: A receive fills one, as a real master's log fills a large one.

@@ -6,7 +6,7 @@ import attrs
 
 from rmq_actors.testing.scenarios import run_case
 from sim_net import fault_kind
-from sim_net.search import Case
+from sim_net.search.search import Case
 from tests.bench.chaos_runs import WORKLOAD
 
 

@@ -22,7 +22,7 @@ from rmq_actors.protocols.broker_registration import (
 )
 from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.layout import TERM_FILE
+from rmq_actors.store.files.layout import TERM_FILE
 from rmq_actors.tracing.events.actor import ActorCrash, ActorStart
 from rmq_actors.tracing.events.broker import BrokerRegister, BrokerUnregister
 from rmq_actors.tracing.events.ha import HaClientClose, HaClientConnect, HaClientRedirect
@@ -34,7 +34,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand, decode_command, en
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, Partition, Reset, World
-from tests.simulation.registration_bench import LISTEN_PORT, Broker, NameServer, broker_config, new_recorder
+from tests.worlds.registration_world import LISTEN_PORT, Broker, NameServer, broker_config, new_recorder
 
 REGISTER, UNREGISTER, QUERY = RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.QUERY_DATA_VERSION
 PERIOD_S = 30.0

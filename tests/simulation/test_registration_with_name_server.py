@@ -18,7 +18,7 @@ from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import Message
 from sim_net import Node, Partition, World
-from tests.simulation.registration_bench import NAMESRV_PORT, Broker, broker_config, new_recorder
+from tests.worlds.registration_world import NAMESRV_PORT, Broker, broker_config, new_recorder
 
 ROUND_TRIPS_S = 0.1
 PERIOD_S = 30.0

@@ -32,7 +32,7 @@ from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError, SerializeType, encode_command
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 ECHO, LATER, NEVER, FAIL, BAD, REFUSE, BUSY = range(900, 907)
 

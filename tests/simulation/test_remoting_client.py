@@ -15,8 +15,8 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.tracing.events.remoting import RemotingClientClose, RemotingClientConnect
 from rmq_actors.wire.remoting_command import RemotingCommand
 from sim_net import Node, World
-from sim_net.network_faults import Partition
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from sim_net.faults.network_faults import Partition
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 HELD = 901
 

@@ -19,8 +19,8 @@ from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES, RemotingCommand, encode_command
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
-from sim_net.network_faults import Partition
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from sim_net.faults.network_faults import Partition
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 HELD, FAIL, POOLED, BIG = range(901, 905)
 

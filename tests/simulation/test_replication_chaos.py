@@ -29,7 +29,7 @@ from rmq_actors.tracing.event import Event, of_kind
 from rmq_actors.tracing.events.run import FaultBegin
 from rmq_actors.tracing.events.store import LogAppend, LogRoll
 from sim_net import BitRot, Fault, Kill, MisdirectedWrite, On, Partition, PowerLoss, Schedule, fault_kind
-from sim_net.search import Case, Parameter
+from sim_net.search.search import Case, Parameter
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 FOUND = sorted((Path(__file__).parent / "found_cases").glob("*.json"))

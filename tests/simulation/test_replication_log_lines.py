@@ -11,7 +11,7 @@ import trio
 
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from sim_net import Node
-from tests.simulation.ha_bench import HA_PORT, HaBench
+from tests.worlds.ha_world import HA_PORT, HaBench
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 Lines = Callable[[str], list[tuple[str, str]]]

@@ -17,8 +17,8 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import DiskSlow, NodeFailed, World
-from tests.simulation.role_world import RoleWorld
 from tests.simulation.test_role_change_failures import OneBroker
+from tests.worlds.role_world import RoleWorld
 
 SYNC_MASTER, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

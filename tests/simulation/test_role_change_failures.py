@@ -16,15 +16,15 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
-from rmq_actors.store.clean_services import CleanCommitLogService
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from rmq_actors.store.layout import TERM_FILE
+from rmq_actors.store.files.layout import TERM_FILE
+from rmq_actors.store.lifecycle.clean_services import CleanCommitLogService
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.record import Message
 from sim_net import DiskError, DiskSlow, Fault, Node, On, PowerLoss, Schedule, World
-from tests.simulation.role_world import outcome_of, queue_bodies
+from tests.worlds.role_world import outcome_of, queue_bodies
 
 MASTER, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 PUTS = 60

@@ -16,7 +16,7 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import MasterAddresses
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
-from rmq_actors.store.layout import ABORT_FILE, TERM_FILE
+from rmq_actors.store.files.layout import ABORT_FILE, TERM_FILE
 from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import HaClientConnect, HaClientHalt, HaClientReport, HaConnectionClose
 from rmq_actors.tracing.events.namesrv import NamesrvRemove
@@ -30,7 +30,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import DiskSlow, Hold, Partition, Schedule, ShortIO
-from tests.simulation.role_world import FOLLOWS_S, TOPIC, RoleWorld, outcome_of, queue_bodies
+from tests.worlds.role_world import FOLLOWS_S, TOPIC, RoleWorld, outcome_of, queue_bodies
 
 OK = PutStatus.PUT_OK
 FIRST_SYNC_S = 8.0
@@ -328,7 +328,7 @@ def test_two_brokers_exchange_their_roles_again_and_again(caplog: pytest.LogCapt
 
     No change has anything to dispatch again: the store was stopped in order.
     """
-    caplog.set_level(logging.INFO, "rmq_actors.store.store_files")
+    caplog.set_level(logging.INFO, "rmq_actors.store.lifecycle.store_files")
     servers = RoleWorld.of()
 
     async def use() -> None:

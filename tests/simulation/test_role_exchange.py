@@ -12,7 +12,7 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.broker.configuration import config_file
+from rmq_actors.broker.broker_configuration import config_file
 from rmq_actors.broker.topics import TableFenced
 from rmq_actors.cli.broker_admin import status_lines
 from rmq_actors.cli.broker_exchange import exchange_roles
@@ -20,7 +20,7 @@ from rmq_actors.cli.broker_request import RequestFailed
 from rmq_actors.ha.ha_client import Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
-from rmq_actors.store.layout import EXCHANGE_FILE
+from rmq_actors.store.files.layout import EXCHANGE_FILE
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.broker import BrokerExchange, BrokerRoleEvent
 from rmq_actors.tracing.events.ha import HaClientHalt
@@ -34,9 +34,9 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import DiskError, DiskSlow, Kill, Node, On, Partition, Schedule
-from tests.simulation.name_server_world import CLIENT, pair
-from tests.simulation.role_world import RoleWorld, outcome_of, queue_bodies
 from tests.simulation.test_broker_admin import keep_in_file
+from tests.worlds.name_server_world import CLIENT, pair
+from tests.worlds.role_world import RoleWorld, outcome_of, queue_bodies
 
 ASYNC_MASTER, SYNC_MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

@@ -10,7 +10,7 @@ import trio
 
 from rmq_actors.testing.scenarios import random_case, run_case
 from sim_net import Difference, Node, NotDeterministic, World, check_deterministic
-from sim_net.compare import Difference as SameDifference
+from sim_net.search.compare import Difference as SameDifference
 from tests.simulation.test_sim_determinism import run_chaos
 
 assert Difference is SameDifference

@@ -21,8 +21,8 @@ from trio._core import _run as run
 from trio._core import _thread_cache as threads
 
 from sim_net import Node, Schedule, World, current_world, many_runs
-from sim_net.faults import FAULT_TYPES
-from sim_net.sampling import sample_schedule
+from sim_net.faults.faults import FAULT_TYPES
+from sim_net.faults.sampling import sample_schedule
 
 PORT = 7000
 NAMES = ("a", "b", "c")

@@ -31,7 +31,7 @@ from sim_net import (
     WorldConfig,
     fault_from_dict,
 )
-from sim_net.entropy import derive
+from sim_net.kernel.entropy import derive
 
 Program = Callable[[Node], Awaitable[None]]
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from sim_net import DiskConfig, Node, On, PowerLoss, SimDisk, World, WorldConfig
-from sim_net.page_cache import PAGE_BYTES
+from sim_net.disk.page_cache import PAGE_BYTES
 
 Program = Callable[[Node], Awaitable[None]]
 Unsynced = Literal["any", "prefix"]

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim_net import DiskConfig, Node, SimDisk, SimFile, World, WorldConfig
-from sim_net.page_cache import CachedFile
+from sim_net.disk.page_cache import CachedFile
 
 SECTOR, PAGE = 512, 4096
 FILES = ("d/a", "d/b", "e/c")

@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from sim_net import Delay, Fault, Kill, Node, On, Partition, Reset, Schedule, ShortIO, World
-from sim_net.fault import Undo
-from sim_net.nemesis import Announce
-from sim_net.sampling import sample_fault
-from sim_net.search import Case, find, shrink
+from sim_net.faults.fault import Undo
+from sim_net.faults.nemesis import Announce
+from sim_net.faults.sampling import sample_fault
+from sim_net.search.search import Case, find, shrink
 
 PORT = 7000
 

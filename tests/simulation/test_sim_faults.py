@@ -27,9 +27,9 @@ from sim_net import (
     World,
     WorldConfig,
 )
-from sim_net.faults import FAULT_TYPES
-from sim_net.sampling import sample_fault
-from sim_net.strategies import schedules
+from sim_net.faults.faults import FAULT_TYPES
+from sim_net.faults.sampling import sample_fault
+from sim_net.faults.strategies import schedules
 
 PORT = 7000
 STEADY = WorldConfig(link=LinkConfig(latency_min_s=0.001, latency_max_s=0.001, retransmit_max_s=0.0))

@@ -1,4 +1,4 @@
-"""The facts about Trio that sim_net leans on (numbered as in `sim_net.determinism`), and what the guard refuses."""
+"""The facts about Trio that sim_net leans on (`kernel.determinism` numbers them), and what the guard refuses."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ import trio
 import trio.testing
 from trio._core import _run, _thread_cache
 
-from sim_net import ForbiddenCall, Node, NodeFailed, World, WorldConfig, guard
-from sim_net.determinism import LONGEST_SLEEP_S, extend_run_queue, filter_run_queue
-from sim_net.guard import Tripwire
-from sim_net.remedies import remedy
+from sim_net import ForbiddenCall, Node, NodeFailed, World, WorldConfig
+from sim_net.kernel import guard
+from sim_net.kernel.determinism import LONGEST_SLEEP_S, extend_run_queue, filter_run_queue
+from sim_net.kernel.guard import Tripwire
+from sim_net.kernel.remedies import remedy
 
 HERE = (__name__,)
 

@@ -11,7 +11,8 @@ import weakref
 import pytest
 import trio
 
-from sim_net import Node, World, determinism, kernel, many_runs
+from sim_net import Node, World, many_runs
+from sim_net.kernel import determinism, kernel
 
 STEPS = 20_000
 #: What may be left between two collections, one cycle a step.

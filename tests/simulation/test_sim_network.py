@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from sim_net import LinkConfig, Node, NodeFailed, World, WorldConfig
-from sim_net.stream_socket import StreamSocket
+from sim_net.net.stream_socket import StreamSocket
 
 PORT = 7000
 Handler = Callable[[trio.SocketStream], Awaitable[None]]

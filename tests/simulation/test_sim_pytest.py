@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim_net import Kill, Node, NodeExited, Schedule, SimulationError, World, current_world, run, sim_run
-from sim_net.search import Case, find
+from sim_net.search.search import Case, find
 
 pytest_plugins = ["pytester"]
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from sim_net import Fault, LinkConfig, Loss, Node, Partition, Schedule, Stall, World, WorldConfig
-from sim_net.window_probe import next_probe_s
+from sim_net.net.window_probe import next_probe_s
 
 PORT = 7000
 WINDOW_BYTES = 65_536

@@ -29,7 +29,7 @@ from sim_net import (
     run,
     sim_run,
 )
-from sim_net.journal import JournalEntry
+from sim_net.kernel.journal import JournalEntry
 
 
 async def sleep_for_ever(node: Node) -> None:

@@ -22,7 +22,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import On, Partition, PowerLoss, Schedule
-from tests.simulation.metadata_bench import (
+from tests.worlds.metadata_world import (
     CODES,
     FILES,
     FIRST_SYNC_S,
@@ -40,8 +40,8 @@ from tests.simulation.metadata_bench import (
     tables_of,
     tables_on,
 )
-from tests.simulation.registration_bench import LISTEN_PORT, NameServer
-from tests.simulation.remoting_calls import ask_once
+from tests.worlds.registration_world import LISTEN_PORT, NameServer
+from tests.worlds.remoting_calls import ask_once
 
 #: More than the disk operations of one sync.
 LAST_OPERATION = 36

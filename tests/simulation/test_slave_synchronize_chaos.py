@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from sim_net import Partition, Schedule
-from tests.simulation.metadata_bench import (
+from tests.worlds.metadata_world import (
     CLIENT,
     HEALED_S,
     Bench,
@@ -22,7 +22,7 @@ from tests.simulation.metadata_bench import (
     tables_of,
     tables_on,
 )
-from tests.simulation.registration_bench import Broker
+from tests.worlds.registration_world import Broker
 
 STEPS = 12
 _OPERATIONS: tuple[Literal["write", "sync", "rename", "sync_directory"], ...] = (

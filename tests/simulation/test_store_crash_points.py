@@ -18,15 +18,16 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.store import recovery, reput_message_service
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.layout import CHECKPOINT_FILE, COMMIT_LOG_DIRECTORY
+from rmq_actors.store.dispatch import reput_message_service
+from rmq_actors.store.files.layout import CHECKPOINT_FILE, COMMIT_LOG_DIRECTORY
+from rmq_actors.store.files.store_checkpoint import RECOVERY_POINT_POSITION, Checkpoint
+from rmq_actors.store.lifecycle import recovery
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.store.store_checkpoint import RECOVERY_POINT_POSITION, Checkpoint
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
 from sim_net import DiskConfig, Fault, On, PowerLoss, SimDisk
-from tests.simulation.store_workload import (
+from tests.worlds.store_workload import (
     ASYNC_FLUSH,
     CONFIG,
     LOG_FILE_BYTES,

@@ -21,8 +21,9 @@ from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.wire.record import RECORD_OVERHEAD_BYTES, Message
 from sim_net import SimDisk
-from sim_net.disk_rule import Operation
-from tests.simulation.store_workload import (
+from sim_net.disk.disk_rule import Operation
+from tests.simulation.test_store_crash_points import operations_of_a_life, spread
+from tests.worlds.store_workload import (
     ASYNC_FLUSH,
     Ending,
     Ledger,
@@ -34,7 +35,6 @@ from tests.simulation.store_workload import (
     nothing,
     power_loss_at,
 )
-from tests.simulation.test_store_crash_points import operations_of_a_life, spread
 
 ENDINGS: tuple[Ending, ...] = ("stop", "kill", "power loss", "stop, then power loss")
 PAGE_BYTES = 4096

@@ -16,11 +16,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.actors.ref import ActorRef
+from rmq_actors.actors.messages.ref import ActorRef
 from rmq_actors.actors.restart import Restart, RestartType, Strategy, first_leaf
-from rmq_actors.actors.supervisor import ActorEnded, Supervisor
+from rmq_actors.actors.services.supervisor import ActorEnded, Supervisor
 from rmq_actors.actors.system import open_actor_system
-from tests.simulation.actors_in_world import Crash, Finish, Journal, Obedient, Order, PlannedCrash, run_in_world
+from tests.worlds.actors_in_world import Crash, Finish, Journal, Obedient, Order, PlannedCrash, run_in_world
 
 End = Literal["finished", "crashed", "stopped"]
 

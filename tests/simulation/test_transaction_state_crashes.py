@@ -8,7 +8,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.store.transaction_state_service import TransactionStateService
+from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService
 from rmq_actors.wire.dispatch_request import HALF_TOPIC, OP_HALF_TOPIC
 from sim_net import Node, SimDisk, World
 from tests.unit.test_transaction_state_service import RECORD_BYTES, Log

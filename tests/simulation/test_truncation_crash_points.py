@@ -11,11 +11,11 @@ import attrs
 import pytest
 
 from rmq_actors.ports.environment import Environment
-from rmq_actors.store.store_checkpoint import Checkpoint
-from rmq_actors.store.truncation import truncate_store
+from rmq_actors.store.files.store_checkpoint import Checkpoint
+from rmq_actors.store.lifecycle.truncation import truncate_store
 from rmq_actors.tracing.recorder import Tracer
 from sim_net import DiskConfig, Fault, NodeFailed
-from tests.simulation.store_workload import (
+from tests.worlds.store_workload import (
     CONFIG,
     LOG_FILE_BYTES,
     Ending,

@@ -17,8 +17,8 @@ from rmq_actors.analysis.sources import Traces
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import TraceWriter
-from tests.property.recording import told
 from tests.spark.trace_maker import random_plan, real_plan, unlucky_plan, write_plans
+from tests.worlds.recording import told
 
 HERE = Path(__file__).parent
 Row = dict[str, Any]

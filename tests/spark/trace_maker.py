@@ -18,7 +18,7 @@ import attrs
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import TraceWriter
-from tests.property.recording import told
+from tests.worlds.recording import told
 
 MASTER = "master"
 EPOCH_NS = 1_763_000_000_000_000_000

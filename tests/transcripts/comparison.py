@@ -9,8 +9,8 @@ import trio
 
 from rmq_actors.ha.log_comparison import LogComparison
 from rmq_actors.protocols.divergence import Ahead, compare
-from rmq_actors.store.log_records import LogRecords
-from tests.property.log_pairs import FILE_BYTES, Log, Master, log_of
+from rmq_actors.store.read.log_records import LogRecords
+from tests.worlds.log_pairs import FILE_BYTES, Log, Master, log_of
 
 
 @attrs.define(eq=False)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import attrs
 
-from rmq_actors.protocols import exchange, exchange_partner
+from rmq_actors.protocols import exchange
+from rmq_actors.protocols import slave_preparation as exchange_partner
 from rmq_actors.protocols.exchange import MasterExchange, Note, Outcome, Partner, Step
-from rmq_actors.protocols.exchange_partner import Promotion, SlavePreparation, SlaveState
+from rmq_actors.protocols.slave_preparation import Promotion, SlavePreparation, SlaveState
 
 PARTNER = Partner("b:20911", "b:20912", 1)
 FAR_BYTES = 1000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmq_actors.wire.acl_signature import ACCESS_KEY, SIGNATURE, SessionCredentials, is_signed_by, sign_command
 from rmq_actors.wire.remoting_command import RemotingCommand, decode_command, encode_command
-from tests.unit.acl_test_data import command_of, vectors
+from tests.worlds.acl_test_data import command_of, vectors
 
 CREDENTIALS = SessionCredentials("RocketMQ", "12345678")
 FIELDS = st.dictionaries(st.text(max_size=12), st.text(max_size=12), max_size=8)

@@ -12,14 +12,14 @@ import trio
 import trio.testing
 
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.store.allocate_mapped_file_service import AllocateMappedFileService
-from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import FlushDiskType
-from rmq_actors.store.layout import file_name
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.log.allocate_mapped_file_service import AllocateMappedFileService
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.wire.record import Message
-from tests.property.faulty_disk import FaultyDisk, FaultyFile
-from tests.property.log_puts import LogPuts, read_messages
-from tests.property.recording import new_tracer
+from tests.worlds.faulty_disk import FaultyDisk, FaultyFile
+from tests.worlds.log_puts import LogPuts, read_messages
+from tests.worlds.recording import new_tracer
 
 SIZE = 1000
 WARM: dict[str, Any] = {"warm_maped_file_enable": True, "flush_least_pages_when_warm_maped_file": 1}

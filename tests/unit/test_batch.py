@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rmq_actors.wire.batch import BatchItem, MessageBatch, decode_batch, encode_batch, encode_message_batch
 from rmq_actors.wire.properties import IllegalProperty, decode_properties, encode_properties
 from rmq_actors.wire.record import MessageIllegal, PropertiesSizeExceeded, check_record, decode_record
-from tests.property.golden_capture import golden_log, golden_messages
+from tests.worlds.golden_capture import golden_log, golden_messages
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), min_size=1, max_size=12)
 properties = st.dictionaries(text, text, max_size=3)

@@ -10,8 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.broker.configuration import (
+from rmq_actors.broker.broker_configuration import (
     CHANGED_AT_RUN_TIME,
     BrokerFiles,
     Configuration,
@@ -20,13 +19,14 @@ from rmq_actors.broker.configuration import (
     reopens_store,
     updated_config,
 )
+from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.runtime_info import human_readable_byte_count
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.protocols.configuration import ConfigurationError, Properties, configure, known_keys, to_properties
-from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.real_io.wall_clock import SystemWallClock
 from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.settings.configure import ConfigurationError, Properties, configure, known_keys, to_properties
+from rmq_actors.settings.properties_text import parse_properties
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 
 MASTER = BrokerConfig(

@@ -23,7 +23,7 @@ from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, Topic
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError, decode_command
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
-from tests.property.golden_capture import GOLDEN
+from tests.worlds.golden_capture import GOLDEN
 
 SLAVE = BrokerIdentity("DefaultCluster", "broker-a", 1, "127.0.0.1:11911", "127.0.0.1:11912")
 VERSION = DataVersion(counter=3, timestamp=1_700_000_000_000)

@@ -12,8 +12,8 @@ from rmq_actors.broker.role_changes import config_in_role
 from rmq_actors.embedding.properties_file import load_config_file, read_properties_file
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import BrokerRegistration, MasterAddresses
-from rmq_actors.protocols.configuration import Properties, configure, known_keys, to_properties
 from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.settings.configure import Properties, configure, known_keys, to_properties
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 
 FILES = Path(__file__).parents[2] / "examples" / "two_masters_two_slaves"

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.channels import CHANNELS, BoundedChannel, BroadcastChannel, LatestChannel
+from rmq_actors.actors.services.channels import CHANNELS, BoundedChannel, BroadcastChannel, LatestChannel
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rmq_actors
-from rmq_actors.actors.channels import CHANNELS
+from rmq_actors.actors.services.channels import CHANNELS
 
 PACKAGE = Path(rmq_actors.__file__).parent
 ARCHITECTURE = PACKAGE.parent / "ARCHITECTURE.md"

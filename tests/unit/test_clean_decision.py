@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.store.clean_services import CleaningDecision, decide, last_store_timestamp, used_percent
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.queue_offsets import NO_TIME
+from rmq_actors.store.lifecycle.clean_services import CleaningDecision, decide, last_store_timestamp, used_percent
+from rmq_actors.store.read.queue_offsets import NO_TIME
 from rmq_actors.wire.record import Message, encode_blank, encode_message
 
 DEFAULT = MessageStoreConfig()

@@ -19,7 +19,7 @@ import rmq_actors.testing
 from rmq_actors.cli.broker_admin import status_lines
 from rmq_actors.cli.main import app
 from rmq_actors.embedding.broker import load_broker_config
-from rmq_actors.protocols.configuration import ConfigurationError
+from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.wire.bodies.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 
 COMMAND = (sys.executable, "-m", "rmq_actors.cli.entry")

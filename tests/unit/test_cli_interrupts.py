@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from rmq_actors.cli.interrupts import exits_with_130
 from rmq_actors.cli.main import app
 from rmq_actors.tracing.manifest import read_manifests
-from tests.unit.interrupted_command import DEADLINE_S, started
+from tests.worlds.interrupted_command import DEADLINE_S, started
 
 pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner, Result
 
 from rmq_actors.cli.main import app
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.layout import file_name
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.golden_capture import STORE_MASTER_CLEAN, golden_messages
-from tests.property.recording import new_tracer
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN, golden_messages
+from tests.worlds.recording import new_tracer
 
 SIZE = 1000
 RECORD = 250

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from rmq_actors.cli.main import app
 from rmq_actors.real_io.os_disk import OsDisk
-from tests.property.golden_capture import END_OFFSET, STORE_MASTER_CLEAN, STORE_MASTER_KILLED, STORE_SLAVE_CLEAN
-from tests.property.store_copies import copy_store, flip, put
+from tests.worlds.golden_capture import END_OFFSET, STORE_MASTER_CLEAN, STORE_MASTER_KILLED, STORE_SLAVE_CLEAN
+from tests.worlds.store_copies import copy_store, flip, put
 
 LOG = "commitlog/00000000000000000000"
 LOG_2 = "commitlog/00000000000000262144"

@@ -12,7 +12,7 @@ import rmq_actors.testing
 from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.cli.main import app
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.dump import Unreadable, read_commit_log
+from rmq_actors.store.check.dump import Unreadable, read_commit_log
 from rmq_actors.wire.record import StoredMessage
 
 #: A store that a real master left: its log ends at 380417.

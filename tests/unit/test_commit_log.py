@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log import AppendRefused, CommitLog
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
 from rmq_actors.wire.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
@@ -23,8 +23,8 @@ from rmq_actors.wire.record import (
     decode_record,
     encode_message,
 )
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.recording import new_tracer
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.recording import new_tracer
 
 SIZE = 1000
 

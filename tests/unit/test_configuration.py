@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.namesrv.config import NAMESRV_KEYS, NamesrvConfig
-from rmq_actors.protocols.configuration import (
+from rmq_actors.settings.configure import (
     ConfigurationError,
     Key,
     Properties,
@@ -21,8 +21,8 @@ from rmq_actors.protocols.configuration import (
     to_properties,
     unknown_keys,
 )
-from rmq_actors.protocols.properties_text import TEXT_MAX_CHARS, format_properties, parse_properties
-from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_KEYS
+from rmq_actors.settings.properties_text import TEXT_MAX_CHARS, format_properties, parse_properties
+from rmq_actors.settings.rocketmq_keys import ROCKETMQ_KEYS
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 
 

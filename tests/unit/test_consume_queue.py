@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.consume_queue import (
+from rmq_actors.store.dispatch.consume_queue import (
     BLANK_ENTRY,
     BLANK_SIZE,
     CQ_STORE_UNIT_SIZE,
@@ -16,10 +16,10 @@ from rmq_actors.store.consume_queue import (
     ConsumeQueue,
     QueueEntry,
 )
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.queue_files import held
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.queue_files import held
 
 UNITS = 5
 SIZE = UNITS * CQ_STORE_UNIT_SIZE

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.consume_queue_ext import MAX_ADDR, MAX_EXT_UNIT_SIZE, ConsumeQueueExt, CqExtUnit
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.queue_files import STORE_TIMESTAMP_MS, held, new_queues, open_queues, request, tree
+from rmq_actors.store.dispatch.consume_queue_ext import MAX_ADDR, MAX_EXT_UNIT_SIZE, ConsumeQueueExt, CqExtUnit
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.queue_files import STORE_TIMESTAMP_MS, held, new_queues, open_queues, request, tree
 
 LONG_MIN = -(1 << 63)
 LONG_MAX = (1 << 63) - 1

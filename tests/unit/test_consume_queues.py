@@ -9,20 +9,21 @@ import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.consume_queues import ConsumeQueues, IllegalTopic, check_topic
-from rmq_actors.store.layout import file_name
+from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.topic_names import IllegalTopic, check_topic
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
-from tests.property.dispatch_batches import batch_of
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.golden_capture import (
+from tests.worlds.dispatch_batches import batch_of
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.golden_capture import (
     END_OFFSET,
     FILE_SIZE_BYTES,
     STORE_MASTER_CLEAN,
     STORE_MASTER_KILLED,
     STORE_SLAVE_CLEAN,
 )
-from tests.property.queue_files import held, new_queues, open_queues, request, requests_of, tree
+from tests.worlds.queue_files import held, new_queues, open_queues, request, requests_of, tree
 
 GOLDEN_UNITS = 2000 // 20
 GOLDEN_STORES = pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.json_file import ConfigFile
+from rmq_actors.store.files.json_file import ConfigFile
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
 from rmq_actors.wire.fastjson import write_fastjson
 from sim_net import World
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.golden_capture import STORE_MASTER_CLEAN
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN
 
 CLIENT = "10.0.0.9:4000"
 

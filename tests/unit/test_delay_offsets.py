@@ -10,12 +10,12 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.store.delay_offsets import DelayOffsets
-from rmq_actors.store.json_file import ConfigFileDamaged
+from rmq_actors.store.files.delay_offsets import DelayOffsets
+from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.wire.delay_levels import parse_delay_levels
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.golden_capture import STORE_MASTER_CLEAN, STORE_SLAVE_CLEAN
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN, STORE_SLAVE_CLEAN
 
 
 def stored(tmp_path: Path, data: bytes) -> FaultyDisk:

@@ -11,18 +11,19 @@ import pytest
 import trio
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store import recovery
-from rmq_actors.store.commit_log import CommitLog
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.consume_queues import ConsumeQueues
-from rmq_actors.store.dispatch_while_room import DispatchWhileRoom
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.recovery import LogWalk, redo
+from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.dispatch.dispatch_while_room import DispatchWhileRoom
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
+from rmq_actors.store.lifecycle import recovery
+from rmq_actors.store.lifecycle.recovery import redo
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.log_walk import LogWalk
 from rmq_actors.wire.dispatch_batch import DispatchBatch
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.recording import new_tracer
+from tests.worlds.recording import new_tracer
 
 SIZE = 64 * 1024
 RECORDS = 120

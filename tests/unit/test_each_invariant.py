@@ -12,7 +12,7 @@ from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.wire.record import Message, encode_message
-from tests.unit.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
+from tests.worlds.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 
 def prefix(story: Story, holds: bool) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.protocols.exchange import Note, Partner
-from rmq_actors.store.json_file import ConfigFileDamaged
-from rmq_actors.store.layout import EXCHANGE_FILE
-from tests.property.faulty_disk import FaultyDisk
+from rmq_actors.store.files.json_file import ConfigFileDamaged
+from rmq_actors.store.files.layout import EXCHANGE_FILE
+from tests.worlds.faulty_disk import FaultyDisk
 
 NOTE = Note("x-1", Partner("127.0.0.1:20911", "127.0.0.1:20912", 1), 4, 1000, "SYNC_MASTER")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rmq_actors.protocols.exchange_partner import Promotion, SlavePreparation, SlaveState, is_promoted
+from rmq_actors.protocols.slave_preparation import Promotion, SlavePreparation, SlaveState, is_promoted
 
 READY = SlaveState("broker-a", is_slave=True, term=3, leads=False, log_end=1000, life=1)
 ASKED = Promotion("x-1", 4, 1000)

@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.store.store_checkpoint import RecoveryPoint, read_checkpoint
-from tests.property.running_store import Bench, message, running_store
+from rmq_actors.store.files.store_checkpoint import RecoveryPoint, read_checkpoint
+from tests.worlds.running_store import Bench, message, running_store
 
 RECORD = 96
 

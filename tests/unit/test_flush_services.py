@@ -10,11 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.flush_services import FLUSH_OUTCOMES, FlushFailed, FlushOutcome, FlushService
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.flush_services import FLUSH_OUTCOMES, FlushFailed, FlushOutcome, FlushService
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.recording import new_tracer
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.recording import new_tracer
 
 
 class Bench:

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 
 from rmq_actors.cli.main import app
 from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store.check.dump import read_commit_log
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.dump import read_commit_log
-from rmq_actors.store.layout import ABORT_FILE
+from rmq_actors.store.files.layout import ABORT_FILE
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import EncodedMessage, StoredMessage
-from tests.property.foreign_records import (
+from tests.worlds.foreign_records import (
     LONG_PROPERTIES,
     NO_UTF8_KEYS,
     NO_UTF8_PROPERTIES,
@@ -34,8 +34,8 @@ from tests.property.foreign_records import (
     NO_UTF8_UNIQ_KEY,
     encode_foreign,
 )
-from tests.property.running_store import Bench, running_store
-from tests.property.store_copies import findings_of
+from tests.worlds.running_store import Bench, running_store
+from tests.worlds.store_copies import findings_of
 
 SETTINGS: dict[str, Any] = {
     "broker_role": BrokerRole.SLAVE,

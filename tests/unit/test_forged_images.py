@@ -8,10 +8,10 @@ import attrs
 import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.store.check.dump import Unreadable, read_commit_log
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.dump import Unreadable, read_commit_log
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.recovery import DamagedLog
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.wire.record import Message, encode_message
 from tests.unit.test_store_files import CONFIG, fill, offsets, opened, wrong
 

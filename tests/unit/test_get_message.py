@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.consume_queue import BLANK_ENTRY, QueueEntry
-from rmq_actors.store.consume_queue_ext import CqExtUnit
-from rmq_actors.store.get_message import DefaultMessageFilter, GetMessageResult, GetMessageStatus, ReadEnd
+from rmq_actors.store.dispatch.consume_queue import BLANK_ENTRY, QueueEntry
+from rmq_actors.store.dispatch.consume_queue_ext import CqExtUnit
+from rmq_actors.store.read.get_message import DefaultMessageFilter, GetMessageResult, GetMessageStatus, ReadEnd
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import decode_record
-from tests.property.read_store import ReadStore, open_read_store
+from tests.worlds.read_store import ReadStore, open_read_store
 
 #: A record of topic T with an empty body; with a tag of one letter.
 RECORD_BYTES = 92

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.protocols.group_transfer import GroupTransfer, ReplicationState
-from tests.property.recording import new_recorder
+from tests.worlds.recording import new_recorder
 
 
 def test_the_store_hears_of_each_change_once() -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.protocols.configuration import ConfigurationError, Properties, configure
+from rmq_actors.settings.configure import ConfigurationError, Properties, configure
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.wire.address import IllegalAddress, parse_address
 

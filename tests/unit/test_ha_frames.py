@@ -13,7 +13,7 @@ from rmq_actors.wire.ha_frames import (
     encode_report,
     encode_transfer_header,
 )
-from tests.property.golden_capture import capture, frames, golden_log
+from tests.worlds.golden_capture import capture, frames, golden_log
 
 
 def test_sizes() -> None:

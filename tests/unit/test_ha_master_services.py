@@ -18,8 +18,8 @@ from rmq_actors.ports.try_send import try_sendmsg
 from rmq_actors.protocols.ha_master import SlaveReports, SlaveSilent, TransferCursor
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
-from tests.property.recording import new_tracer
-from tests.property.running_store import message, running_store
+from tests.worlds.recording import new_tracer
+from tests.worlds.running_store import message, running_store
 
 #: Of an empty log.
 HEARTBEAT = encode_transfer_header(0, 0)

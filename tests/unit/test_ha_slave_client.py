@@ -15,11 +15,11 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.ha_client import HA_HALTS, HA_MASTERS, FollowedMaster, HAClient, Halt
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.ha_slave import RECEIVE_BYTES, IllegalFrame, MasterSilent, ReportStuck
+from rmq_actors.store.dispatch.receiving import BUSY_S
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.store.receiving import BUSY_S
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
-from tests.property.recording import new_tracer
-from tests.property.running_store import NoEntropy, message, running_store
+from tests.worlds.recording import new_tracer
+from tests.worlds.running_store import NoEntropy, message, running_store
 
 CONFIG = HaConfig(ha_master_address="127.0.0.1:1")
 

@@ -26,8 +26,8 @@ from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, GetRouteInf
 from rmq_actors.wire.headers.transactions import CheckTransactionStateResponseHeader, EndTransactionRequestHeader
 from rmq_actors.wire.java_numbers import Int32, Int64
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
-from tests.unit import header_tables
-from tests.unit.header_values import HEADERS, NAMES, WHOLE, header_values
+from tests.worlds import header_tables
+from tests.worlds.header_values import HEADERS, NAMES, WHOLE, header_values
 
 #: Fields that may be absent here, and not by RocketMQ's annotations, which it does not enforce.
 LENIENT = {

@@ -14,9 +14,9 @@ import trio
 
 from rmq_actors.real_io.os_disk import OsDisk, OsFile
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.index_file import IndexFile, IndexFileError, IndexKey
-from rmq_actors.store.index_service import IndexService, QueryOffsetResult
-from rmq_actors.store.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.dispatch.index_file import IndexFile, IndexFileError, IndexKey
+from rmq_actors.store.dispatch.index_service import IndexService, QueryOffsetResult
+from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.java_string import java_hash_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
-from tests.unit.cluster_story import A_BLANK, MASTER, OTHER, SLAVE, Story, cut, follow, halt
+from tests.worlds.cluster_story import A_BLANK, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.wire.record import Message, encode_message
-from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story, halt
+from tests.worlds.cluster_story import MASTER, OTHER, SLAVE, Story, halt
 
 RECORDS = [b"first.", b"second", b"third."]
 BEGIN, END = 12, 18

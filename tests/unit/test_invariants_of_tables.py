@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.cluster_story import MASTER, OTHER, SLAVE, Story
+from tests.worlds.cluster_story import MASTER, OTHER, SLAVE, Story
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.store.json_file import ConfigFile, ConfigFileDamaged, JsonFile
+from rmq_actors.store.files.json_file import ConfigFile, ConfigFileDamaged, JsonFile
 from rmq_actors.wire.fastjson import JsonValue
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.golden_capture import STORE_MASTER_CLEAN
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN
 
 PATH = "config/topics.json"
 

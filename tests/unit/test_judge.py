@@ -12,7 +12,7 @@ from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.network import NetReset
 from rmq_actors.tracing.events.store import LogFlush
-from tests.unit.cluster_story import MASTER, SLAVE, Story
+from tests.worlds.cluster_story import MASTER, SLAVE, Story
 
 
 @attrs.define(eq=False)

@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from rmq_actors.namesrv.kv_config import KVConfigManager
-from rmq_actors.store.json_file import ConfigFileDamaged, JsonFile
-from tests.property.faulty_disk import FaultyDisk
+from rmq_actors.store.files.json_file import ConfigFileDamaged, JsonFile
+from tests.worlds.faulty_disk import FaultyDisk
 
 PATH = "namesrv/kvConfig.json"
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log_dispatcher import CommitLogDispatcher
-from rmq_actors.store.index_service import IndexService
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.store_checkpoint import read_checkpoint
+from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.dispatch.index_service import IndexService
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.store_checkpoint import read_checkpoint
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from tests.unit.test_store_files import fill, offsets, opened, put, wrong
 

@@ -12,10 +12,10 @@ import trio.testing
 
 from rmq_actors.ports.disk import DiskFile
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.layout import file_name, parse_file_name
-from rmq_actors.store.mapped_file import MappedFile
-from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError, sync_directories
-from tests.property.faulty_disk import FaultyDisk
+from rmq_actors.store.files.layout import file_name, parse_file_name
+from rmq_actors.store.files.mapped_file import MappedFile
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError, sync_directories
+from tests.worlds.faulty_disk import FaultyDisk
 
 SIZE = 100
 

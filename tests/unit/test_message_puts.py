@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.store.commit_log import AppendMessageResult
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.message_puts import PutResult
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.log.commit_log import AppendMessageResult
+from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch, encode_batch
@@ -29,9 +29,9 @@ from rmq_actors.wire.record import (
     StoredMessage,
     decode_record,
 )
-from tests.property.faulty_disk import FaultyFile
-from tests.property.golden_capture import END_OFFSET, FILE_SIZE_BYTES, golden_log, golden_messages
-from tests.property.log_puts import LogPuts
+from tests.worlds.faulty_disk import FaultyFile
+from tests.worlds.golden_capture import END_OFFSET, FILE_SIZE_BYTES, golden_log, golden_messages
+from tests.worlds.log_puts import LogPuts
 
 
 def put(bench: LogPuts, body: bytes = b"body", topic: str = "T", **fields: Any) -> PutResult:

@@ -13,12 +13,12 @@ import trio.testing
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.protocols.group_transfer import GroupTransfer, ReplicationState
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.consume_queues import ConsumeQueues
-from rmq_actors.store.message_puts import PutResult
+from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.log.commit_log import AppendRefused
+from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.wire.record import BODY_MAX_BYTES, decode_record
-from tests.property.running_store import Bench, message, running_store
+from tests.worlds.running_store import Bench, message, running_store
 
 
 async def put(bench: Bench, results: list[PutResult], body: bytes = b"body", **fields: object) -> None:

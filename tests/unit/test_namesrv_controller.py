@@ -16,7 +16,7 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingTimeoutError
-from rmq_actors.store.json_file import ConfigFileDamaged
+from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.actor import ActorStop
 from rmq_actors.tracing.events.namesrv import NamesrvRegister, NamesrvRemove
@@ -29,7 +29,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode as Code
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, Pause, World
-from tests.simulation.remoting_world import PORT, RemotingWorld
+from tests.worlds.remoting_world import PORT, RemotingWorld
 
 BODY = RegisterBrokerBody(
     topic_config_serialize_wrapper=TopicConfigSerializeWrapper(topic_config_table={"T": TopicConfig(topic_name="T")})

@@ -13,13 +13,13 @@ import pytest
 import trio
 
 from rmq_actors.namesrv.config import NamesrvConfig
-from rmq_actors.namesrv.configuration import Configuration
+from rmq_actors.namesrv.default_request_processor import DefaultRequestProcessor
 from rmq_actors.namesrv.kv_config import KVConfigManager
-from rmq_actors.namesrv.requests import DefaultRequestProcessor
+from rmq_actors.namesrv.namesrv_configuration import Configuration
 from rmq_actors.namesrv.route_table import RouteInfoManager, RouteTableLimits
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
-from rmq_actors.store.json_file import ConfigFile, JsonFile
+from rmq_actors.store.files.json_file import ConfigFile, JsonFile
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.register_broker import RegisterBrokerBody, body_crc32
@@ -31,8 +31,8 @@ from rmq_actors.wire.headers.namesrv import RegisterBrokerRequestHeader, UnRegis
 from rmq_actors.wire.remoting_command import ONEWAY_FLAG, RemotingCommand, encode_command
 from rmq_actors.wire.request_code import RequestCode as Code
 from rmq_actors.wire.response_code import ResponseCode
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.recording import new_recorder
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.recording import new_recorder
 
 STREAMS = Path(__file__).parents[1] / "golden" / "remoting" / "streams"
 WRAPPER = TopicConfigSerializeWrapper(

@@ -8,7 +8,7 @@ import socket
 import pytest
 import trio
 
-from rmq_actors.protocols.network_failure import network_failure
+from rmq_actors.sockets.network_failure import network_failure
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Error connecting to ('::1', 1, 0, 0): Connection refused")
 

@@ -10,7 +10,7 @@ from rmq_actors.tracing.events.node import NodeKill
 from rmq_actors.tracing.events.run import FaultBegin
 from rmq_actors.tracing.events.store import StoreOpen
 from sim_net import Delay, Schedule
-from tests.unit.cluster_story import MASTER, SLAVE, Story
+from tests.worlds.cluster_story import MASTER, SLAVE, Story
 
 
 @pytest.fixture

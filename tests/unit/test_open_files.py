@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.store.open_files import ManagedFile, OpenFiles
-from tests.property.faulty_disk import FaultyDisk, FaultyFile
+from rmq_actors.store.files.open_files import ManagedFile, OpenFiles
+from tests.worlds.faulty_disk import FaultyDisk, FaultyFile
 
 
 @attrs.define(eq=False)

@@ -11,10 +11,10 @@ from rmq_actors.embedding.broker import STORE_KEYS, load_broker_config
 from rmq_actors.embedding.name_server import load_namesrv_config
 from rmq_actors.embedding.tls_settings import TLS_KEYS
 from rmq_actors.namesrv.config import NAMESRV_KEYS, NamesrvConfig
-from rmq_actors.protocols.configuration import ConfigurationError, known_keys
-from rmq_actors.protocols.misspelt_keys import meant_key
-from rmq_actors.protocols.refused_keys import REFUSED_KEYS, why_refused
-from rmq_actors.protocols.rocketmq_keys import ROCKETMQ_5_KEYS, ROCKETMQ_KEYS
+from rmq_actors.settings.configure import ConfigurationError, known_keys
+from rmq_actors.settings.misspelt_keys import meant_key
+from rmq_actors.settings.refused_keys import REFUSED_KEYS, why_refused
+from rmq_actors.settings.rocketmq_keys import ROCKETMQ_5_KEYS, ROCKETMQ_KEYS
 
 BROKER = {*known_keys(BrokerConfig, BROKER_KEYS), *STORE_KEYS, *TLS_KEYS}
 NAMESRV = {*known_keys(NamesrvConfig, NAMESRV_KEYS), *TLS_KEYS}

@@ -15,14 +15,14 @@ from rmq_actors.ha.master_record_lookup import LookupFailed, NoAnswer
 from rmq_actors.protocols.evidence import Peer
 from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.connection import RemotingSendRequestError, RemotingTimeoutError
-from rmq_actors.store.term_file import TermFile
+from rmq_actors.store.files.term_file import TermFile
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.replication_state import ReplicationStateInfo
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.recording import new_tracer
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.recording import new_tracer
 
 STATE, CONFIG = OwnRequestCode.GET_REPLICATION_STATE, RequestCode.GET_BROKER_CONFIG
 SUCCESS = ResponseCode.SUCCESS

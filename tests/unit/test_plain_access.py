@@ -23,7 +23,7 @@ from rmq_actors.protocols.remote_address import remote_address_strategy
 from rmq_actors.wire.acl_signature import SessionCredentials, sign_command
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
-from tests.unit.acl_test_data import command_of, rules, vectors
+from tests.worlds.acl_test_data import command_of, rules, vectors
 
 PEER = "172.16.0.1:45678"
 ALICE = PlainAccessResource("alice-key", "alice-secret")

@@ -19,7 +19,7 @@ from rmq_actors.tracing.event import RunInfo, of_kind
 from rmq_actors.tracing.events.remoting import AclLoad
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import DiskError, Schedule, SimDisk, World
-from tests.unit.acl_test_data import rules
+from tests.worlds.acl_test_data import rules
 
 FILE = "conf/plain_acl.yml"
 PUB, SUB, DENY = Permission.PUB, Permission.SUB, Permission.DENY

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.wire.properties import IllegalProperty, decode_properties, encode_properties
-from tests.property.golden_capture import golden_messages, stored_bytes
+from tests.worlds.golden_capture import golden_messages, stored_bytes
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), max_size=20)
 

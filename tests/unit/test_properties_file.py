@@ -11,7 +11,7 @@ import pytest
 from rmq_actors.embedding.name_server import load_namesrv_config
 from rmq_actors.embedding.properties_file import FILE_MAX_BYTES, load_config_file, read_properties_file
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.protocols.configuration import ConfigurationError, Key
+from rmq_actors.settings.configure import ConfigurationError, Key
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 
 CONF = Path(__file__).parents[1] / "golden" / "conf"

@@ -10,11 +10,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.store.query_message import QueryMessageResult, RecordLookup, query_message
+from rmq_actors.store.read.query_message import QueryMessageResult, RecordLookup, query_message
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import decode_record, encode_blank
-from tests.property.log_pairs import FILE_BYTES, log_of
-from tests.property.read_store import EPOCH_MS, ReadStore, open_read_store
+from tests.worlds.log_pairs import FILE_BYTES, log_of
+from tests.worlds.read_store import EPOCH_MS, ReadStore, open_read_store
 
 ALWAYS = (0, 1 << 62)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.store.queue_offsets import NO_TIME
+from rmq_actors.store.read.queue_offsets import NO_TIME
 from rmq_actors.wire.message_id import create_message_id
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.read_store import EPOCH_MS, ReadStore, open_read_store
+from tests.worlds.read_store import EPOCH_MS, ReadStore, open_read_store
 
 HOST = "127.0.0.1:10911"
 

@@ -10,16 +10,16 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.channels import Broadcast
+from rmq_actors.actors.services.channels import Broadcast
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store import reput_message_service
-from rmq_actors.store.commit_log import CommitLog
+from rmq_actors.store.dispatch import reput_message_service
+from rmq_actors.store.dispatch.receiving import BUSY_S, Receiving
+from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, GIVE_WAY_MAX_S, Reput, ReputMessageService
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.message_store import LOG_END
-from rmq_actors.store.receiving import BUSY_S, Receiving
-from rmq_actors.store.reput_message_service import DISPATCHED, GIVE_WAY_MAX_S, Reput, ReputMessageService
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.recording import new_tracer
+from tests.worlds.recording import new_tracer
 
 
 @attrs.define(eq=False)

@@ -33,14 +33,14 @@ from rmq_actors.wire.record import (
     encode_host,
     encode_message,
 )
-from tests.property.foreign_records import (
+from tests.worlds.foreign_records import (
     NO_UTF8_KEYS,
     NO_UTF8_PROPERTIES,
     NO_UTF8_TAGS,
     NO_UTF8_UNIQ_KEY,
     encode_foreign,
 )
-from tests.property.golden_capture import (
+from tests.worlds.golden_capture import (
     BLANK_OFFSET,
     END_OFFSET,
     FILE_SIZE_BYTES,

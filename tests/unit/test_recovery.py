@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.mapped_file_queue import StoreLayoutError
-from rmq_actors.store.recovery import DamagedLog
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.golden_capture import (
+from tests.worlds.golden_capture import (
     END_OFFSET,
     FILE_SIZE_BYTES,
     STORE_MASTER_CLEAN,
@@ -22,7 +22,7 @@ from tests.property.golden_capture import (
     STORE_SLAVE_CLEAN,
     golden_log,
 )
-from tests.property.recording import new_recorder, new_tracer
+from tests.worlds.recording import new_recorder, new_tracer
 
 SIZE = 1000
 RECORD = 91 + 1 + 158

@@ -10,14 +10,15 @@ import pytest
 import trio
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.recovery import DamagedLog, LogEnd, LogWalk, RecoveryPlan, keep_aside, plan_recovery, redo
-from rmq_actors.store.store_checkpoint import Checkpoint, RecoveryPoint
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
+from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint
+from rmq_actors.store.lifecycle.recovery import RecoveryPlan, keep_aside, plan_recovery, redo
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.log_walk import DamagedLog, LogEnd, LogWalk
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.recording import new_tracer
+from tests.worlds.recording import new_tracer
 
 SIZE = 2048
 #: The store time of record number k is this plus 1000 k.

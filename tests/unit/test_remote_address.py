@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.remote_address import IllegalRemoteAddress, remote_address_strategy
-from tests.unit.acl_test_data import vectors
+from tests.worlds.acl_test_data import vectors
 
 #: RocketMQ loses a part after `::`, and no address matches; it wants ranges and stars at the end.
 READ_AS_WRITTEN: dict[str, list[str]] = {"FE80::A-F": ["fe80::c"], "1050::5:*:1": [], "1050::1-2:300c:5": []}

@@ -13,18 +13,18 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.actors.channels import Broadcast, ChannelSpec
+from rmq_actors.actors.services.channels import Broadcast, ChannelSpec
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store import reput_message_service
-from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.recovery import BATCH_RECORDS, DamagedLog
-from rmq_actors.store.reput_message_service import DISPATCHED, RETRY_INTERVAL_S, Reput, ReputMessageService
+from rmq_actors.store.dispatch import reput_message_service
+from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, RETRY_INTERVAL_S, Reput, ReputMessageService
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.log_walk import BATCH_RECORDS, DamagedLog
 from rmq_actors.store.running_flags import RunningFlag, RunningFlags
 from rmq_actors.wire.dispatch_batch import DispatchBatch
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.foreign_records import LONG_PROPERTIES, encode_foreign
-from tests.property.recording import new_recorder, new_tracer
+from tests.worlds.foreign_records import LONG_PROPERTIES, encode_foreign
+from tests.worlds.recording import new_recorder, new_tracer
 
 SIZE = 2048
 #: Not declared: that list is of the real ones.

@@ -25,7 +25,7 @@ from rmq_actors.testing import (
 from rmq_actors.testing.scenarios import scenario_of
 from rmq_actors.tracing.events.store import LogAppend, PutEnd
 from sim_net import Kill, Schedule, fault_kind
-from sim_net.search import Case
+from sim_net.search.search import Case
 
 
 class FewPuts(Invariant[PutEnd]):

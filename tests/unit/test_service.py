@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.service import WakeUp
-from tests.property.recording import new_recorder
+from rmq_actors.actors.services.service import WakeUp
+from tests.worlds.recording import new_recorder
 
 
 @pytest.mark.trio

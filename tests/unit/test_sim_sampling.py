@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim_net import Fault, Kill, Schedule, fault_kind
-from sim_net.faults import FAULT_TYPES
-from sim_net.sampling import SAMPLES, sample_fault, sample_schedule
-from sim_net.strategies import faults, schedules
+from sim_net.faults.faults import FAULT_TYPES
+from sim_net.faults.sampling import SAMPLES, sample_fault, sample_schedule
+from sim_net.faults.strategies import faults, schedules
 
 NODES = ["a", "b", "c"]
 

@@ -23,9 +23,9 @@ from sim_net import (
     fault_to_dict,
     register_fault,
 )
-from sim_net.fault import Undo, nothing
-from sim_net.faults import FAULT_TYPES
-from sim_net.strategies import faults, schedules
+from sim_net.faults.fault import Undo, nothing
+from sim_net.faults.faults import FAULT_TYPES
+from sim_net.faults.strategies import faults, schedules
 
 times = st.floats(0.0, 1e6)
 

@@ -26,7 +26,7 @@ from sim_net import (
     Stall,
     World,
 )
-from sim_net.search import Case, find, shrink
+from sim_net.search.search import Case, find, shrink
 
 
 def random_case(start: int) -> Case:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rmq_actors.protocols.slave_synchronize import Metadata, SlaveSynchronization
+from rmq_actors.protocols.metadata_rounds import Metadata, SlaveSynchronization
 
 ALL = list(Metadata)
 TOPICS, OFFSETS, DELAYS, GROUPS = ALL

@@ -15,9 +15,9 @@ from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.finding import CheckSummary, Finding
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.store_checkpoint import Checkpoint, RecoveryPoint
-from rmq_actors.store.store_files import StoreFiles
-from tests.property.golden_capture import (
+from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint
+from rmq_actors.store.lifecycle.store_files import StoreFiles
+from tests.worlds.golden_capture import (
     BLANK_OFFSET,
     END_OFFSET,
     FILE_SIZE_BYTES,
@@ -26,9 +26,9 @@ from tests.property.golden_capture import (
     STORE_SLAVE_CLEAN,
     golden_messages,
 )
-from tests.property.recording import new_tracer
-from tests.property.running_store import NoEntropy, StillClock
-from tests.property.store_copies import copy_store, findings_of, flip, make_store, put
+from tests.worlds.recording import new_tracer
+from tests.worlds.running_store import NoEntropy, StillClock
+from tests.worlds.store_copies import copy_store, findings_of, flip, make_store, put
 
 LOG = "commitlog/00000000000000000000"
 LOG_2 = "commitlog/00000000000000262144"

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from rmq_actors.store.check.finding import Finding
-from tests.property.golden_capture import STORE_MASTER_CLEAN
-from tests.property.store_copies import CONFIG, copy_store, findings_of, flip, make_store, put
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN
+from tests.worlds.store_copies import CONFIG, copy_store, findings_of, flip, make_store, put
 
 INDEX = "index/20261121012540073"
 #: Where the entries of the golden index begin: 500 slots.

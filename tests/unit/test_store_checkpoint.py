@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.store_checkpoint import (
+from rmq_actors.store.files.store_checkpoint import (
     CHECKPOINT_BYTES,
     RECOVERY_POINT_POSITION,
     Checkpoint,
@@ -20,7 +20,7 @@ from rmq_actors.store.store_checkpoint import (
     StoreCheckpoint,
     read_checkpoint,
 )
-from tests.property.golden_capture import STORE_MASTER_CLEAN
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN
 
 LONGS = st.integers(0, 2**63 - 1)
 INTS = st.integers(0, 2**31 - 1)

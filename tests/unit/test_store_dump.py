@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.commit_log import CommitLog
-from rmq_actors.store.dump import Unreadable, read_commit_log
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.check.dump import Unreadable, read_commit_log
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.wire.record import Message, StoredMessage, encode_message
-from tests.property.golden_capture import STORE_MASTER_CLEAN, STORE_MASTER_KILLED, STORE_SLAVE_CLEAN, golden_messages
-from tests.property.recording import new_tracer
+from tests.worlds.golden_capture import STORE_MASTER_CLEAN, STORE_MASTER_KILLED, STORE_SLAVE_CLEAN, golden_messages
+from tests.worlds.recording import new_tracer
 
 SIZE = 1000
 RECORD = 250

@@ -19,25 +19,25 @@ from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.finding import Finding
 from rmq_actors.store.check.repair import plan_repair
-from rmq_actors.store.commit_log import AppendRefused
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.layout import file_name
-from rmq_actors.store.mapped_file_queue import StoreLayoutError
-from rmq_actors.store.read_log import MESSAGE_MAGIC_V2
-from rmq_actors.store.recovery import DamagedLog
-from rmq_actors.store.store_checkpoint import Checkpoint, read_checkpoint
-from rmq_actors.store.store_files import StoreFiles
+from rmq_actors.store.files.layout import file_name
+from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.files.store_checkpoint import Checkpoint, read_checkpoint
+from rmq_actors.store.lifecycle.store_files import StoreFiles
+from rmq_actors.store.log.commit_log import AppendRefused
+from rmq_actors.store.log.log_walk import DamagedLog
+from rmq_actors.store.log.read_log import MESSAGE_MAGIC_V2
 from rmq_actors.wire.record import Message, encode_message
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.golden_capture import (
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.golden_capture import (
     END_OFFSET,
     FILE_SIZE_BYTES,
     STORE_MASTER_CLEAN,
     STORE_MASTER_KILLED,
     STORE_SLAVE_CLEAN,
 )
-from tests.property.recording import new_tracer
-from tests.property.running_store import NoEntropy, StillClock
+from tests.worlds.recording import new_tracer
+from tests.worlds.running_store import NoEntropy, StillClock
 
 CONFIG = MessageStoreConfig(
     mapped_file_size_commit_log_bytes=2048,

@@ -10,10 +10,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.actors.timer import Timer
+from rmq_actors.actors.services.timer import Timer
 from rmq_actors.store.store_stats import StoreStatsService
 from sim_net import World
-from tests.property.running_store import StillClock
+from tests.worlds.running_store import StillClock
 
 #: DefaultMessageStore.getRuntimeInfo's, of StoreStatsService.
 NAMES = [

@@ -13,7 +13,7 @@ from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.real_io.wall_clock import SystemWallClock
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmq_actors.wire.bodies.topic_configs import DataVersion
-from tests.property.faulty_disk import FaultyDisk
+from tests.worlds.faulty_disk import FaultyDisk
 
 FILE = Path("config", "subscriptionGroup.json")
 

@@ -9,12 +9,12 @@ import trio
 import trio.testing
 
 from rmq_actors.actors.restart import Exit, Restart, RestartType, affected, covers, first_leaf
-from rmq_actors.actors.supervisor import NotSupervising
+from rmq_actors.actors.services.supervisor import NotSupervising
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.tracing.recorder import Recorder
-from tests.property.recording import new_recorder
-from tests.property.running_store import NoEntropy
-from tests.property.scripted_service import ScriptedService
+from tests.worlds.recording import new_recorder
+from tests.worlds.running_store import NoEntropy
+from tests.worlds.scripted_service import ScriptedService
 
 Journal = list[tuple[float, str]]
 CRASH = OSError("the disk is gone")

@@ -6,10 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.supervisor import ActorEnded
+from rmq_actors.actors.services.supervisor import ActorEnded
 from rmq_actors.actors.system import open_actor_system
-from tests.property.recording import new_recorder, new_tracer
-from tests.property.scripted_service import ScriptedService
+from tests.worlds.recording import new_recorder, new_tracer
+from tests.worlds.scripted_service import ScriptedService
 
 Journal = list[tuple[float, str]]
 

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from rmq_actors.protocols.term import TERM_MAX, Term, TermRefused
-from rmq_actors.store.json_file import ConfigFileDamaged
-from rmq_actors.store.term_file import TermFile
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.recording import new_tracer
+from rmq_actors.store.files.json_file import ConfigFileDamaged
+from rmq_actors.store.files.term_file import TermFile
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.recording import new_tracer
 
 FILE = "replicationTerm.json"
 

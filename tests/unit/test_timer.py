@@ -10,13 +10,13 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread
+from rmq_actors.actors.services.timer import Timer
 from rmq_actors.actors.system import open_actor_system
-from rmq_actors.actors.timer import Timer
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.actor import ActorCrash
-from tests.property.recording import new_recorder
-from tests.simulation.actors_in_world import PlannedCrash
+from tests.worlds.actors_in_world import PlannedCrash
+from tests.worlds.recording import new_recorder
 
 
 @attrs.define(eq=False)

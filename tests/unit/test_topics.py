@@ -12,12 +12,12 @@ import trio
 
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager, system_topics
-from rmq_actors.store.json_file import ConfigFileDamaged
+from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.wire.bodies.register_broker import RegisterBrokerBody
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmq_actors.wire.remoting_command import RemotingCommand, decode_command
-from tests.property.faulty_disk import FaultyDisk
-from tests.property.golden_capture import GOLDEN, STORE_MASTER_CLEAN
+from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.golden_capture import GOLDEN, STORE_MASTER_CLEAN
 
 NEW = TopicConfig(topic_name="New", read_queue_nums=4, write_queue_nums=4)
 

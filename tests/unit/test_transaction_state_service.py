@@ -12,9 +12,13 @@ import pytest
 import trio
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.consume_queue import ConsumeQueue
-from rmq_actors.store.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.transaction_state_service import ENDS_SEVERAL_TAGS_CODE, TransactionStateService, record_reader
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
+from rmq_actors.store.dispatch.transaction_state_service import (
+    ENDS_SEVERAL_TAGS_CODE,
+    TransactionStateService,
+    record_reader,
+)
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 from rmq_actors.wire.dispatch_request import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, DispatchRequest
 from rmq_actors.wire.record import StoredMessage
 from tests.unit.test_index_service import GOLDEN, FailingDisk, golden_requests

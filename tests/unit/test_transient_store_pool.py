@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.store.commit_log import AppendRefused, CommitLog
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.flush_services import CommitRealTimeService
+from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
+from rmq_actors.store.log.flush_services import CommitRealTimeService
 from rmq_actors.wire.batch import MessageBatch, encode_batch
 from rmq_actors.wire.record import Message
-from tests.property.log_puts import LogPuts, read_messages
-from tests.property.recording import new_tracer
-from tests.property.running_store import Bench, message, running_store
+from tests.worlds.log_puts import LogPuts, read_messages
+from tests.worlds.recording import new_tracer
+from tests.worlds.running_store import Bench, message, running_store
 
 POOL: dict[str, Any] = {"transient_store_pool_enable": True}
 

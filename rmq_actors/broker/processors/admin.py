@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rmq_actors.actors.system import ActorSystem
-from rmq_actors.broker.configuration import ForbiddenKey
+from rmq_actors.broker.broker_configuration import ForbiddenKey
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.runtime_info import RuntimeInfo
 from rmq_actors.ha.ha_client import NotHalted
-from rmq_actors.protocols.properties_text import parse_properties
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
+from rmq_actors.settings.properties_text import parse_properties
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.routes import KVTable

@@ -9,8 +9,8 @@ import attrs
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow
 from rmq_actors.store.check.finding import CheckContext, Finding, Severity
-from rmq_actors.store.layout import CHECKPOINT_FILE
-from rmq_actors.store.store_checkpoint import CHECKPOINT_BYTES, RECOVERY_POINT_POSITION, Checkpoint
+from rmq_actors.store.files.layout import CHECKPOINT_FILE
+from rmq_actors.store.files.store_checkpoint import CHECKPOINT_BYTES, RECOVERY_POINT_POSITION, Checkpoint
 from rmq_actors.wire.dispatch_request import DispatchRequest
 
 _TIMESTAMPS_BYTES = 24

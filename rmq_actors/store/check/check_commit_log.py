@@ -12,9 +12,9 @@ import attrs
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow, RowFile, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Progress
-from rmq_actors.store.layout import COMMIT_LOG_DIRECTORY
-from rmq_actors.store.mapped_file import MappedFile
-from rmq_actors.store.read_log import record_after, v2_as_v1, v2_record_size
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.files.mapped_file import MappedFile
+from rmq_actors.store.log.read_log import record_after, v2_as_v1, v2_record_size
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import BLANK, MAX_PROPERTIES_BYTES, RecordCheck, text_span
 

@@ -10,8 +10,8 @@ import attrs
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow
 from rmq_actors.store.check.finding import CheckContext, Finding
-from rmq_actors.store.consume_queue_ext import MAX_ADDR, MIN_EXT_UNIT_SIZE
-from rmq_actors.store.layout import CONSUME_QUEUE_EXT_DIRECTORY
+from rmq_actors.store.dispatch.consume_queue_ext import MAX_ADDR, MIN_EXT_UNIT_SIZE
+from rmq_actors.store.files.layout import CONSUME_QUEUE_EXT_DIRECTORY
 from rmq_actors.wire.dispatch_request import DispatchRequest
 
 # size tagsCode msgStoreTime length of the bit map

@@ -15,9 +15,9 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Severity
-from rmq_actors.store.consume_queue import parse_queue_offset
-from rmq_actors.store.consume_queues import IllegalTopic, check_topic, is_lmq
-from rmq_actors.store.layout import CONSUME_QUEUE_DIRECTORY
+from rmq_actors.store.dispatch.consume_queue import parse_queue_offset
+from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY
+from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
 from rmq_actors.wire.dispatch_request import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,

@@ -9,8 +9,8 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.finding import CheckSummary, Finding, Severity
-from rmq_actors.store.layout import file_name, parse_file_name
-from rmq_actors.store.mapped_file import MappedFile
+from rmq_actors.store.files.layout import file_name, parse_file_name
+from rmq_actors.store.files.mapped_file import MappedFile
 
 
 @attrs.frozen

@@ -17,8 +17,8 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.finding import CheckContext, Finding, Severity
-from rmq_actors.store.layout import INDEX_DIRECTORY
-from rmq_actors.store.mapped_file import MappedFile
+from rmq_actors.store.files.layout import INDEX_DIRECTORY
+from rmq_actors.store.files.mapped_file import MappedFile
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.record import TRANSACTION_ROLLBACK_TYPE

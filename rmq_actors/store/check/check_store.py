@@ -17,7 +17,7 @@ from rmq_actors.store.check.check_consume_queues import ConsumeQueuesCheck
 from rmq_actors.store.check.check_index import IndexCheck
 from rmq_actors.store.check.check_transactions import TransactionsCheck
 from rmq_actors.store.check.finding import CheckContext, CheckSummary, Finding, Progress
-from rmq_actors.store.layout import (
+from rmq_actors.store.files.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
@@ -29,10 +29,10 @@ from rmq_actors.store.layout import (
     LOCK_FILE,
     TRAN_STATE_TABLE_DIRECTORY,
 )
-from rmq_actors.store.mapped_file_queue import StoreLayoutError
-from rmq_actors.store.read_log import open_log
-from rmq_actors.store.recovery import plan_recovery
-from rmq_actors.store.store_checkpoint import Checkpoint
+from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
+from rmq_actors.store.files.store_checkpoint import Checkpoint
+from rmq_actors.store.lifecycle.recovery import plan_recovery
+from rmq_actors.store.log.read_log import open_log
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
 from rmq_actors.wire.fastjson import FastJsonError, JsonValue, parse_fastjson
 

@@ -14,12 +14,12 @@ import attrs
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Severity
-from rmq_actors.store.layout import TRAN_REDO_LOG_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY
-from rmq_actors.store.transaction_state_service import (
+from rmq_actors.store.dispatch.transaction_state_service import (
     ENDS_SEVERAL_TAGS_CODE,
     PREPARED_MESSAGE_TAGS_CODE,
     TRANSACTION_REDOLOG_TOPIC,
 )
+from rmq_actors.store.files.layout import TRAN_REDO_LOG_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY
 from rmq_actors.wire.dispatch_request import HALF_TOPIC, DispatchRequest
 from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.finding import Finding
-from rmq_actors.store.layout import (
+from rmq_actors.store.files.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
@@ -16,10 +16,11 @@ from rmq_actors.store.layout import (
     CUT_DIRECTORY,
     INDEX_DIRECTORY,
 )
-from rmq_actors.store.mapped_file_queue import MappedFileQueue, StoreLayoutError
-from rmq_actors.store.read_log import open_log
-from rmq_actors.store.recovery import DamagedLog, LogEnd, LogWalk, RecoveryPlan, plan_recovery
-from rmq_actors.store.store_checkpoint import read_checkpoint
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
+from rmq_actors.store.files.store_checkpoint import read_checkpoint
+from rmq_actors.store.lifecycle.recovery import RecoveryPlan, plan_recovery
+from rmq_actors.store.log.log_walk import DamagedLog, LogEnd, LogWalk
+from rmq_actors.store.log.read_log import open_log
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
 
 _DERIVED = (

@@ -35,13 +35,13 @@ class NodeResume(Event, kind="node.resume", emitter="sim_net.node", actor="sim_n
     """A paused process goes on."""
 
 
-class ClockJump(Event, kind="clock.jump", emitter="sim_net.node_faults", actor="sim_net"):
+class ClockJump(Event, kind="clock.jump", emitter="sim_net.faults.node_faults", actor="sim_net"):
     """A wall clock is set forward or back."""
 
     by_ms: float
 
 
-class ClockDrift(Event, kind="clock.drift", emitter="sim_net.node_faults", actor="sim_net"):
+class ClockDrift(Event, kind="clock.drift", emitter="sim_net.faults.node_faults", actor="sim_net"):
     """A wall clock begins to drift."""
 
     rate_ppm: float

@@ -16,7 +16,7 @@ class RunEnd(Event, kind="run.end", emitter="testing.scenarios, cli"):
     detail: str | None = None
 
 
-class FaultBegin(Event, kind="fault.begin", emitter="sim_net.nemesis", actor="sim_net"):
+class FaultBegin(Event, kind="fault.begin", emitter="sim_net.faults.nemesis", actor="sim_net"):
     """A fault takes effect; fault.nodes: the nodes that it is of, with commas between."""
 
     fault_id: int
@@ -24,7 +24,7 @@ class FaultBegin(Event, kind="fault.begin", emitter="sim_net.nemesis", actor="si
     nodes: str = attribute("fault.nodes")
 
 
-class FaultEnd(Event, kind="fault.end", emitter="sim_net.nemesis", actor="sim_net"):
+class FaultEnd(Event, kind="fault.end", emitter="sim_net.faults.nemesis", actor="sim_net"):
     """A fault is over; fault.nodes: the nodes that it is of, with commas between."""
 
     fault_id: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmq_actors.tracing.event import Event, attribute
 
 
-class StorageError(Event, kind="storage.error", emitter="sim_net.disk", actor="sim_net"):
+class StorageError(Event, kind="storage.error", emitter="sim_net.disk.disk", actor="sim_net"):
     """An operation failed by a fault."""
 
     status: str
@@ -13,7 +13,7 @@ class StorageError(Event, kind="storage.error", emitter="sim_net.disk", actor="s
     operation: str
 
 
-class StorageSlow(Event, kind="storage.slow", emitter="sim_net.disk_sync", actor="sim_net"):
+class StorageSlow(Event, kind="storage.slow", emitter="sim_net.disk.disk_sync", actor="sim_net"):
     """A sync takes extra_s longer."""
 
     path: str
@@ -21,14 +21,14 @@ class StorageSlow(Event, kind="storage.slow", emitter="sim_net.disk_sync", actor
     extra_s: float
 
 
-class StorageStuck(Event, kind="storage.stuck", emitter="sim_net.disk_sync", actor="sim_net"):
+class StorageStuck(Event, kind="storage.stuck", emitter="sim_net.disk.disk_sync", actor="sim_net"):
     """A sync does not come to its end."""
 
     path: str
     operation: str
 
 
-class StorageMisdirected(Event, kind="storage.misdirected", emitter="sim_net.disk", actor="sim_net"):
+class StorageMisdirected(Event, kind="storage.misdirected", emitter="sim_net.disk.disk", actor="sim_net"):
     """A write landed elsewhere."""
 
     size: int
@@ -37,14 +37,14 @@ class StorageMisdirected(Event, kind="storage.misdirected", emitter="sim_net.dis
     landed: int
 
 
-class StorageRot(Event, kind="storage.rot", emitter="sim_net.disk", actor="sim_net"):
+class StorageRot(Event, kind="storage.rot", emitter="sim_net.disk.disk", actor="sim_net"):
     """A bit of a durable byte flipped."""
 
     path: str
     file_offset: int = attribute("offset")
 
 
-class StorageLost(Event, kind="storage.lost", emitter="sim_net.disk", actor="sim_net"):
+class StorageLost(Event, kind="storage.lost", emitter="sim_net.disk.disk", actor="sim_net"):
     """A power loss undid what was not synced; status: name, data or length."""
 
     status: str
@@ -52,7 +52,7 @@ class StorageLost(Event, kind="storage.lost", emitter="sim_net.disk", actor="sim
     size: int | None = None
 
 
-class StorageTorn(Event, kind="storage.torn", emitter="sim_net.disk", actor="sim_net"):
+class StorageTorn(Event, kind="storage.torn", emitter="sim_net.disk.disk", actor="sim_net"):
     """A power loss tore pages at sector edges."""
 
     path: str

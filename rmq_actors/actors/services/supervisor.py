@@ -1,0 +1,421 @@
+"""A supervisor: starts children in order, makes them anew by its strategy when they fail, stops them in reverse.
+
+Children are `Service`s, actors or supervisors; a supervisor is itself a `Service`, so they nest. One task takes all
+decisions, one after the other; `restart` holds the rules.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import math
+from collections.abc import Callable
+from typing import TypeVar, get_args
+
+import attrs
+import trio
+
+from rmq_actors.actors.messages.actor import Actor
+from rmq_actors.actors.messages.cell import Cell, Runtime, Terminated
+from rmq_actors.actors.messages.incarnation import Incarnation
+from rmq_actors.actors.messages.mailbox import MailboxLimits
+from rmq_actors.actors.messages.ref import ActorRef
+from rmq_actors.actors.restart import ESCALATE, Exit, Restart, Strategy, Verdict, affected, first_leaf
+from rmq_actors.actors.services.child import Child, Kind
+from rmq_actors.actors.services.service import Service, WakeUp
+
+_log = logging.getLogger(__name__)
+
+M = TypeVar("M")
+
+_LIMITS = MailboxLimits()
+_RESTART = Restart()
+
+
+class ActorEnded(RuntimeError):
+    """A child returned by itself and cannot be made anew: the others would go on without it and never know."""
+
+
+class NotSupervising(RuntimeError):
+    """A child for a supervisor that is not running, or one that was asked to stop before it was ready."""
+
+
+def _known(_: object, __: attrs.Attribute[Strategy], value: Strategy) -> None:
+    if value not in get_args(Strategy):
+        raise ValueError(f"a strategy is one of {', '.join(get_args(Strategy))}, not {value!r}")
+
+
+@attrs.define(eq=False)
+class Supervisor:
+    """Children and the rules for them. `restart` is for those that are started without one of their own.
+
+    When it fails itself and is started again, it starts the same children again; their refs and queued messages stay.
+    """
+
+    name: str
+    path: str
+    _runtime: Runtime
+    strategy: Strategy = attrs.field(default="one_for_one", validator=_known)
+    restart: Restart = _RESTART
+    _children: dict[str, Child] = attrs.field(factory=dict, init=False)
+    _exits: collections.deque[tuple[Child, Exit]] = attrs.field(factory=collections.deque, init=False)
+    _changed: WakeUp = attrs.field(factory=WakeUp, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _starting: trio.CancelScope | None = attrs.field(default=None, init=False)
+    _stop_requested: bool = attrs.field(default=False, init=False)
+    #: It stops in order to be started again.
+    keeps_children: bool = attrs.field(default=False, init=False)
+    _stopped: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    # --- starting children --------------------------------------------------------------------------------------------
+
+    async def spawn(
+        self,
+        name: str,
+        make: Callable[[], Actor[M]],
+        *,
+        restart: Restart | None = None,
+        mailbox: MailboxLimits | None = None,
+        log_and_go_on_after: tuple[type[Exception], ...] = (),
+        stop_budget_s: float | None = None,
+    ) -> ActorRef[M]:
+        """Start an actor, which `make` makes anew for each incarnation, and return when it is ready.
+
+        A handler that raises one of `log_and_go_on_after` is logged, and the actor goes on with the state it has; by
+        default each failure is a crash. Raises what `on_start` raises. ValueError if `name` is taken.
+        """
+        cell = Cell(self._path_of(name), self._runtime, mailbox or _LIMITS)
+
+        def make_incarnation() -> Service:
+            return Incarnation(cell, make(), log_and_go_on_after, self._supervisor_of_actor)
+
+        child = self._child(name, "actor", make_incarnation, restart, stop_budget_s, cell.terminate, cell)
+        cell.request_stop = lambda: self._request_stop_of(child)
+        await self._start_new(child)
+        return ActorRef(cell)
+
+    async def start(self, service: Service, *, stop_budget_s: float | None = None) -> None:
+        """Start a service, return when it is ready. A failure, or an end unasked, goes up: it cannot be made anew."""
+        child = self._child(service.name, "service", lambda: service, ESCALATE, stop_budget_s)
+        child.is_renewable = False
+        await self._start_new(child)
+
+    async def start_supervised(
+        self,
+        name: str,
+        make: Callable[[], Service],
+        *,
+        restart: Restart | None = None,
+        stop_budget_s: float | None = None,
+    ) -> None:
+        """Start a service that `make` makes anew after each crash that `restart` allows; return when it is ready."""
+        await self._start_new(self._child(name, "service", make, restart, stop_budget_s))
+
+    async def supervisor(
+        self,
+        name: str,
+        *,
+        strategy: Strategy = "one_for_one",
+        restart: Restart = _RESTART,
+        own_restart: Restart | None = None,
+    ) -> Supervisor:
+        """Start a supervisor below this one. `restart` is for its children; `own_restart` for when it fails itself."""
+        supervisor = Supervisor(name, self._path_of(name), self._runtime, strategy, restart)
+        child = self._child(
+            name,
+            "supervisor",
+            lambda: supervisor,
+            own_restart,
+            0.0,
+            lambda _: supervisor.terminate(),
+        )
+        await self._start_new(child)
+        return supervisor
+
+    def stop_child(self, name: str) -> None:
+        """Ask a child to stop for good; it is not made anew. KeyError if there is none of that name."""
+        self._request_stop_of(self._children[name])
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stop_requested
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        """Its children, in the order of their start."""
+        return tuple(self._children.values())
+
+    @property
+    def stop_takes_s_max(self) -> float:
+        """How long its children may take to stop, in seconds."""
+        return sum(budget_s(child) + self._runtime.cancel_budget_s for child in self._children.values())
+
+    # --- as a service -------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start the children that it had when it failed, then supervise until it is asked to stop."""
+        self._stop_requested = self.keeps_children = False
+        self._stopped = trio.Event()
+        self._exits.clear()
+        failure: Exception | None = None
+        try:
+            async with trio.open_nursery() as self._nursery:
+                try:
+                    await self._start_anew(self._nursery)
+                    task_status.started()
+                    await self._supervise()
+                except (Exception, BaseExceptionGroup, trio.Cancelled) as error:
+                    self._nursery.cancel_scope.cancel()
+                    await self._outlast_cancelled()
+                    if not isinstance(error, Exception):
+                        raise
+                    failure = error  # raised below, without the nursery's group around it
+                self._stopped.set()
+        except BaseException as cancelled:
+            self._failures_of_the_end(is_stop=False)
+            if failure is not None:
+                raise BaseExceptionGroup(f"{self.name}: cancelled, and failed", [failure, cancelled]) from None
+            raise
+        finally:
+            self._nursery = None
+            self._stopped.set()
+        if failures := self._failures_of_the_end(is_stop=failure is None):
+            failure = ExceptionGroup(f"{self.name}: failures while stopping", failures)
+        if failure is not None:
+            raise failure
+
+    def request_stop(self) -> None:
+        """Stop the children, the last started first, then end."""
+        self._stop_requested = True
+        if self._starting is not None:
+            self._starting.cancel()
+        self._changed.wakeup()
+
+    async def stop(self) -> None:
+        """Stop the children, the last started first, and wait until each has ended, or is named as stuck."""
+        self.request_stop()
+        if self._nursery is not None:
+            await self._stopped.wait()
+
+    def terminate(self) -> None:
+        """It has ended for good, and its children with it."""
+        for child in self.children:
+            child.terminate(Terminated(child.path, "stopped"))
+        self._children.clear()
+
+    async def _start_anew(self, nursery: trio.Nursery) -> None:
+        for child in self.children:
+            if child.stop_requested:
+                self._remove(child, Exit("stopped"))
+            else:
+                child.begin_anew()
+                await child.start(nursery, self._report)
+
+    async def _outlast_cancelled(self) -> None:
+        """Wait for the end of the children, which are cancelled, and name those that do not for their budget."""
+        for child in self.children:
+            child.cancel()  # those that are being spawned live in their spawner's task
+        with trio.move_on_after(self._runtime.cancel_budget_s, shield=True):
+            for child in self.children:
+                await child.wait_ended()
+        for child in self.children:
+            child.name_stuck()
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        while not self._stop_requested:
+            if self._exits:
+                await self._on_exit(*self._exits.popleft())
+                continue
+            due = min((child.due for child in self._children.values() if child.due is not None), default=math.inf)
+            if due <= trio.current_time():
+                await self._start_due()
+            else:
+                await self._changed.wait_for_running(due)
+        await self._stop_all()
+
+    async def _on_exit(self, child: Child, ended: Exit) -> None:
+        verdict = self._verdict(child, ended)
+        if verdict == "remove":
+            self._remove(child, ended)
+            return
+        pause_s = child.history.pause_s(child.restart, trio.current_time(), self._runtime.chance())
+        if pause_s is None:
+            _log.error(
+                "%s: more than %d restarts in %g s", child.path, child.restart.restarts_max, child.restart.within_s
+            )
+            raise _error(child, ended)
+        _log.warning("%s %s, starts again in %.2f s: %r", child.path, ended.kind, pause_s, _cause(ended))
+        for member in await self._take_down(child):
+            member.restarts += 1
+            member.state = "restarting"
+            member.due = trio.current_time() + pause_s
+
+    async def _take_down(self, ended: Child) -> list[Child]:
+        """Stop those that a restart of `ended` takes along, the last started first; all that are to be made anew."""
+        members = [
+            child
+            for child in affected(self.strategy, list(self._children.values()), ended)
+            if child is ended or child.state != "starting"
+        ]
+        for child in reversed(members):
+            if child is not ended:
+                await self._stop_child(child, for_good=False)
+            while child.is_up and not self._stop_requested:
+                await self._changed.wait_for_running(math.inf)
+        # What ended by itself meanwhile is made anew with the others, unless it says otherwise.
+        for other, how in [entry for entry in self._exits if entry[0] in members]:
+            self._exits.remove((other, how))
+            if self._verdict(other, how) == "remove":
+                self._remove(other, how)
+        for child in members:
+            if child is not ended and (child.stop_requested or child.restart.type == "temporary"):
+                self._remove(child, Exit("stopped"))
+        return [child for child in members if self._children.get(child.name) is child]
+
+    async def _start_due(self) -> None:
+        assert self._nursery is not None
+        now = trio.current_time()
+        for child in [child for child in self._children.values() if child.due is not None and child.due <= now]:
+            child.due = None
+            with trio.CancelScope() as self._starting:
+                try:
+                    await child.start(self._nursery, self._report)
+                except Exception as error:  # noqa: BLE001  # an exit like any other, which the next decision is about
+                    stopped = child.stop_requested
+                    self._exits.append((child, Exit("stopped") if stopped else child.failed_to_start(error)))
+            self._starting = None
+            if self._exits or self._stop_requested:
+                return
+
+    async def _stop_all(self) -> None:
+        """Stop the children, the last started first."""
+        for child in reversed(self.children):
+            await self._stop_child(child, for_good=not self.keeps_children)
+            if not self.keeps_children:
+                child.terminate(Terminated(child.path, "stopped"))
+
+    def _failures_of_the_end(self, *, is_stop: bool) -> list[Exception]:
+        """Of the exits that no decision was taken about: the failures that go up. The others are logged."""
+        failures = []
+        for child, ended in self._exits:
+            if ended.error is None:
+                continue
+            if is_stop and not child.stop_requested and child.goes_up(ended):
+                failures.append(ended.error)
+            else:
+                _log.error("%s crashed while stopping: %r", child.path, _cause(ended))
+        return failures
+
+    async def _stop_child(self, child: Child, *, for_good: bool) -> None:
+        child.is_awaited = True
+        if isinstance(child.service, Supervisor):
+            child.service.keeps_children = not for_good
+        await child.stop(budget_s(child))
+
+    def _verdict(self, child: Child, ended: Exit) -> Verdict:
+        """Whether to restart or remove; raises what goes up."""
+        if child.stop_requested:
+            return "remove"
+        if child.goes_up(ended):
+            raise _error(child, ended)
+        return child.restart.verdict(ended)
+
+    def _remove(self, child: Child, ended: Exit) -> None:
+        if ended.error is not None:
+            _log.error("%s crashed, and is not started again: %r", child.path, _cause(ended))
+        if self._children.get(child.name) is child:
+            del self._children[child.name]
+        child.terminate(Terminated(child.path, ended.kind, ended.error))
+
+    # --- children -----------------------------------------------------------------------------------------------------
+
+    def _report(self, child: Child, ended: Exit) -> None:
+        if not child.is_awaited or ended.error is not None:
+            self._exits.append((child, ended))
+        self._changed.wakeup()
+
+    def _request_stop_of(self, child: Child) -> None:
+        child.stop_requested = True
+        if self._nursery is None:
+            self._remove(child, Exit("stopped"))
+        elif self._stop_requested:
+            return
+        elif child.is_up:
+            self._nursery.start_soon(child.stop, budget_s(child))
+        elif child.due is not None:
+            child.due = None
+            self._exits.append((child, Exit("stopped")))
+            self._changed.wakeup()
+
+    async def _start_new(self, child: Child) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()  # the cancellation may have ended this supervisor already
+        if self._nursery is None or self.is_stopping:
+            raise NotSupervising(f"{child.path} cannot start: {self.path or self.name} is not running")
+        self._children[child.name] = child
+        try:
+            await child.start(self._nursery, self._report)
+        except BaseException as error:
+            self._children.pop(child.name, None)
+            ends = self._stop_requested or self._nursery is None or self._nursery.cancel_scope.cancel_called
+            stopped = ends or child.stop_requested
+            if stopped or not isinstance(error, Exception):
+                child.terminate(Terminated(child.path, "stopped"))
+            else:
+                child.terminate(Terminated(child.path, "crashed", error))
+            if stopped and isinstance(error, Exception):
+                why = f"{self.path or self.name} stops" if ends else "it was asked to stop"
+                raise NotSupervising(f"{child.path} did not start: {why}") from error
+            raise
+
+    def _child(
+        self,
+        name: str,
+        kind: Kind,
+        make: Callable[[], Service],
+        restart: Restart | None,
+        stop_budget_s: float | None,
+        terminate: Callable[[Terminated], None] = lambda _: None,
+        cell: Cell | None = None,
+    ) -> Child:
+        path = self._path_of(name)
+        budget = self._runtime.stop_budget_s if stop_budget_s is None else stop_budget_s
+        return Child(name, path, kind, make, restart or self.restart, budget, terminate, self._runtime, cell)
+
+    def _path_of(self, name: str) -> str:
+        if not name or "/" in name:
+            raise ValueError(f"the name of an actor is not empty and has no slash: {name!r}")
+        if name in self._children:
+            raise ValueError(f"{self.path or self.name} has a child {name} already")
+        return f"{self.path}/{name}" if self.path else name
+
+    def _supervisor_of_actor(self, path: str) -> Supervisor:
+        return Supervisor(path, path, self._runtime)
+
+
+def budget_s(child: Child) -> float:
+    """How long a child may take to stop in order, those below it included, in seconds."""
+    below = nested(child)
+    return child.stop_budget_s + (0.0 if below is None else below.stop_takes_s_max)
+
+
+def nested(child: Child) -> Supervisor | None:
+    """The supervisor that a child is, or that an actor has for its children; None while there is none."""
+    service = child.service
+    if isinstance(service, Incarnation):
+        return service.children
+    return service if isinstance(service, Supervisor) else None
+
+
+def _error(child: Child, ended: Exit) -> Exception:
+    if ended.error is not None:
+        return ended.error
+    if child.is_renewable:
+        return ActorEnded(f"{child.path} ended too often")
+    return ActorEnded(f"{child.path} ended, and nobody had asked it to")
+
+
+def _cause(ended: Exit) -> BaseException | None:
+    return None if ended.error is None else first_leaf(ended.error)

@@ -1,0 +1,45 @@
+"""What a broker knows beside its log, and a slave takes over from its master: topics, groups, offsets."""
+
+from __future__ import annotations
+
+import attrs
+
+from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
+from rmq_actors.broker.subscription_groups import SubscriptionGroupManager
+from rmq_actors.broker.topics import TopicConfigManager
+from rmq_actors.ports.disk import Disk
+from rmq_actors.ports.wall_clock import WallClock
+from rmq_actors.store.files.delay_offsets import DelayOffsets
+from rmq_actors.wire.bodies.topic_configs import DataVersion
+
+
+@attrs.frozen(eq=False)
+class BrokerMetadata:
+    """The managers of one broker. They outlive its store, which a change of role opens again."""
+
+    topics: TopicConfigManager
+    consumer_offsets: ConsumerOffsetManager
+    delay_offsets: DelayOffsets
+    subscription_groups: SubscriptionGroupManager
+
+    @classmethod
+    def load(
+        cls, config: BrokerConfig, disk: Disk, wall_clock: WallClock, topic_changes: LatestSender[DataVersion]
+    ) -> BrokerMetadata:
+        """Read the files. Raises `ConfigFileDamaged`."""
+        return cls(
+            TopicConfigManager.load(config, disk, wall_clock, topic_changes),
+            ConsumerOffsetManager.load(disk),
+            DelayOffsets.load(disk),
+            SubscriptionGroupManager.load(disk, wall_clock),
+        )
+
+    async def fence(self, reason: str) -> None:
+        """Refuse changes of topics and groups from now on, with `TableFenced`; an empty `reason` takes them again.
+
+        When it returns the tables are durable, and stay as they are.
+        """
+        await self.topics.fence(reason)
+        await self.subscription_groups.fence(reason)

@@ -1,0 +1,61 @@
+"""Answers what a slave asks of its master every 10 s (of AdminBrokerProcessor): all topics, offsets and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from rmq_actors.broker.broker_metadata import BrokerMetadata
+from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
+from rmq_actors.wire.bodies.topic_configs import TopicConfigSerializeWrapper
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+
+
+@attrs.frozen(eq=False)
+class MetadataProcessor:
+    """The tables as they are; a Java slave asks for the topics on the fast port, for the others on listenPort.
+
+    A table that no frame can carry is answered SYSTEM_ERROR, which says so.
+    """
+
+    _metadata: BrokerMetadata
+
+    def register(self, processors: ProcessorTable) -> None:
+        """Take the four request codes."""
+        metadata = self._metadata
+        bodies: dict[int, Callable[[], bytes]] = {
+            RequestCode.GET_ALL_TOPIC_CONFIG: _EncodedTable(metadata.topics.wrapper),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: metadata.consumer_offsets.encode,
+            RequestCode.GET_ALL_DELAY_OFFSET: metadata.delay_offsets.encode,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _EncodedTable(metadata.subscription_groups.wrapper),
+        }
+        for code, body in bodies.items():
+            processors.register([code], _answering(body))
+
+
+@attrs.define(eq=False)
+class _EncodedTable:
+    """The JSON of a table that is replaced, never changed: written once for all slaves and all times that they ask."""
+
+    _wrapper: Callable[[], TopicConfigSerializeWrapper | SubscriptionGroupWrapper]
+    _of: TopicConfigSerializeWrapper | SubscriptionGroupWrapper | None = attrs.field(default=None, init=False)
+    _body: bytes = attrs.field(default=b"", init=False)
+
+    def __call__(self) -> bytes:
+        wrapper = self._wrapper()
+        if self._of is None or self._of.data_version is not wrapper.data_version:
+            self._of, self._body = wrapper, encode_body(wrapper)
+        return self._body
+
+
+def _answering(body: Callable[[], bytes]) -> Callable[[RemotingRequest], RemotingCommand]:
+    def process(request: RemotingRequest) -> RemotingCommand:
+        return request.command.response(ResponseCode.SUCCESS, body=body())
+
+    return process

@@ -1,0 +1,208 @@
+"""ReputMessageService: gives every record of the log to what is derived from it, as soon as consumers may see it.
+
+Under SYNC_FLUSH that is when the record is durable: nobody reads what a power cut can take back (RocketMQ's #8239).
+RocketMQ looks for new records every millisecond; here the log's end, or the flushed offset, wakes the service.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel
+from rmq_actors.actors.services.service import ServiceThread
+from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.dispatch.receiving import Receiving
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.flush_services import FlushOutcome
+from rmq_actors.store.log.log_walk import (
+    BATCH_RECORDS,
+    COLUMNS_RECORDS_FIRST,
+    COLUMNS_RECORDS_MAX,
+    COLUMNS_RECORDS_MIN,
+    DamagedLog,
+)
+from rmq_actors.store.log.passed_over import PassedOver
+from rmq_actors.store.running_flags import RunningFlag, RunningFlags
+from rmq_actors.tracing.events.store import StoreDispatch, StoreDispatchFailed
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
+from rmq_actors.wire.record import BLANK
+
+if TYPE_CHECKING:
+    from rmq_actors.wire.dispatch_batch import DispatchBatch
+
+_log = logging.getLogger(__name__)
+
+DISPATCHED = BroadcastChannel[int].declare(
+    "store.dispatched",
+    carries="the offset before which every record is in its queue and in the index",
+    sender="ReputMessageService",
+    receiver="FlushConsumeQueueService",
+)
+
+#: After a failed dispatch (a full disk, say) it is tried again so much later.
+RETRY_INTERVAL_S = 1.0
+#: What waits is guessed from its bytes and the size of the last record.
+_GUESSED_RECORD_BYTES = 256
+#: A slave that receives all the time leaves so much undispatched at most, for so long; then it dispatches until nothing
+#: waits. Whoever consumes from it waits for that, and so does an orderly stop.
+GIVE_WAY_MAX_S = 10.0
+GIVE_WAY_MAX_BYTES = 2 * 1024**3
+
+
+@attrs.define(eq=False)
+class Reput:
+    """How far the log has been dispatched, and the step that takes it further. Passive: one owner at a time."""
+
+    _commit_log: CommitLog
+    dispatchers: Sequence[CommitLogDispatcher]
+    _delay_levels_ms: Sequence[int]
+    reput_from_offset: int
+    #: The record that ends at `reput_from_offset`, if one was met.
+    last: DispatchRequest | None
+    passed_over: PassedOver = attrs.field(factory=PassedOver)
+    #: A batch that was dispatched in part: queues and index may hold entries of records from `reput_from_offset` on.
+    is_within_batch: bool = attrs.field(default=False, init=False)
+    _columns_records: int = attrs.field(factory=lambda: COLUMNS_RECORDS_FIRST, init=False)
+
+    def dispatch_some(self, limit: int) -> int:
+        """Dispatch the next records that end at or before `limit`; how many there were: 0 when there is none.
+
+        Raises `OSError`, and then dispatches the same records again at the next call, or `DamagedLog`.
+        """
+        # A cleaned log begins later than where this one stands.
+        offset = max(self.reput_from_offset, self._commit_log.min_offset)
+        record_bytes = _GUESSED_RECORD_BYTES if self.last is None else self.last.msg_size
+        if limit - offset >= self._columns_records * record_bytes:
+            columns = self._read_columns(offset, limit)
+            if columns is not None:
+                self.is_within_batch = True
+                for dispatcher in self.dispatchers:
+                    dispatcher.dispatch_batch(columns)
+                self.is_within_batch = False
+                self.last, self.reput_from_offset = columns.last, columns.last.end_offset
+                return len(columns)
+        batch: list[DispatchRequest] = []
+        while not batch and offset + BLANK.size <= limit:
+            view, begin = self._commit_log.file_at(offset)
+            before = offset
+            offset = self._read(view, begin, offset, limit, batch)
+            if offset == before:
+                break
+        if batch:
+            requests = self.passed_over.take_out(batch)
+            self.is_within_batch = True
+            for dispatcher in self.dispatchers:
+                dispatcher.dispatch(requests)
+            self.is_within_batch = False
+            self.last = batch[-1]
+        self.reput_from_offset = offset
+        return len(batch)
+
+    def _read_columns(self, offset: int, limit: int) -> DispatchBatch | None:
+        """Many records of one file; None where the next ones must be read one by one."""
+        # It imports numpy: a broker that dispatches record by record does without.
+        from rmq_actors.wire.dispatch_batch import read_dispatch_batch  # noqa: PLC0415
+
+        self._columns_records = COLUMNS_RECORDS_MIN
+        view, begin = self._commit_log.file_at(offset)
+        return read_dispatch_batch(
+            view,
+            offset - begin,
+            offset,
+            limit - begin,
+            COLUMNS_RECORDS_MAX,
+            delay_levels_ms=self._delay_levels_ms,
+            min_records=COLUMNS_RECORDS_MIN,
+        )
+
+    def _read(self, view: memoryview, begin: int, offset: int, limit: int, batch: list[DispatchRequest]) -> int:
+        """Fill `batch` with records of one file; where the next one begins."""
+        while len(batch) < BATCH_RECORDS and offset + BLANK.size <= limit and offset - begin < len(view):
+            found = read_dispatch_request(
+                view, offset - begin, offset, check_crc=False, delay_levels_ms=self._delay_levels_ms
+            )
+            if isinstance(found, DispatchRequest):
+                if found.end_offset > limit:
+                    break
+                batch.append(found)
+                offset = found.end_offset
+            elif found.what == "blank":
+                if begin + len(view) > limit:
+                    break  # a slave has received a part of it, or synced that
+                return begin + len(view)
+            elif offset + BLANK.unpack_from(view, offset - begin)[0] > limit:
+                break  # a slave has received a part of it
+            else:
+                raise DamagedLog(f"no valid record at offset {offset}: {found.reason}")
+        return offset
+
+
+@attrs.define(eq=False)
+class ReputMessageService(ServiceThread):
+    """Dispatches whenever there is more to see. What fails is tried again; puts are refused meanwhile."""
+
+    name = "ReputMessageService"
+    _reput: Reput
+    _wake_ups: Broadcast[int] | Broadcast[FlushOutcome]
+    _limit: Callable[[], int]
+    dispatched: Broadcast[int]
+    _flags: RunningFlags
+    _tracer: Tracer
+    _receiving: Receiving = attrs.field(factory=Receiving)
+    _failing: bool = attrs.field(default=False, init=False)
+
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Dispatch what comes. What is left at a stop `MessageStore.shut_down` dispatches."""
+        with self._wake_ups.subscribe() as wake_ups:
+            task_status.started()
+            while True:
+                await self._catch_up()
+                await wake_ups.receive()
+
+    async def _catch_up(self) -> None:
+        count = count_before_others = 0
+        give_way_until = trio.current_time() + GIVE_WAY_MAX_S
+        while True:
+            await self._give_way(give_way_until)
+            try:
+                dispatched = self._reput.dispatch_some(self._limit())
+            except (OSError, DamagedLog) as error:
+                self._fail(error)
+                await trio.sleep(RETRY_INTERVAL_S)
+                continue
+            if self._failing:
+                self._failing = False
+                self._flags.clear(RunningFlag.WRITE_LOGICS_QUEUE_ERROR)
+                _log.warning("%s: dispatching works again", self.name)
+            if not dispatched:
+                break
+            count += dispatched
+            if count - count_before_others >= BATCH_RECORDS:
+                count_before_others = count
+                await trio.lowlevel.checkpoint()
+        if count:
+            offset = self._reput.reput_from_offset
+            self._tracer.emit(StoreDispatch(offset=offset, size=count))
+            self.dispatched.put(offset)
+
+    async def _give_way(self, until: float) -> None:
+        """Wait while a slave has more to receive. No checkpoint if it has not."""
+        while (resume_at := min(self._receiving.busy_until, until)) > trio.current_time():
+            if self._limit() - self._reput.reput_from_offset >= GIVE_WAY_MAX_BYTES:
+                break
+            await trio.sleep_until(resume_at)
+
+    def _fail(self, error: Exception) -> None:
+        self._flags.set(RunningFlag.WRITE_LOGICS_QUEUE_ERROR, f"records cannot be dispatched: {error}")
+        if not self._failing:
+            self._failing = True
+            _log.error("%s: cannot dispatch, puts are refused: %s", self.name, error)
+        self._tracer.emit(
+            StoreDispatchFailed(offset=self._reput.reput_from_offset, status=type(error).__name__, detail=str(error))
+        )

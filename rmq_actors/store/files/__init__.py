@@ -1,0 +1,1 @@
+"""What lies on the disk, without its meaning: files of one size in a row, small files replaced as a whole, names."""

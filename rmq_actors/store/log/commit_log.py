@@ -1,0 +1,439 @@
+"""The commit log: bytes over files of one size, appended as records by a master, as they come by a slave (CommitLog).
+
+Passive and synchronous: no await stands between taking an offset and writing the record. It is written by
+`MessageStore` alone; anyone may read. Durability is tracked here (`flushed_where`) and produced by the flush services.
+
+With the transient store pool, records are first appended to a buffer in memory (`append_offset`); readers, dispatchers,
+slaves and flushes see what `commit` has written to the file since, up to `max_offset`. Only the last file has such a
+buffer: a file is committed before the next one begins.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from rmq_actors.ports.disk import BytesLike, Disk, DiskFile
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.store.files.mapped_file import MappedFile, PreparedFile
+from rmq_actors.store.files.mapped_file_queue import PAGE_BYTES, MappedFileQueue, sync_directories
+from rmq_actors.store.files.topic_names import is_lmq
+from rmq_actors.store.log.log_walk import LogEnd, LogWalk
+from rmq_actors.tracing.events.store import LogAppend, LogRoll, StoreOpen
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.message_id import create_message_id
+from rmq_actors.wire.record import (
+    BLANK,
+    BLANK_MAGIC,
+    END_FILE_MIN_BLANK_LENGTH,
+    MESSAGE_MAGIC,
+    RECORD_OVERHEAD_BYTES,
+    EncodedMessage,
+    MessageIllegal,
+    encode_blank,
+)
+from rmq_actors.wire.record_runs import RUN_AFTER, RUN_RECORDS, run_length
+
+#: The next queue offset of each (topic, queue id), light queues (%LMQ%) among them, which RocketMQ keeps in a table of
+#: their own.
+TopicQueueTable = dict[tuple[str, int], int]
+
+
+class AppendRefused(ValueError):
+    """A master's bytes that this log does not take: another shape, or a disk that fails. Nothing was written."""
+
+    reason = "append_refused"
+
+
+class FileSizeMismatch(AppendRefused):
+    """Bytes that fit no file of this log, however often they come: the master's files have another size."""
+
+    reason = "file_size_mismatch"
+
+
+class AppendMessageResult(NamedTuple):
+    """Where a message, or a batch, went. `starts`: where each of its records begins, from `offset` on."""
+
+    offset: int
+    size: int
+    queue_offset: int
+    store_timestamp_ms: int
+    store_host: str = ""
+    starts: Sequence[int] = (0,)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record."""
+        return self.offset + self.size
+
+    @property
+    def msg_id(self) -> str:
+        """The id of the message; those of a batch with commas between them."""
+        return ",".join(create_message_id(self.store_host, self.offset + start) for start in self.starts)
+
+
+@attrs.define(eq=False)
+class CommitLog:
+    """An open log. `flushed_where`: everything before it survives a power cut."""
+
+    _queue: MappedFileQueue
+    _topic_queue_table: TopicQueueTable
+    _tracer: Tracer
+    flushed_where: int
+    #: Where the first record begins whose header is not in the log yet: bytes that are appended as they come may end
+    #: inside of a record.
+    _next_record_offset: int
+    #: The file that comes next, if somebody has prepared it.
+    prepared: PreparedFile | None = attrs.field(default=None, init=False)
+    #: A sync of bytes of this log that failed elsewhere: every flush fails from then on.
+    failed_sync: OSError | None = attrs.field(default=None, init=False)
+    #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
+    on_begin: Callable[[int], DiskFile | None] = attrs.field(default=lambda _: None, init=False)
+    _begin: DiskFile | None = attrs.field(default=None, init=False)
+    #: Whether it was called: a first file that could not be written is gone, and the next one may begin at 0.
+    _has_begun_late: bool = attrs.field(default=False, init=False)
+    #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
+    on_failed_sync: Callable[[], object] = attrs.field(default=lambda: None, init=False)
+    lmq_num: int = attrs.field(init=False)
+    #: What the transient store pool holds: it comes after the last file's valid bytes.
+    _uncommitted: bytearray = attrs.field(factory=bytearray, init=False)
+    _commit_failed: bool = attrs.field(default=False, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+
+    @lmq_num.default
+    def _count_lmqs(self) -> int:
+        return sum(is_lmq(topic) for topic, _ in self._topic_queue_table)
+
+    @classmethod
+    def open(cls, disk: Disk, file_size_bytes: int, tracer: Tracer) -> CommitLog:
+        """Open a log that stands alone, without queues: all of it is read, and a torn tail cut.
+
+        What was found is in the page cache and counts as unflushed until the next sync. Raises `StoreLayoutError`,
+        `DamagedLog`, `OSError`.
+        """
+        queue = MappedFileQueue(disk, COMMIT_LOG_DIRECTORY, file_size_bytes)
+        table: TopicQueueTable = {}
+        try:
+            queue.load()
+            walk = LogWalk(queue, queue.min_offset, queue.min_offset, after_crash=False)
+            for batch in walk.batches():
+                table.update(
+                    ((request.topic, request.queue_id), request.consume_queue_offset + 1)
+                    for request in batch
+                    if request.takes_queue_offset
+                )
+            return cls.recovered(queue, walk.found_end, table, queue.min_offset, tracer)
+        except BaseException:
+            queue.close()
+            raise
+
+    @classmethod
+    def recovered(
+        cls, queue: MappedFileQueue, end: LogEnd, table: TopicQueueTable, flushed_where: int, tracer: Tracer
+    ) -> CommitLog:
+        """The log of these files, cut at `end`; `table` has the next offset of each queue. Raises `OSError`."""
+        queue.truncate(end.end_offset)
+        queue.flushed_where = min(queue.flushed_where, flushed_where)
+        tracer.emit(
+            StoreOpen(offset=end.end_offset, size=end.cut_bytes, status="torn_tail_cut" if end.cut_bytes else "clean")
+        )
+        return cls(queue, table, tracer, flushed_where, queue.max_offset)
+
+    # Reads.
+
+    @property
+    def min_offset(self) -> int:
+        """The offset of the first byte."""
+        return self._queue.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The offset after the last byte that may be read."""
+        return self._queue.max_offset
+
+    @property
+    def append_offset(self) -> int:
+        """Where the next record begins, if its file has room: after `max_offset` while something is not committed."""
+        return self._queue.max_offset + len(self._uncommitted)
+
+    @property
+    def next_file_offset(self) -> int | None:
+        """Where the file after the last one begins; None while there is no file."""
+        files = self._queue.files
+        return files[-1].from_offset + self._queue.file_size_bytes if files else None
+
+    @property
+    def file_size_bytes(self) -> int:
+        """The size of each file (mappedFileSizeCommitLog)."""
+        return self._queue.file_size_bytes
+
+    def select(self, offset: int, size: int) -> memoryview:
+        """A view of `size` bytes that lie in one file, without a copy. Raises `ValueError` outside of the log."""
+        mapped_file = self._queue.find(offset)
+        if mapped_file is None:
+            raise ValueError(f"offset {offset} is not in the log, which is {self.min_offset} to {self.max_offset}")
+        return mapped_file.select(offset, size)
+
+    def file_at(self, offset: int) -> tuple[memoryview, int]:
+        """All bytes of the file that holds `offset`, valid or not, and its first byte's offset. Raises `ValueError`."""
+        mapped_file = self._queue.find(offset)
+        if mapped_file is None:
+            raise ValueError(f"offset {offset} is not in the log, which is {self.min_offset} to {self.max_offset}")
+        return mapped_file.whole(), mapped_file.from_offset
+
+    def ranges(self, begin: int, end: int) -> list[memoryview]:
+        """Views of everything from `begin` to `end`, one per file."""
+        views = []
+        while begin < end:
+            size = min(end, begin - begin % self.file_size_bytes + self.file_size_bytes) - begin
+            views.append(self.select(begin, size))
+            begin += size
+        return views
+
+    # Writes: for the one writer, `MessageStore`.
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message of a queue takes."""
+        return self._topic_queue_table.get((topic, queue_id), 0)
+
+    def append_message(
+        self, encoded: EncodedMessage, store_timestamp_ms: int, *, store_host: str = "", to_pool: bool = False
+    ) -> AppendMessageResult:
+        """Give a message, or a batch, its offsets and write it, rolling to the next file when this one has no room.
+
+        With `to_pool` it goes to the transient store pool. Raises `MessageIllegal` if no file could hold it, `OSError`
+        with nothing appended but, at most, a file's blank end.
+        """
+        size = len(encoded.data)
+        if size + END_FILE_MIN_BLANK_LENGTH > self.file_size_bytes:
+            raise MessageIllegal(f"a record of {size} bytes does not fit a file of {self.file_size_bytes} bytes")
+        if self._commit_failed or (self._uncommitted and not to_pool):
+            self.commit()
+        mapped_file = self._file_with_room()
+        if size + END_FILE_MIN_BLANK_LENGTH > mapped_file.room_bytes - len(self._uncommitted):
+            self.commit()
+            self._end_file(mapped_file)
+            mapped_file = self._file_with_room()
+        offset = mapped_file.end_offset + len(self._uncommitted)
+        takes_queue_offset, table = encoded.takes_queue_offset, self._topic_queue_table
+        queue_offset = table.get(encoded.topic_queue, 0) if takes_queue_offset else 0
+        encoded.place(queue_offset=queue_offset, physical_offset=offset, store_timestamp_ms=store_timestamp_ms)
+        if to_pool:
+            self._uncommitted += encoded.data
+        else:
+            mapped_file.append(encoded.data)
+        self._next_record_offset = offset + size
+        if takes_queue_offset:
+            table[encoded.topic_queue] = queue_offset + len(encoded.starts)
+            if encoded.multi_queues:
+                self._count_multi_queues(encoded)
+        if not to_pool:
+            self._tracer.emit(LogAppend(offset=offset, size=size))
+        return AppendMessageResult(offset, size, queue_offset, store_timestamp_ms, store_host, encoded.starts)
+
+    def _count_multi_queues(self, encoded: EncodedMessage) -> None:
+        table = self._topic_queue_table
+        # A queue that is named twice, or is the message's own, gets the message once.
+        for topic_queue in dict.fromkeys(encoded.multi_queues):
+            if topic_queue == encoded.topic_queue:
+                continue
+            if topic_queue not in table and is_lmq(topic_queue[0]):
+                self.lmq_num += 1
+            table[topic_queue] = table.get(topic_queue, 0) + 1
+
+    def commit(self) -> None:
+        """Write what the transient store pool holds to the file. Raises `OSError` with all of it still in the pool.
+
+        Until a commit succeeds again, every append begins with one: the pool does not grow while the disk is full.
+        """
+        if not self._uncommitted:
+            return
+        offset, size = self.max_offset, len(self._uncommitted)
+        try:
+            self._queue.files[-1].append(self._uncommitted)
+        except OSError:
+            self._commit_failed = True
+            raise
+        self._commit_failed = False
+        self._uncommitted = bytearray()
+        self._tracer.emit(LogAppend(offset=offset, size=size))
+
+    def append_data(self, offset: int, data: BytesLike, *, whole_records: bool = False) -> int:
+        """Append a master's bytes as they are; they lie in one of its files. Where the log ends now.
+
+        With `whole_records` that is the end of a record, or of a file: what comes after, a part of the next record, is
+        left to the caller, and a log that ended with a whole record does so again. Without, they may end anywhere, as
+        they do in RocketMQ's slaves. Raises `AppendRefused` if the bytes do not continue this log, or the disk fails;
+        `FileSizeMismatch`.
+        """
+        try:
+            return self._append_data(offset, data, whole_records)
+        except OSError as error:
+            raise AppendRefused(f"{len(data)} bytes at offset {offset}: {error}") from error
+
+    def _append_data(self, offset: int, data: BytesLike, whole_records: bool) -> int:
+        self.commit()  # of a master that has become a slave
+        begin, next_record_offset = self.max_offset, self._next_record_offset
+        if not self._queue.files:
+            if offset % self.file_size_bytes:
+                raise FileSizeMismatch(
+                    f"the master's log begins at {offset}, no multiple of the file size {self.file_size_bytes} here: "
+                    "is mappedFileSizeCommitLog the same on both?"
+                )
+            begin = next_record_offset = offset
+        if offset != begin:
+            raise AppendRefused(f"bytes for offset {offset}, this log ends at {begin}")
+        if len(data) > self.file_size_bytes - offset % self.file_size_bytes:
+            raise FileSizeMismatch(
+                f"{len(data)} bytes at offset {offset} cross the end of a file of {self.file_size_bytes} bytes: "
+                "is mappedFileSizeCommitLog the same on both?"
+            )
+        last_record, next_record_offset = self._follow_records(next_record_offset, offset, data)
+        end = offset + len(data)
+        if whole_records and next_record_offset != end:
+            end = next_record_offset = max(offset, last_record)
+            if end == offset:
+                return end
+            data = memoryview(data)[: end - offset]
+        is_first = not self._queue.files
+        if is_first and (offset or self._has_begun_late):
+            self._has_begun_late = True
+            self._begin = self.on_begin(offset)
+        mapped_file = self._add_file(offset) if is_first else self._file_with_room()
+        mapped_file.append(data)
+        self._next_record_offset = next_record_offset
+        self._tracer.emit(LogAppend(offset=offset, size=len(data)))
+        return end
+
+    def remove_unwritten_file(self) -> None:
+        """Remove a slave's first file where nothing could be written to it: the master may have cleaned its own by now.
+
+        Does nothing to a log that holds something. Raises `AppendRefused` if the disk fails.
+        """
+        files = self._queue.files
+        if len(files) != 1 or files[0].wrote_position:
+            return
+        try:
+            self._queue.remove_last_file()
+        except OSError as error:
+            path = files[0].file.path
+            raise AppendRefused(f"{path}, which holds nothing, cannot be removed: {error}") from error
+
+    def _follow_records(self, at: int, begin: int, data: BytesLike) -> tuple[int, int]:
+        """Where the last and the next record begin once `data` is at `begin`; `at`: where the next one did before.
+
+        The next one is the first whose header is not there; the last one is the same where it would begin within
+        `data`, or right after it. If `data` ends in a record whose header was there before, the last one is far off.
+        Raises `FileSizeMismatch`.
+
+        A master with other file sizes may send frames that fit this log's files: the records in them then do not (S3).
+        """
+        file_end = begin - begin % self.file_size_bytes + self.file_size_bytes
+        last_header = begin + len(data) - BLANK.size
+        last = -BLANK.size  # nothing ends in that one
+        if at < begin and at <= last_header:
+            last = at
+            head = bytes(self.select(at, begin - at))
+            at += self._check_record(at, file_end, *BLANK.unpack(head + bytes(data[: BLANK.size - len(head)])))
+        unpack, message_end = BLANK.unpack_from, file_end - END_FILE_MIN_BLANK_LENGTH
+        before, repeats, run_records = 0, 0, RUN_RECORDS
+        while at <= last_header:  # for each record that a slave receives
+            total_size, magic = unpack(data, at - begin)
+            if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD_BYTES <= total_size <= message_end - at:
+                self._check_record(at, file_end, total_size, magic)
+            if total_size != before:
+                before, repeats, run_records = total_size, 0, RUN_RECORDS
+            elif repeats < RUN_AFTER:
+                repeats += 1
+            elif most := min(run_records, (last_header - at) // total_size + 1, (message_end - at) // total_size):
+                at += (run_length(data, at - begin, total_size, most) - 1) * total_size
+                run_records *= 4
+            last = at
+            at += total_size
+        return (at if at <= begin + len(data) else last), at
+
+    def _check_record(self, at: int, file_end: int, total_size: int, magic: int) -> int:
+        """Its size. Raises `FileSizeMismatch` if no record with this header fits its file."""
+        room = file_end - at
+        is_message = magic == MESSAGE_MAGIC and RECORD_OVERHEAD_BYTES <= total_size <= room - END_FILE_MIN_BLANK_LENGTH
+        if not is_message and not (magic == BLANK_MAGIC and total_size == room):
+            raise FileSizeMismatch(
+                f"offset {at}: no record that fits a file of {self.file_size_bytes} bytes (totalSize {total_size}, "
+                f"magic 0x{magic:08X}): is mappedFileSizeCommitLog the same on both?"
+            )
+        return total_size
+
+    def _file_with_room(self) -> MappedFile:
+        files = self._queue.files
+        if files and files[-1].room_bytes:
+            return files[-1]
+        return self._add_file(files[-1].end_offset if files else 0)
+
+    def _add_file(self, from_offset: int) -> MappedFile:
+        if self._closed:
+            raise OSError(errno.EBADF, "the log is closed")
+        prepared = self.prepared
+        if prepared is not None and prepared.from_offset == from_offset:
+            self.prepared, prepared.taken = None, True
+            mapped_file = self._queue.add_created_file(prepared.file, from_offset)
+        else:
+            mapped_file = self._queue.add_file(from_offset)
+        self._tracer.emit(LogRoll(offset=from_offset))
+        return mapped_file
+
+    def _end_file(self, mapped_file: MappedFile) -> None:
+        offset, room = mapped_file.end_offset, mapped_file.room_bytes
+        mapped_file.append(encode_blank(room), advance=room)
+        self._tracer.emit(LogAppend(offset=offset, size=room))
+
+    # Durability: for the flush services.
+
+    async def flush(self) -> int:
+        """Make durable what was appended before the call; return the new `flushed_where`. Raises `OSError`.
+
+        `flushed_where` moves only after every sync has succeeded.
+        """
+        target = self.max_offset
+        try:
+            if self._begin is not None:
+                await self._begin.sync()
+                self._begin = None
+            await self._queue.flush()
+            if self.failed_sync is not None:
+                raise self.failed_sync
+        except OSError:
+            self.on_failed_sync()
+            raise
+        self.flushed_where = max(self.flushed_where, target)
+        return self.flushed_where
+
+    def uncommitted_pages(self) -> int:
+        """How many pages of 4,096 bytes a commit would move the end by."""
+        return self.append_offset // PAGE_BYTES - self.max_offset // PAGE_BYTES
+
+    def unflushed_pages(self) -> int:
+        """How many pages a flush would move `flushed_where` by."""
+        return self.max_offset // PAGE_BYTES - self.flushed_where // PAGE_BYTES
+
+    # Cleaning: for CleanCommitLogService.
+
+    def remove_oldest_file(self) -> bool:
+        """Remove the oldest file; whether that was done: never the last one, nor while a name is not synced.
+
+        Raises `OSError`.
+        """
+        return self._queue.remove_first_file()
+
+    async def sync_names(self) -> None:
+        """Make the names of the log's files durable. Raises `OSError`. A checkpoint only if they were not."""
+        await sync_directories(self._queue.disk, self._queue.dirty_directories)
+
+    def close(self) -> None:
+        """Close the files; every later append is an `OSError`. Nothing is committed or flushed here."""
+        self._closed = True
+        self._queue.close()
+        if self.prepared is not None:
+            self.prepared.file.close()

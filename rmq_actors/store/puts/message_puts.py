@@ -1,0 +1,404 @@
+"""Puts: from a producer's message to a record in the log, and to the answer that the configuration promises.
+
+RocketMQ's path through DefaultMessageStore.asyncPutMessage(s) and CommitLog.asyncPutMessage(s). Nothing here yields but
+waiting for an answer.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import attrs
+import trio
+
+from rmq_actors.actors.services.channels import Broadcast, LatestSender
+from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
+from rmq_actors.store.log.commit_log import AppendMessageResult, CommitLog
+from rmq_actors.store.log.flush_services import FlushService
+from rmq_actors.store.puts.failed_puts import FailedPuts
+from rmq_actors.store.puts.put_completion_service import PutCompletionService
+from rmq_actors.store.running_flags import RunningFlags
+from rmq_actors.store.store_stats import StoreStatsService
+from rmq_actors.tracing.events.store import PutBegin, PutEnd
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.batch import MessageBatch, encode_message_batch
+from rmq_actors.wire.dispatch_request import (
+    PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    SCHEDULE_TOPIC,
+)
+from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty, encode_properties
+from rmq_actors.wire.record import (
+    END_FILE_MIN_BLANK_LENGTH,
+    MAX_PROPERTIES_BYTES,
+    TRANSACTION_ROLLBACK_TYPE,
+    EncodedMessage,
+    Message,
+    MessageIllegal,
+    PropertiesSizeExceeded,
+    encode_message,
+    takes_queue_offset,
+)
+
+_log = logging.getLogger(__name__)
+
+
+PROPERTY_REAL_TOPIC = "REAL_TOPIC"
+PROPERTY_REAL_QUEUE_ID = "REAL_QID"
+_MULTI_DISPATCH_QUEUE_SPLITTER = ","
+_SYSTEM_TOPIC_PREFIX = "RMQ_SYS_"
+#: Few topics have many messages.
+_check_topic = functools.lru_cache(maxsize=4096)(check_topic)
+
+
+class PutResult(NamedTuple):
+    """How a put ended. `append` says where the message is; None if the store did not take it, `reason` then says why.
+
+    A status other than PUT_OK with an `append` is RocketMQ's "stored, but not confirmed".
+    """
+
+    status: PutStatus
+    append: AppendMessageResult | None
+    reason: str = ""
+
+
+class LmqConsumeQueueNumExceeded(MessageIllegal):
+    """More light queues than maxLmqConsumeQueueNum (status LMQ_CONSUME_QUEUE_NUM_EXCEEDED)."""
+
+
+class MultiDispatchFailed(MessageIllegal):
+    """The offsets in the message's other queues do not fit its properties (status UNKNOWN_ERROR, as in RocketMQ)."""
+
+
+@attrs.define(eq=False)
+class PendingPut:
+    """A put that was taken or refused, and its answer, once there is one."""
+
+    _append: AppendMessageResult | None = None
+    _msg_id: int = -1
+    _tracer: Tracer | None = None
+    #: Told of the answer: how long it took.
+    _took: Callable[[float], object] | None = None
+    _arrived: float = 0.0
+    result: PutResult | None = None
+    _waited_for: trio.Event | None = attrs.field(default=None, init=False)
+
+    @classmethod
+    def refused(cls, status: PutStatus, reason: str) -> PendingPut:
+        """One that the store did not take."""
+        return cls(result=PutResult(status, None, reason))
+
+    def answered(self, status: PutStatus) -> None:
+        """Give the answer, and wake the task that waits for it."""
+        append = self._append
+        if append is not None and self._tracer is not None:
+            self._tracer.emit(PutEnd(msg_id=self._msg_id, offset=append.offset + append.size, status=status.value))
+        self.result = PutResult(status, append)
+        if self._took is not None:
+            self._took(1000 * (trio.current_time() - self._arrived))
+        if self._waited_for is not None:
+            self._waited_for.set()
+
+    async def wait(self) -> PutResult:
+        """The answer. A checkpoint."""
+        if self.result is None:
+            if self._waited_for is None:
+                self._waited_for = trio.Event()
+            await self._waited_for.wait()
+            assert self.result is not None
+        else:
+            await trio.lowlevel.checkpoint()
+        return self.result
+
+
+@attrs.define(eq=False)
+class MessagePuts:
+    """Takes a master's puts: the log's one writer as far as producers are concerned."""
+
+    config: MessageStoreConfig
+    _commit_log: CommitLog
+    _log_end: Broadcast[int]
+    _environment: Environment
+    _tracer: Tracer
+    _flush_service: FlushService
+    _completion_service: PutCompletionService
+    running_flags: RunningFlags
+    stats: StoreStatsService
+    #: Of CommitRealTimeService: told the end of what is appended, when that is ahead of what is committed.
+    commit_requests: LatestSender[int] | None = None
+    #: Of AllocateMappedFileService: told where the next file will begin.
+    allocate_requests: LatestSender[int] | None = None
+    _busy_until: float = attrs.field(default=float("-inf"), init=False)
+    _next_msg_id: int = attrs.field(default=0, init=False)
+    _failed_puts: FailedPuts = attrs.field(factory=FailedPuts, init=False)
+    #: What the followers of the log's end, and who prepares files, were told last.
+    _told_end: int = attrs.field(default=-1, init=False)
+    _told_next_file: int | None = attrs.field(default=None, init=False)
+
+    async def put_message(self, message: Message) -> PutResult:
+        """Append a message and wait for what the configuration promises: the disk (SYNC_FLUSH), a slave (SYNC_MASTER).
+
+        With property WAIT=false it waits for neither. Always answers within the longer of syncFlushTimeout and
+        slaveTimeout. A checkpoint.
+        """
+        return await self.async_put_message(message).wait()
+
+    async def put_messages(self, batch: MessageBatch) -> PutResult:
+        """Append a batch, all of it or nothing, in one file, and wait like `put_message`. A checkpoint."""
+        return await self.async_put_messages(batch).wait()
+
+    def async_put_message(self, message: Message) -> PendingPut:
+        """Append a message now, without waiting for its answer (asyncPutMessage); many may be in flight."""
+        arrived = trio.current_time()
+        refusal = self._refusal(arrived)
+        if refusal is not None:
+            return refusal
+        try:
+            encoded = self._encode(message)
+        except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
+            return self._refuse(_status_of(error), str(error))
+        return self._append(encoded, message.store_host, message.properties, arrived)
+
+    def async_put_messages(self, batch: MessageBatch) -> PendingPut:
+        """Append a batch now, without waiting for its answer (asyncPutMessages)."""
+        arrived = trio.current_time()
+        refusal = self._refusal(arrived)
+        if refusal is not None:
+            return refusal
+        try:
+            encoded = self._encode_batch(batch)
+        except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
+            return self._refuse(_status_of(error), str(error))
+        return self._append(encoded, batch.store_host, batch.properties, arrived)
+
+    def log_grew(self) -> None:
+        """Tell services that follow the log's end that it has moved: one wake-up each, however many puts moved it."""
+        log = self._commit_log
+        end = log.max_offset
+        if end != self._told_end:
+            self._told_end = end
+            self._flush_service.request(end)
+            self._log_end.put(end)
+            if self.allocate_requests is not None and log.next_file_offset != self._told_next_file:
+                self._told_next_file = log.next_file_offset
+                if self._told_next_file is not None:
+                    self.allocate_requests.put(self._told_next_file)
+        if self.commit_requests is not None and log.append_offset != end:
+            self.commit_requests.put(log.append_offset)
+
+    # Refusing.
+
+    def _refusal(self, now: float) -> PendingPut | None:
+        """Why the store takes no put now, whatever it is: the order is RocketMQ's (checkStoreStatus)."""
+        not_available = ""
+        if self._completion_service.stopped:
+            not_available = "the store has stopped"
+        elif self._flush_service.is_stopping:
+            not_available = "the store is stopping"
+        elif self.config.broker_role is BrokerRole.SLAVE:
+            not_available = "a slave takes no puts"
+        elif self._flush_service.failure is not None:
+            not_available = f"a sync failed: {self._flush_service.failure.reason}"
+        elif not self.running_flags.is_writeable:
+            not_available = f"the store is not writeable: {self.running_flags.why_not_writeable}"
+        elif not self._completion_service.completion.has_room:
+            not_available = f"{self.config.waiting_puts_max} puts wait already"
+        if not_available:
+            return self._refuse(PutStatus.SERVICE_NOT_AVAILABLE, not_available)
+        if now < self._busy_until:
+            limit_ms = self.config.os_page_cache_busy_time_out_ms
+            return self._refuse(PutStatus.OS_PAGECACHE_BUSY, f"an append took longer than {limit_ms} ms")
+        return None
+
+    def _note_duration(self, began: float) -> None:
+        """RocketMQ refuses puts while another has been at the log for long; here nobody can see one that is under way.
+
+        So a put that has held up everything is followed by a pause of puts, in which all else gets its turn.
+        """
+        limit_s = self.config.os_page_cache_busy_time_out_ms / 1000
+        now = trio.current_time()
+        if now - began > limit_s:
+            self._busy_until = now + limit_s
+            _log.warning("an append took %.3f s: no puts for %.3f s", now - began, limit_s)
+
+    def _refuse(self, status: PutStatus, reason: str) -> PendingPut:
+        self.stats.put_failed()
+        return PendingPut.refused(status, reason)
+
+    # Encoding.
+
+    def _encode(self, message: Message) -> EncodedMessage:
+        _check_topic(message.topic)
+        properties = message.properties
+        if PROPERTY_INNER_MULTI_DISPATCH in properties and self.config.enable_multi_dispatch:
+            return self._encode_multi_dispatch(self._delayed(message))
+        if PROPERTY_DELAY in properties or message.delay_time_level:
+            delayed = self._delayed(message)
+            if delayed is not message:
+                return encode_message(delayed, max_message_size_bytes=self.config.max_message_size_bytes)
+        without = None if _keeps_wait(message) else PROPERTY_WAIT_STORE_MSG_OK
+        return encode_message(
+            message,
+            max_message_size_bytes=self.config.max_message_size_bytes,
+            properties=encode_properties(properties, without=without),
+        )
+
+    def _delayed(self, message: Message) -> Message:
+        """The message as it waits in SCHEDULE_TOPIC_XXXX, or the same one if it is not to be delayed."""
+        level = _delay_level(message.properties) if message.delay_time_level is None else message.delay_time_level
+        if level <= 0 or not takes_queue_offset(message.sys_flag):
+            return message
+        level = min(level, len(self.config.delay_levels_ms))
+        return attrs.evolve(
+            message,
+            topic=SCHEDULE_TOPIC,
+            queue_id=level - 1,
+            properties={
+                **message.properties,
+                PROPERTY_DELAY: str(level),
+                PROPERTY_REAL_TOPIC: message.topic,
+                PROPERTY_REAL_QUEUE_ID: str(message.queue_id),
+            },
+        )
+
+    def _encode_multi_dispatch(self, message: Message) -> EncodedMessage:
+        """Encode a message that goes to other queues too, with its offsets in them (MultiDispatch)."""
+        config, log = self.config, self._commit_log
+        names = _split_queues(message.properties[PROPERTY_INNER_MULTI_DISPATCH])
+        properties, queues = message.properties, list[tuple[str, int]]()
+        if names:
+            if config.enable_lmq and log.lmq_num > config.max_lmq_consume_queue_num:
+                raise LmqConsumeQueueNumExceeded(
+                    f"there are {log.lmq_num} light queues, maxLmqConsumeQueueNum is {config.max_lmq_consume_queue_num}"
+                )
+            for name in names:
+                _check_topic(name)
+                queues.append((name, 0 if config.enable_lmq and is_lmq(name) else message.queue_id))
+            offsets = [str(log.next_queue_offset(*queue)) for queue in queues]
+            properties = {
+                **properties,
+                PROPERTY_INNER_MULTI_QUEUE_OFFSET: _MULTI_DISPATCH_QUEUE_SPLITTER.join(offsets),
+            }
+        try:
+            encoded = encode_message(
+                message,
+                max_message_size_bytes=config.max_message_size_bytes,
+                properties=encode_properties(properties, without=PROPERTY_WAIT_STORE_MSG_OK),
+            )
+        except PropertiesSizeExceeded as error:
+            if len(encode_properties(message.properties)) > MAX_PROPERTIES_BYTES:
+                raise
+            raise MultiDispatchFailed(f"with {PROPERTY_INNER_MULTI_QUEUE_OFFSET}: {error}") from error
+        encoded.multi_queues = queues
+        return encoded
+
+    def _encode_batch(self, batch: MessageBatch) -> EncodedMessage:
+        _check_topic(batch.topic)
+        if batch.sys_flag & TRANSACTION_ROLLBACK_TYPE:
+            raise MessageIllegal("a batch cannot be part of a transaction")
+        if _delay_level(batch.properties) > 0:
+            raise MessageIllegal("a batch cannot be delayed")
+        return encode_message_batch(
+            batch,
+            max_message_size_bytes=self.config.max_message_size_bytes,
+            max_total_bytes=self._commit_log.file_size_bytes - END_FILE_MIN_BLANK_LENGTH,
+        )
+
+    # Appending.
+
+    def _append(
+        self, encoded: EncodedMessage, store_host: str, properties: Mapping[str, str], arrived: float
+    ) -> PendingPut:
+        try:
+            appended = self._commit_log.append_message(
+                encoded,
+                self._environment.wall_clock.now_ms(),
+                store_host=store_host,
+                to_pool=self.config.uses_transient_store_pool,
+            )
+        except MessageIllegal as error:
+            return self._refuse(PutStatus.MESSAGE_ILLEGAL, str(error))
+        except OSError as error:
+            log = self._commit_log
+            self._failed_puts.failed(error, log.append_offset, log.file_size_bytes, arrived)
+            return self._refuse(PutStatus.CREATE_MAPPED_FILE_FAILED, str(error))
+        finally:
+            self.log_grew()  # also by a blank alone, when the next file could not be made
+        if self._failed_puts.fail:
+            self._failed_puts.succeeded()
+        self._note_duration(arrived)
+        msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
+        self._tracer.emit(PutBegin(msg_id=msg_id, offset=appended.offset, size=appended.size))
+        topic, _ = encoded.topic_queue
+        self.stats.put(topic, appended.size, len(appended.starts))
+        pending = PendingPut(appended, msg_id, self._tracer, self.stats.put_took, arrived)
+        if not _waits(properties):
+            pending.answered(PutStatus.PUT_OK)
+        else:
+            self._await_confirmation(pending, appended.end_offset, arrived)
+        return pending
+
+    def _await_confirmation(self, pending: PendingPut, end_offset: int, arrived: float) -> None:
+        config = self.config
+        sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        replication = self._completion_service.replication_for(end_offset)
+        sync_master = config.broker_role is BrokerRole.SYNC_MASTER and replication.is_needed
+        if not sync_flush and not sync_master:
+            pending.answered(PutStatus.PUT_OK)
+            return
+        self._completion_service.add(
+            pending,
+            end_offset,
+            flush_deadline=arrived + config.sync_flush_timeout_ms / 1000 if sync_flush else None,
+            replica_deadline=arrived + config.slave_timeout_ms / 1000 if sync_master else None,
+            ok=not sync_master or replication.is_slave_ok(end_offset, config.ha_slave_fallbehind_max_bytes),
+        )
+
+
+def _status_of(error: MessageIllegal | IllegalProperty | IllegalTopic) -> PutStatus:
+    if isinstance(error, PropertiesSizeExceeded):
+        return PutStatus.PROPERTIES_SIZE_EXCEEDED
+    if isinstance(error, LmqConsumeQueueNumExceeded):
+        return PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+    if isinstance(error, MultiDispatchFailed):
+        return PutStatus.UNKNOWN_ERROR
+    return PutStatus.MESSAGE_ILLEGAL
+
+
+def _waits(properties: Mapping[str, str]) -> bool:
+    """Whether the put waits for disk and slave (Message.isWaitStoreMsgOK)."""
+    wait = properties.get(PROPERTY_WAIT_STORE_MSG_OK)
+    return wait is None or wait.lower() == "true"
+
+
+def _keeps_wait(message: Message) -> bool:
+    """Whether WAIT is stored: it is dropped from what producers send, and kept in what the broker makes of that."""
+    return PROPERTY_REAL_TOPIC in message.properties or message.topic.startswith(_SYSTEM_TOPIC_PREFIX)
+
+
+def _delay_level(properties: Mapping[str, str]) -> int:
+    """What property DELAY says, 0 without it. Raises `MessageIllegal` if it is not a number."""
+    text = properties.get(PROPERTY_DELAY)
+    if text is None:
+        return 0
+    if re.fullmatch(r"[+-]?[0-9]{1,10}", text) is None:
+        raise MessageIllegal(f"property {PROPERTY_DELAY} is {text!r}, not a level")
+    return int(text)
+
+
+def _split_queues(text: str) -> Sequence[str]:
+    """The names in INNER_MULTI_DISPATCH, split as Java splits: empty ones at the end do not count."""
+    if not text.strip():
+        return ()
+    names = text.split(_MULTI_DISPATCH_QUEUE_SPLITTER)
+    while names and not names[-1]:
+        names.pop()
+    return names

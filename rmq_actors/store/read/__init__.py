@@ -1,0 +1,1 @@
+"""Reads: messages by queue offset, by time and by key, and records by their place in the log."""

@@ -1,0 +1,390 @@
+"""A Trio socket whose other end is simulated: TCP. What happens between the two ends is in `connection`."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from operator import index
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from trio.lowlevel import (
+    Abort,
+    RaiseCancelT,
+    cancel_shielded_checkpoint,
+    checkpoint,
+    checkpoint_if_cancelled,
+    current_task,
+    wait_task_rescheduled,
+)
+
+from sim_net.net.connection import Endpoint
+from sim_net.net.segment import Address
+from sim_net.net.socket import ANY, AbortFn, SimSocket, bytes_view, nothing_of, socket_error, writable_view
+from sim_net.net.socket_options import SocketOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trio.lowlevel import Task
+    from typing_extensions import Buffer
+
+    from sim_net.net.network import Network
+    from sim_net.node import Incarnation
+
+#: Linux's net.core.somaxconn and IOV_MAX.
+_BACKLOG_MAX: Final = 4096
+_BUFFERS_MAX: Final = 1024
+_PEEK: Final = int(trio.socket.MSG_PEEK)
+
+
+class StreamSocket(SimSocket):
+    """A TCP socket."""
+
+    def __init__(
+        self,
+        network: Network,
+        incarnation: Incarnation,
+        proto: int,
+        endpoint: Endpoint | None = None,
+        options: SocketOptions | None = None,
+    ) -> None:
+        super().__init__(network, incarnation, trio.socket.SOCK_STREAM, proto, options)
+        self._endpoint = endpoint
+        # An attempt to connect was made, and nobody has asked by a second one what came of it.
+        self._connecting = False
+        self._did_shut_down_write = False
+        self._listens = False
+        self._backlog = 0
+        self._accepted: deque[Endpoint] = deque()
+        self._acceptor: Task | None = None
+        if endpoint is not None:
+            self._local = endpoint.local
+            incarnation.node.ports.share(self, endpoint.local[1])
+
+    @property
+    def did_shutdown_SHUT_WR(self) -> bool:  # noqa: N802 - Trio's name
+        """Whether the sending side was shut down here."""
+        return self._did_shut_down_write
+
+    def _remote(self) -> Address | None:
+        endpoint = self._endpoint
+        return None if endpoint is None or endpoint.over or not endpoint.established else endpoint.remote
+
+    def _take_error(self) -> int:
+        return 0 if self._endpoint is None else self._endpoint.take_error()
+
+    # --- listening --------------------------------------------------------------------------------------------------
+
+    @property
+    def listens(self) -> bool:
+        """Whether others can connect to it."""
+        return self._listens
+
+    def listen(self, backlog: int = 128) -> None:
+        """Let others connect; at most `backlog` and one more wait to be accepted. OSError EINVAL, EADDRINUSE."""
+        backlog = index(backlog)
+        self._check()
+        if self._endpoint is not None or self._connecting:
+            raise socket_error(errno.EINVAL)
+        if self._local is None:
+            self._bind_to_any_port()
+        elif not self._listens:
+            self._incarnation.node.ports.check(self, self._local)
+        self._listens = True
+        self._backlog = min(max(0, backlog), _BACKLOG_MAX)
+
+    @property
+    def backlog_full(self) -> bool:
+        """Whether connection requests are ignored for now."""
+        return len(self._accepted) > self._backlog
+
+    @property
+    def options(self) -> SocketOptions:
+        """What accepted sockets inherit."""
+        return self._options
+
+    def connection_ready(self, endpoint: Endpoint) -> None:
+        """A handshake is complete: someone may accept the connection."""
+        if not self._listens or self._closed:
+            endpoint.refuse()
+            return
+        self._accepted.append(endpoint)
+        self._wake_acceptor()
+
+    async def accept(self) -> tuple[StreamSocket, Address]:
+        """Wait for a connection. OSError EINVAL when the socket does not listen."""
+        return await self._nonblocking(StreamSocket._try_accept, self, self._wait_acceptable)
+
+    def _try_accept(self) -> tuple[StreamSocket, Address] | None:
+        self._check()
+        if not self._listens:
+            raise socket_error(errno.EINVAL)
+        if not self._accepted:
+            return None
+        endpoint = self._accepted.popleft()
+        endpoint.listener = None
+        accepted = StreamSocket(self._network, self._incarnation, self._proto, endpoint, self._options.copy())
+        return accepted, endpoint.remote
+
+    def _wait_acceptable(self) -> AbortFn:
+        if self._acceptor is not None:
+            raise trio.BusyResourceError("another task is already accepting on this socket")
+        self._acceptor = current_task()
+        return self._forget_acceptor
+
+    def _forget_acceptor(self, _: RaiseCancelT) -> Abort:
+        self._acceptor = None
+        return Abort.SUCCEEDED
+
+    def _wake_acceptor(self) -> None:
+        if self._acceptor is not None:
+            acceptor, self._acceptor = self._acceptor, None
+            self._network.kernel.wake(acceptor)
+
+    # --- connecting -------------------------------------------------------------------------------------------------
+
+    async def connect(self, address: Any) -> None:
+        """Connect. OSError ECONNREFUSED, ETIMEDOUT or EISCONN; cancelled, the socket is closed, as Trio's is.
+
+        As of any non-blocking socket of Linux, a second call tells what came of the first: ECONNABORTED if it failed.
+        """
+        try:
+            await self._connect(address)
+        except trio.Cancelled:
+            self.close()
+            raise
+
+    async def _connect(self, address: Any) -> None:
+        self._check()
+        host, port = await self._resolve(address)
+        await checkpoint_if_cancelled()
+        if self._endpoint is not None or self._connecting or self._listens:
+            await cancel_shielded_checkpoint()
+            self._conclude_connecting()
+            return
+        node = self._incarnation.node
+        if self._local is None:
+            self._bind_to_any_port()
+        assert self._local is not None
+        remote = (self._own_host() if host == ANY else host, port)
+        self._network.check_route(node, self._local[0], remote[0])
+        if self._local[0] == ANY:
+            self._local = ("127.0.0.1" if remote[0].startswith("127.") else node.address, self._local[1])
+        endpoint = self._network.open_endpoint(node, self._local, remote, self._options)
+        self._endpoint = endpoint
+        self._connecting = True
+        kernel = self._network.kernel
+        timer = kernel.timer_at(kernel.now_s + self._network.connect_timeout_s, endpoint.give_up)
+        endpoint.connect()
+        try:
+            while not endpoint.established and endpoint.error is None:
+                await wait_task_rescheduled(_wait_for(endpoint))
+                if self._closed:
+                    self._raise_closed()
+        finally:
+            timer.cancel()
+        error = endpoint.take_error()
+        if not error:
+            endpoint.record("net.connect", status="ok")
+            return
+        endpoint.record("net.connect", status="timed_out" if error == errno.ETIMEDOUT else "refused")
+        endpoint.abort("closed")
+        raise OSError(error, f"Error connecting to {(host, port)!r}: {os.strerror(error)}")
+
+    def _conclude_connecting(self) -> None:
+        """A second attempt to connect: what came of the first, unless that was asked before."""
+        endpoint = self._endpoint
+        if endpoint is None or not self._connecting:
+            raise socket_error(errno.EISCONN)
+        if endpoint.over:
+            self._connecting = False
+            self._endpoint = None
+            raise socket_error(endpoint.take_error() or errno.ECONNABORTED)
+        if not endpoint.established:
+            raise socket_error(errno.EALREADY)
+        self._connecting = False
+
+    # --- receiving --------------------------------------------------------------------------------------------------
+
+    async def recv(self, buflen: int, flags: int = 0, /) -> bytes:
+        """Up to `buflen` bytes; b"" at the end. OSError ECONNRESET after a reset, once what came before it was read."""
+        if flags:
+            return await self._nonblocking(self._try_peek, (buflen, flags), self._wait_readable)
+        return await self._nonblocking(self._try_recv, buflen, self._wait_readable)
+
+    async def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Any]:
+        """Like `recv`; a stream has no address to tell."""
+        return (await self.recv(bufsize, flags), None)
+
+    def _try_recv(self, buflen: int) -> bytes | None:
+        buflen = index(buflen)  # TypeError for what is no whole number, before anything else, as Python has it
+        if buflen <= 0:
+            return nothing_of(buflen)
+        self._check()
+        endpoint = self._connected()
+        size = endpoint.available(buflen)
+        if size is None:
+            return None
+        if not size:
+            return b""
+        received = endpoint.received
+        data = bytes(received) if size == len(received) else bytes(memoryview(received)[:size])
+        endpoint.consumed(size)
+        return data
+
+    def _try_peek(self, asked: tuple[int, int]) -> bytes | None:
+        buflen, flags = map(index, asked)
+        if flags != _PEEK:
+            raise socket_error(errno.EOPNOTSUPP)
+        if buflen <= 0:
+            return nothing_of(buflen)
+        self._check()
+        endpoint = self._connected()
+        size = endpoint.available(buflen)
+        return None if size is None else bytes(memoryview(endpoint.received)[:size])
+
+    async def recv_into(self, buffer: Buffer, nbytes: int = 0, flags: int = 0) -> int:
+        """Like `recv`, into `buffer`; how many bytes."""
+        view = writable_view(buffer, nbytes)
+        if flags:
+            data = await self.recv(len(view), flags)
+            view[: len(data)] = data
+            return len(data)
+        return await self._nonblocking(self._try_recv_into, view, self._wait_readable)
+
+    async def recvfrom_into(self, buffer: Buffer, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
+        """Like `recv_into`; a stream has no address to tell."""
+        return (await self.recv_into(buffer, nbytes, flags), None)
+
+    def _try_recv_into(self, view: memoryview) -> int | None:
+        if not view:
+            return 0
+        self._check()
+        endpoint = self._connected()
+        size = endpoint.available(len(view))
+        if size:
+            with memoryview(endpoint.received) as received:
+                view[:size] = received[:size]
+            endpoint.consumed(size)
+        return size
+
+    def is_readable(self) -> bool:
+        """Whether `recv` or `accept` would not wait."""
+        self._check()
+        return bool(self._accepted) if self._listens else self._endpoint is None or self._endpoint.readable
+
+    def _wait_readable(self) -> AbortFn:
+        endpoint = self._connected()
+        if endpoint.reader is not None:
+            raise trio.BusyResourceError("another task is already receiving on this socket")
+        endpoint.reader = current_task()
+        return endpoint.forget_reader
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    async def send(self, bytes: Buffer, flags: int = 0, /) -> int:  # noqa: A002 - Trio's name
+        """Send some of `bytes`, at least one; how many. OSError EPIPE or ECONNRESET when the connection is gone."""
+        return await self._nonblocking(self._try_send, [bytes_view(bytes)], self._wait_for_room)
+
+    async def sendmsg(
+        self, buffers: Iterable[Buffer], ancdata: Iterable[Any] = (), flags: int = 0, address: None = None, /
+    ) -> int:
+        """Send from several buffers as if they were one; 1024 at most (EMSGSIZE). No ancillary data."""
+        if list(ancdata) or address is not None:
+            raise socket_error(errno.EOPNOTSUPP)
+        return await self._nonblocking(self._try_send, [bytes_view(each) for each in buffers], self._wait_for_room)
+
+    def try_sendmsg(self, buffers: Iterable[Buffer], /) -> int:
+        """`sendmsg` without a checkpoint: how many bytes, 0 when there is no room. Trio has no such call."""
+        return self._try_send([bytes_view(each) for each in buffers]) or 0
+
+    def _try_send(self, views: list[memoryview]) -> int | None:
+        self._check()
+        if len(views) > _BUFFERS_MAX:
+            raise socket_error(errno.EMSGSIZE)
+        if self._endpoint is None:
+            raise socket_error(errno.EPIPE)
+        return self._endpoint.write(views)
+
+    async def wait_writable(self) -> None:
+        """Return when there is room in the send buffer."""
+        await checkpoint()
+        if self._closed and not self._incarnation.fenced:
+            raise ValueError("Invalid file descriptor: -1")
+        self._check()
+        endpoint = self._connected()
+        while not endpoint.writable:
+            await wait_task_rescheduled(_wait_for(endpoint))
+            if self._closed:
+                self._raise_closed()
+
+    def _wait_for_room(self) -> AbortFn:
+        endpoint = self._connected()
+        endpoint.record("net.stall")
+        return _wait_for(endpoint)
+
+    # --- ending -----------------------------------------------------------------------------------------------------
+
+    def shutdown(self, flag: int) -> None:
+        """Shut down one direction or both; of a listener, SHUT_RD ends listening. OSError ENOTCONN, EINVAL."""
+        self._check()
+        if flag not in (trio.socket.SHUT_RD, trio.socket.SHUT_WR, trio.socket.SHUT_RDWR):
+            raise socket_error(errno.EINVAL)
+        if self._listens:
+            if flag != trio.socket.SHUT_WR:
+                self._listens = False
+                self._drop_accepted("closed")
+                self._wake_acceptor()
+            return
+        endpoint = self._connected()
+        if endpoint.over or not endpoint.established:
+            raise socket_error(errno.ENOTCONN)
+        if flag != trio.socket.SHUT_WR:
+            endpoint.shut_down_read()
+        if flag != trio.socket.SHUT_RD:
+            self._did_shut_down_write = True
+            endpoint.shut_down_write()
+        self._connecting = False
+
+    def wake_waiters(self) -> None:
+        """Let tasks that wait on the socket look again: after a fence, those that survived their cancellation."""
+        if self._endpoint is not None:
+            self._endpoint.wake()
+        self._wake_acceptor()
+
+    def _end(self, how: str) -> None:
+        endpoint = self._endpoint
+        if endpoint is not None:
+            if how == "vanished":
+                endpoint.vanish()
+            elif how == "killed":
+                endpoint.abort(how)
+            elif self._options.resets_on_close:
+                endpoint.abort("linger")
+            else:
+                endpoint.close()
+        self._drop_accepted(how)
+
+    def _drop_accepted(self, how: str) -> None:
+        """End the connections that nobody has accepted."""
+        while self._accepted:
+            waiting = self._accepted.popleft()
+            if how == "vanished":
+                waiting.vanish()
+            else:
+                waiting.abort(how)
+
+    def _connected(self) -> Endpoint:
+        if self._endpoint is None:
+            raise socket_error(errno.ENOTCONN)
+        return self._endpoint
+
+
+def _wait_for(endpoint: Endpoint) -> AbortFn:
+    """Note the current task as the one that waits to write, or to be connected."""
+    if endpoint.writer is not None:
+        raise trio.BusyResourceError("another task is already sending on this socket")
+    endpoint.writer = current_task()
+    return endpoint.forget_writer
