@@ -23,6 +23,7 @@ from rmq_actors.store.dispatch.reput_message_service import Reput
 from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.lifecycle import recovery
+from rmq_actors.store.log import log_walk
 from rmq_actors.store.log.log_walk import DamagedLog, LogWalk
 from rmq_actors.wire.dispatch_batch import DispatchBatch
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, HALF_TOPIC, DispatchRequest
@@ -167,10 +168,10 @@ def walk_all(queue: MappedFileQueue, trusted_to: int, records_first: int, *, che
 
     listener: Any = Listener()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recovery, "COLUMNS_RECORDS_FIRST", records_first)
-        patch.setattr(recovery, "COLUMNS_RECORDS_MIN", 1)
-        patch.setattr(recovery, "COLUMNS_RECORDS_MAX", 10)
-        patch.setattr(recovery, "BATCH_RECORDS", 3)
+        patch.setattr(log_walk, "COLUMNS_RECORDS_FIRST", records_first)
+        patch.setattr(log_walk, "COLUMNS_RECORDS_MIN", 1)
+        patch.setattr(log_walk, "COLUMNS_RECORDS_MAX", 10)
+        patch.setattr(log_walk, "BATCH_RECORDS", 3)
         try:
             end: object = trio.run(recovery.redo, walk, [listener])
         except DamagedLog as error:

@@ -22,7 +22,7 @@ from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.dispatch import reput_message_service
 from rmq_actors.store.files.layout import CHECKPOINT_FILE, COMMIT_LOG_DIRECTORY
 from rmq_actors.store.files.store_checkpoint import RECOVERY_POINT_POSITION, Checkpoint
-from rmq_actors.store.lifecycle import recovery
+from rmq_actors.store.log import log_walk
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
@@ -193,7 +193,7 @@ def test_killed_on_a_slave() -> None:
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are dispatched as columns, however few they are, in recovery too."""
-    for module in (recovery, reput_message_service):
+    for module in (log_walk, reput_message_service):
         monkeypatch.setattr(module, "COLUMNS_RECORDS_FIRST", 1)
         monkeypatch.setattr(module, "COLUMNS_RECORDS_MIN", 1)
 

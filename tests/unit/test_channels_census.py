@@ -97,11 +97,11 @@ def users_of(name: str) -> set[str]:
 
 
 def test_memory_channels_are_opened_in_one_place() -> None:
-    assert users_of("open_memory_channel") == {"actors/channels.py"}
+    assert users_of("open_memory_channel") == {"actors/services/channels.py"}
 
 
 def test_the_commit_log_has_one_writer() -> None:
-    assert users_of("append_message") == {"store/message_puts.py"}
+    assert users_of("append_message") == {"store/puts/message_puts.py"}
     assert users_of("append_data") == {"store/message_store.py"}
 
 

@@ -16,8 +16,8 @@ from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
 from rmq_actors.store.dispatch.dispatch_while_room import DispatchWhileRoom
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.lifecycle import recovery
 from rmq_actors.store.lifecycle.recovery import redo
+from rmq_actors.store.log import log_walk
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.log_walk import LogWalk
 from rmq_actors.wire.dispatch_batch import DispatchBatch
@@ -69,10 +69,10 @@ def recover(root: Path, monkeypatch: pytest.MonkeyPatch, limited: Limited) -> tu
     messages = [Message("T", b"x" * (number % 7), number % 3) for number in range(RECORDS)]
     begins = [log.append_message(encode_message(message), 1).offset for message in messages]
     log.close()
-    monkeypatch.setattr(recovery, "BATCH_RECORDS", 8)
-    monkeypatch.setattr(recovery, "COLUMNS_RECORDS_FIRST", 16)
-    monkeypatch.setattr(recovery, "COLUMNS_RECORDS_MIN", 4)
-    monkeypatch.setattr(recovery, "COLUMNS_RECORDS_MAX", 10)
+    monkeypatch.setattr(log_walk, "BATCH_RECORDS", 8)
+    monkeypatch.setattr(log_walk, "COLUMNS_RECORDS_FIRST", 16)
+    monkeypatch.setattr(log_walk, "COLUMNS_RECORDS_MIN", 4)
+    monkeypatch.setattr(log_walk, "COLUMNS_RECORDS_MAX", 10)
     queue = MappedFileQueue(OsDisk(root), COMMIT_LOG_DIRECTORY, SIZE)
     queue.load(read_only=True)
     room = DispatchWhileRoom((limited,), ConsumeQueues(OsDisk(root / "queues"), MessageStoreConfig()))
