@@ -147,7 +147,7 @@ async def test_a_slave_dispatches_what_rocketmq_does_and_stops_and_starts_in_ord
     columns: bool,
 ) -> None:
     if columns:
-        for module in ("recovery", "reput_message_service"):
+        for module in ("log.log_walk", "dispatch.reput_message_service"):
             monkeypatch.setattr(f"rmq_actors.store.{module}.COLUMNS_RECORDS_FIRST", 1)
             monkeypatch.setattr(f"rmq_actors.store.{module}.COLUMNS_RECORDS_MIN", 1)
     encoded = records(born_host=host, store_host=host)

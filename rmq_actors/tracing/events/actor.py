@@ -5,49 +5,49 @@ from __future__ import annotations
 from rmq_actors.tracing.event import Event
 
 
-class ActorStart(Event, kind="actor.start", emitter="actors.child"):
+class ActorStart(Event, kind="actor.start", emitter="actors.services.child"):
     """An actor, a service or a supervisor is running."""
 
 
-class ActorStop(Event, kind="actor.stop", emitter="actors.child"):
+class ActorStop(Event, kind="actor.stop", emitter="actors.services.child"):
     """An actor has stopped; status finished: by itself."""
 
     status: str | None = None
 
 
-class ActorCrash(Event, kind="actor.crash", emitter="actors.child"):
+class ActorCrash(Event, kind="actor.crash", emitter="actors.services.child"):
     """An actor raised; status: what."""
 
     status: str
     detail: str
 
 
-class ActorRestart(Event, kind="actor.restart", emitter="actors.child"):
+class ActorRestart(Event, kind="actor.restart", emitter="actors.services.child"):
     """An actor was restarted; parent_seq: the exit that made it necessary."""
 
     parent_seq: int | None = None
 
 
-class ActorStuck(Event, kind="actor.stuck", emitter="actors.child"):
+class ActorStuck(Event, kind="actor.stuck", emitter="actors.services.child"):
     """An actor ignores its cancellation; detail: where it waits."""
 
     detail: str
 
 
-class ActorHandlerFailed(Event, kind="actor.handler_failed", emitter="actors.incarnation"):
+class ActorHandlerFailed(Event, kind="actor.handler_failed", emitter="actors.messages.incarnation"):
     """A handler raised what its actor logs and goes on after."""
 
     status: str
     detail: str
 
 
-class ActorWakeup(Event, kind="actor.wakeup", emitter="actors.service"):
+class ActorWakeup(Event, kind="actor.wakeup", emitter="actors.services.service"):
     """A wait ended; status: interval, or who woke it."""
 
     status: str
 
 
-class ActorSend(Event, kind="actor.send", emitter="actors.cell"):
+class ActorSend(Event, kind="actor.send", emitter="actors.messages.cell"):
     """A message was sent by this actor."""
 
     link_id: int
@@ -56,7 +56,7 @@ class ActorSend(Event, kind="actor.send", emitter="actors.cell"):
     parent_seq: int | None = None
 
 
-class ActorMessage(Event, kind="actor.message", emitter="actors.incarnation"):
+class ActorMessage(Event, kind="actor.message", emitter="actors.messages.incarnation"):
     """A message is handled; parent_seq: its actor.send."""
 
     link_id: int
@@ -64,7 +64,7 @@ class ActorMessage(Event, kind="actor.message", emitter="actors.incarnation"):
     parent_seq: int | None = None
 
 
-class ActorDeadLetter(Event, kind="actor.dead_letter", emitter="actors.cell"):
+class ActorDeadLetter(Event, kind="actor.dead_letter", emitter="actors.messages.cell"):
     """A message was not handled; status says why."""
 
     status: str
