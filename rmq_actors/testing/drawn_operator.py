@@ -55,7 +55,7 @@ class DrawnOperator(RoleOperator):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        take_orders(self.brokers.world, self._order)
+        take_orders(self.brokers.world, self)
 
     def beside(self, name: str) -> Iterable[Beside]:
         """Halts and old terms are ended once the faults are over: until then by what is drawn alone."""
@@ -74,7 +74,8 @@ class DrawnOperator(RoleOperator):
 
     # --- orders -------------------------------------------------------------------------------------------------------
 
-    def _order(self, operation: Operation) -> None:
+    def order(self, operation: Operation) -> None:
+        """Begin to do it, beside whatever else is under way; once faults are over nothing is begun any more."""
         if self._nursery is not None and not self._settling.is_set():
             self._nursery.start_soon(self._do, operation)
 

@@ -95,6 +95,8 @@ class NodeView:
     could_not_ask: bool = False
     #: The log of the master that it has connected to last, in its present life.
     source: Lineage | None = None
+    #: The node that it has connected to last.
+    followed: str = ""
     #: It has been the master, and has not become a slave since: what it appends it writes itself.
     leads: bool = False
     #: The nodes at the other end of its slaves' connections, by their numbers.
@@ -109,6 +111,8 @@ class NodeView:
     #: As it says itself: "" before its first change of role, 0 before its first term.
     role: str = ""
     term: int = 0
+    #: The greatest term that it was promoted to.
+    term_led: int = 0
     #: The topics and groups that it had when its tables were looked at last, by table, and those that it had lost by
     #: then since it was the time before.
     tables: dict[str, frozenset[str]] = attrs.field(factory=dict)

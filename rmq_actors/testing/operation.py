@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -27,8 +28,6 @@ OPERATIONS: Final = (
     "truncate_on_divergence",
     "reopen",
 )
-#: What the operator of a world is told to do.
-_ORDERS: Final[WeakKeyDictionary[World, Callable[[Operation], object]]] = WeakKeyDictionary()
 #: How long is waited for what should be so: not at all, or as a hasty or a patient person does.
 _PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
 _AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
@@ -71,16 +70,28 @@ class Operation(Fault):
 
     def begin(self, world: World) -> Undo:
         """Tell the world's operator. Raises ValueError if it has none."""
-        order = _ORDERS.get(world)
-        if order is None:
+        operator = _OPERATORS.get(world, lambda: None)()
+        if operator is None:
             raise ValueError(f"{self}: this world has no operator who takes orders")
-        order(self)
+        operator.order(self)
         return nothing
 
 
-def take_orders(world: World, order: Callable[[Operation], object]) -> None:
-    """From now on each `Operation` of the world's schedule is given to `order`."""
-    _ORDERS[world] = order
+class TakesOrders(Protocol):
+    """An operator who does what is drawn."""
+
+    def order(self, operation: Operation) -> object:
+        """Begin to do it."""
+        ...
+
+
+#: The operator of each world. It is not kept alive: it knows its world, and would keep that and all of its run.
+_OPERATORS: Final[WeakKeyDictionary[World, weakref.ref[TakesOrders]]] = WeakKeyDictionary()
+
+
+def take_orders(world: World, operator: TakesOrders) -> None:
+    """From now on each `Operation` of the world's schedule is given to `operator`, whom the caller keeps alive."""
+    _OPERATORS[world] = weakref.ref(operator)
 
 
 def draw_operations(rng: random.Random, names: Sequence[str], count: int) -> list[Fault]:

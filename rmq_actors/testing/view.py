@@ -244,8 +244,8 @@ class ClusterView:
         if offset != node.end and not self._begins_at(node, offset):
             appended.continues = False
             return
-        appended.data = data = self.evidence.read_log(node.name, offset, end)
         own, master = node.lineage, self.log_of_master
+        appended.data = data = self._without_copied_rot(node, offset, self.evidence.read_log(node.name, offset, end))
         # What a master sent before it was lost may still arrive, at who is promoted too. All else is of the new one.
         source = master if node.source is None else node.source
         sent = source if source.log[offset:end] == data else master
@@ -271,6 +271,19 @@ class ClusterView:
             node.lineage = master
         if node.lineage is master:
             node.highest = max(node.highest, end)
+
+    def _without_copied_rot(self, node: NodeView, offset: int, data: bytes) -> bytes:
+        """What a slave appends, as it was written: it takes over the flipped bits that no checksum covers."""
+        peer = self.nodes.get(node.followed)
+        if node is self.master or node.leads or peer is None:
+            return data
+        written = bytearray(data)
+        for at in peer.rotten:
+            if offset <= at < min(offset + len(data), len(peer.lineage.log)):
+                if data[at - offset] != peer.lineage.log[at]:
+                    node.rotten.add(at)
+                written[at - offset] = peer.lineage.log[at]
+        return bytes(written)
 
     def _write_beside(self, node: NodeView, data: bytes) -> None:
         """Another one has been promoted, and this one still, or again, is a master: its log is one of its own."""
@@ -403,6 +416,7 @@ class ClusterView:
         node = self.nodes[event.node]
         node.has_halted = node.may_cut = False
         peer, node.leads = self.nodes[self.peer(event)], False
+        node.followed = peer.name
         # Whoever has not heard of a promotion yet may follow the master before, or who has its log.
         is_known = peer is self.master or (peer.term > 0 and peer.term >= node.term)
         node.source = peer.lineage if is_known else None
@@ -463,6 +477,8 @@ class ClusterView:
         node = self.nodes[event.node]
         node.term = event.term
         node.leads = event.status == "promoted"
+        if node.leads:
+            node.term_led = event.term
 
     def _role(self, event: BrokerRoleEvent) -> None:
         if event.status == "changed":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,16 @@ def test_roles_are_exchanged_and_slaves_promoted(results: list[RunResult]) -> No
     assert sum(len(of_kind(result.events, OperatorPromote)) for result in results) > len(SEEDS) / 4
     exchanges = [event for result in results for event in of_kind(result.events, BrokerExchange)]
     assert {"fence", "promote", "ended"} <= {event.status for event in exchanges}
+
+
+def test_runs_do_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # pytest keeps errors that were logged
+    before = [each for each in gc.get_objects() if isinstance(each, World)]
+    for seed in range(3):
+        run_case(OPERATED.case(seed), OPERATED)
+    gc.collect()
+    after = [each for each in gc.get_objects() if isinstance(each, World)]
+    assert len(after) <= len(before) + 1  # the loop's last task keeps the last one
 
 
 def test_operations_meet_faults() -> None:

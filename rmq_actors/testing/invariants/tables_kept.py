@@ -23,7 +23,8 @@ class TablesKept(Invariant[_Looked]):
     """A topic or a group that the master has acknowledged is durable there, and who takes over its tables has it.
 
     The next master may lack what it never had. But if the master before, which was a slave by then, has answered when
-    it was asked for its tables once more, it lacks nothing.
+    it was asked for its tables once more, it lacks nothing. Two brokers may have been promoted to one term, neither of
+    which had heard of the other (`docs/ha-protocol.md`): once it is a slave, one of them may take over the other's.
     """
 
     name = "tables_kept"
@@ -45,8 +46,8 @@ class TablesKept(Invariant[_Looked]):
             self._note_last_round(event, view)
             # A slave of a slave takes over what that one has, until it has caught up.
             may_be_older = node is not view.master and self._peer(event, view) != view.master.name
-            return None if may_be_older else self._check_lost(node, [event.part], view)
-        return self._check_lost(node, TABLES, view)
+            return None if may_be_older else self._check_lost(event, node, [event.part], view)
+        return self._check_lost(event, node, TABLES, view)
 
     def _check_change(self, event: ClientTable, node: NodeView, view: ClusterView) -> str | None:
         if event.status != "ok" or event.part not in TABLES:
@@ -55,17 +56,26 @@ class TablesKept(Invariant[_Looked]):
             return f"{node.name} has acknowledged {event.entry} of {event.part}, and does not have it"
         if node is view.master:
             self._acknowledged[event.part].add(event.entry)
-        return self._check_lost(node, [event.part], view)
+        return self._check_lost(event, node, [event.part], view)
 
-    def _check_lost(self, node: NodeView, parts: Iterable[str], view: ClusterView) -> str | None:
+    def _check_lost(self, event: _Looked, node: NodeView, parts: Iterable[str], view: ClusterView) -> str | None:
         for part in parts:
             lost = node.lost_entries.get(part, frozenset()) & self._acknowledged.get(part, set())
             if node is not view.master:
                 lost &= view.master.tables.get(part, frozenset())
-            if lost:
+            if lost and self._is_of_a_rival(event, node, view):
+                self._acknowledged[part] -= lost
+            elif lost:
                 who = node.name if node is not view.master else f"{node.name}, the master,"
                 return f"{who} has lost {', '.join(sorted(lost))} of {part}"
         return None
+
+    def _is_of_a_rival(self, event: _Looked, node: NodeView, view: ClusterView) -> bool:
+        """The master, a slave by now, has asked a broker that was promoted to the same term."""
+        if not isinstance(event, BrokerSlaveSynchronize) or node is not view.master or node.leads:
+            return False
+        peer = view.nodes.get(self._peer(event, view))
+        return peer is not None and node.term > 0 and peer.term_led == node.term_led == node.term
 
     def _note_last_round(self, event: BrokerSlaveSynchronize, view: ClusterView) -> None:
         """Only the master before counts, and only once it takes no changes any more."""

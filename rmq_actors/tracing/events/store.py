@@ -44,14 +44,18 @@ class LogDelete(Event, kind="log.delete", emitter="store.lifecycle.clean_service
     status: str
 
 
-class QueueDelete(Event, kind="queue.delete", emitter="store.lifecycle.clean_services", actor="CleanConsumeQueueService"):
+class QueueDelete(
+    Event, kind="queue.delete", emitter="store.lifecycle.clean_services", actor="CleanConsumeQueueService"
+):
     """So many files of queues, index and transactions were removed: they spoke of nothing from offset on."""
 
     offset: int
     size: int
 
 
-class StoreDiskFull(Event, kind="store.disk_full", emitter="store.lifecycle.clean_services", actor="CleanCommitLogService"):
+class StoreDiskFull(
+    Event, kind="store.disk_full", emitter="store.lifecycle.clean_services", actor="CleanCommitLogService"
+):
     """The disk is so many percent full; status: puts are refused, or accepted again."""
 
     status: str
@@ -86,7 +90,9 @@ class StoreTerm(Event, kind="store.term", emitter="store.files.term_file", actor
     leads: bool
 
 
-class StoreDispatch(Event, kind="store.dispatch", emitter="store.dispatch.reput_message_service", actor="ReputMessageService"):
+class StoreDispatch(
+    Event, kind="store.dispatch", emitter="store.dispatch.reput_message_service", actor="ReputMessageService"
+):
     """Every record before offset is in its queue and in the index; size: how many records this batch had."""
 
     offset: int
@@ -104,7 +110,10 @@ class StoreDispatchFailed(
 
 
 class StoreCheckpointEvent(
-    Event, kind="store.checkpoint", emitter="store.dispatch.flush_consume_queue_service", actor="FlushConsumeQueueService"
+    Event,
+    kind="store.checkpoint",
+    emitter="store.dispatch.flush_consume_queue_service",
+    actor="FlushConsumeQueueService",
 ):
     """Log, queues, index and transactions are durable before offset: a recovery begins there."""
 
@@ -112,7 +121,10 @@ class StoreCheckpointEvent(
 
 
 class StoreCheckpointFailed(
-    Event, kind="store.checkpoint_failed", emitter="store.dispatch.flush_consume_queue_service", actor="FlushConsumeQueueService"
+    Event,
+    kind="store.checkpoint_failed",
+    emitter="store.dispatch.flush_consume_queue_service",
+    actor="FlushConsumeQueueService",
 ):
     """A sync failed: the recovery point stays where it is until the next start."""
 
