@@ -1,7 +1,9 @@
 """What `share.py` runs in a process of its own, in a copy of the product: it imports nothing of the tests.
 
-hunt.py lines RUNS [SCENARIO ...]             which lines runs of each scenario execute, by file
-hunt.py until-one-fails RUNS [SCENARIO ...]   runs of the scenarios in turn, until one fails
+hunt.py executed RUNS [SCENARIO ...]          which of the lines on standard input each run executes
+hunt.py until-one-fails RUNS [SCENARIO ...]   of the runs on standard input, one after the other, until one fails
+
+The runs are numbered: one of each scenario in turn, seed by seed.
 """
 
 from __future__ import annotations
@@ -9,68 +11,80 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
+from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.scenarios import SCENARIOS, run_case
 from sim_net import many_runs
 
 
-def until_one_fails(runs: int, names: list[str]) -> dict[str, object]:
+def _case(number: int, names: list[str]) -> tuple[Scenario, int]:
+    return SCENARIOS[names[number % len(names)]], number // len(names)
+
+
+def until_one_fails(_: int, names: list[str]) -> dict[str, object]:
     """How many runs there were, which scenario's saw it (nobody: none of them), and how."""
-    for number in range(runs):
-        name, seed = names[number % len(names)], number // len(names)
-        scenario = SCENARIOS[name]
+    numbers: list[int] = json.load(sys.stdin)
+    for count, number in enumerate(numbers, 1):
+        scenario, seed = _case(number, names)
         try:
             result = run_case(scenario.case(seed), scenario)
         except Exception as error:  # noqa: BLE001 - whatever it is: a run must not raise
-            return {"runs": number + 1, "seen_by": name, "how": f"seed {seed} raises {type(error).__name__}: {error}"}
+            how = f"seed {seed} raises {type(error).__name__}: {error}"
+            return {"number": number, "runs": count, "seen_by": scenario.name, "how": how}
         if result.outcome != "passed":
-            return {
-                "runs": number + 1,
-                "seen_by": name,
-                "how": f"seed {seed}: {result.outcome}: {result.failure}"[:200],
-            }
-    return {"runs": runs, "seen_by": "nobody", "how": ""}
+            how = f"seed {seed}: {result.outcome}: {result.failure}"
+            return {"number": number, "runs": count, "seen_by": scenario.name, "how": how[:200]}
+    return {"number": -1, "runs": len(numbers), "seen_by": "nobody", "how": ""}
 
 
-def lines(runs: int, names: list[str]) -> dict[str, list[int]]:
-    """The lines of each file of the product that are executed, counted from 1."""
-    found: dict[str, set[int]] = defaultdict(set)
+def executed(runs: int, names: list[str]) -> list[list[str]]:
+    """For each run, by number, which of the lines are executed, as FILE:LINE."""
+    wanted: dict[str, list[int]] = json.load(sys.stdin)
     root = str(Path.cwd()) + "/"
+    lines = {root + file: frozenset(numbers) for file, numbers in wanted.items()}
+    of_code: dict[CodeType, frozenset[int]] = {}
+    found: set[str] = set()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        file = frame.f_code.co_filename
-        if not file.startswith(root):
+        code = frame.f_code
+        interesting = of_code.get(code)
+        if interesting is None:
+            own = {line for _, _, line in code.co_lines() if line}
+            interesting = of_code[code] = lines.get(code.co_filename, frozenset()) & own
+        if not interesting:
             return None
-        seen = found[file.removeprefix(root)]
-        seen.add(frame.f_code.co_firstlineno)
 
         def trace_line(frame: FrameType, event: str, _: Any) -> Any:
-            if frame.f_lineno:  # code that the compiler has made itself may have none
-                seen.add(frame.f_lineno)
+            if frame.f_lineno in interesting:
+                found.add(f"{code.co_filename.removeprefix(root)}:{frame.f_lineno}")
             return trace_line
 
         return trace_line(frame, event, _)
 
-    sys.settrace(trace)
-    try:
-        for name in names:
-            for seed in range(runs):
-                run_case(SCENARIOS[name].case(seed), SCENARIOS[name])
-    finally:
-        sys.settrace(None)
-    return {file: sorted(seen) for file, seen in found.items() if file.startswith(("rmq_actors/", "sim_net/"))}
+    each_run = []
+    for number in range(runs):
+        scenario, seed = _case(number, names)
+        found.clear()
+        sys.settrace(trace)
+        try:
+            run_case(scenario.case(seed), scenario)
+        finally:
+            sys.settrace(None)
+        each_run.append(sorted(found))
+    return each_run
 
 
 def main() -> None:
-    """Print one object of JSON."""
+    """Print one value of JSON."""
     what, runs, names = sys.argv[1], int(sys.argv[2]), sys.argv[3:] or list(SCENARIOS)
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
+    commands: dict[str, Callable[[int, list[str]], object]] = {"executed": executed, "until-one-fails": until_one_fails}
     with many_runs():
-        said = {"lines": lines, "until-one-fails": until_one_fails}[what](runs, names)
+        said = commands[what](runs, names)
     print(json.dumps(said))
 
 
