@@ -51,7 +51,7 @@ _MODULES = {
     "HaConfig": "ha.config",
     "Message": "wire.record",
     "MessageStoreConfig": "store.config",
-    "PutResult": "store.message_puts",
+    "PutResult": "store.puts.message_puts",
     "PutStatus": "protocols.put_completion",
     "RealCluster": "embedding.cluster",
     "StoredMessage": "wire.record",
