@@ -37,17 +37,31 @@ _current: Final[trio.lowlevel.RunVar[World]] = trio.lowlevel.RunVar("sim_net.cur
 class WorldConfig:
     """What a world is like while no fault is at work, and when a run has gone on for too long."""
 
+    #: Every link between two nodes.
     link: LinkConfig = attrs.field(factory=LinkConfig, validator=validators.instance_of(LinkConfig))
+    #: Every node's disk.
     disk: DiskConfig = attrs.field(factory=DiskConfig, validator=validators.instance_of(DiskConfig))
+    #: How much a socket takes before a sender waits. Small buffers show what a program does when only a part is taken.
     send_buffer_bytes: int = attrs.field(default=65_536, validator=check_count)
+    #: How much the other side holds for a receiver that does not read: the window that it opens.
     receive_buffer_bytes: int = attrs.field(default=65_536, validator=check_count)
+    #: How long a connection attempt lasts that nobody answers, before ETIMEDOUT.
     connect_timeout_s: float = attrs.field(default=7.0, validator=check_positive)
+    #: A run that takes more task steps fails with `StepsExceeded`: raise it for long runs.
     steps_max: int = attrs.field(default=20_000_000, validator=check_count)
+    #: So many task steps, or kernel events, without any progress of time are a `Livelock`: a program that spins is
+    #: found, and so is one with that much honest work at one instant.
     steps_at_one_instant_max: int = attrs.field(default=100_000, validator=check_count)
+    #: A run that goes past this time fails with `VirtualTimeExceeded`: a program that only sleeps and never ends is
+    #: found.
     virtual_time_max_s: float = attrs.field(default=7 * 86_400.0, validator=check_positive)
-    #: The wall clocks' time at the start of a run, in ms since the Unix epoch: 2024-01-01.
+    #: The wall clocks' time at the start of a run, in ms since the Unix epoch; 2024-01-01. Another one moves every time
+    #: stamp, and so a run's digest.
     epoch_ms: int = attrs.field(default=1_704_067_200_000, validator=check_whole)
+    #: Whether `Journal.entries` keeps the entries for a test to look at. Off, long runs take less memory; subscribers
+    #: and the digest have each entry all the same.
     journal_keep: bool = attrs.field(default=True, validator=check_flag)
+    #: How many it keeps; the oldest go first.
     journal_entries_max: int = attrs.field(default=100_000, validator=check_count)
 
 

@@ -83,56 +83,97 @@ def _is_reached(listen_host: str, host: str) -> bool:
 
 @attrs.frozen(field_transformer=typed_fields)
 class BrokerConfig:
-    """Raises `ValueError` naming the field that is out of range, or when a slave could find no master to follow.
+    """Raises `ValueError` naming the field that is out of range, or when a slave could find no master to follow."""
 
-    Without `remoting` there is no port but the HA port, there are no name servers and no topics. With its port 0 the
-    system chooses, and there is no fast port, which others find by the number of the first.
-    """
-
+    #: The name that a master and its slaves share. Peers of another name are not believed: a slave with a wrong one
+    #: follows nobody.
     broker_name: str = "broker-a"
+    #: The message store; its `broker_role` makes the broker a master or a slave.
     store: MessageStoreConfig = attrs.field(factory=MessageStoreConfig)
+    #: Replication, in both roles.
     ha: HaConfig = attrs.field(factory=HaConfig)
 
     # Remoting (NettyServerConfig, NettyClientConfig).
+
+    #: The port for requests. None: there is no port but the HA port, and there are no name servers, topics and
+    #: administrators. With its port 0 the system chooses, and there is no fast port, which others find by the number of
+    #: the first.
     remoting: RemotingServerConfig | None = None
+    #: How it asks name servers and its master.
     remoting_client: RemotingClientConfig = attrs.field(factory=RemotingClientConfig)
 
-    # Who it is. A master's brokerId is 0 whatever is set.
+    # What it says of itself.
+
+    #: Which cluster it registers with. mqadmin and clients see brokers by cluster, and a topic of this name is made.
     broker_cluster_name: str = "DefaultCluster"
+    #: Tells the brokers of one name apart: two with the same one take each other's place in the routes. A master's is
+    #: 0, whatever is set; a slave's is greater.
     broker_id: int = MASTER_ID
+    #: What clients may do with its topics: 4 reads, 2 writes, 6 both. Less than 6 is registered for every topic; so a
+    #: broker is taken out of service without being stopped.
     broker_permission: int = attrs.field(default=6, validator=_PERM)
-    #: At which others reach its ports, by default where it listens, and its HA port, by default the same.
+    #: The address that name servers give to clients; by default where it listens. With 127.0.0.1 nobody on another
+    #: machine finds the broker.
     broker_ip1: str = attrs.field()
+    #: The address that name servers give to slaves, for the HA port; by default `broker_ip1`.
     broker_ip2: str = attrs.field()
 
-    # Name servers: "host:port;host:port", or asked of an address server.
+    # Name servers.
+
+    #: "host:port;host:port". Each is told of the broker by itself. None: it registers nowhere, or asks an address
+    #: server.
     namesrv_addr: str | None = attrs.field(default=None, validator=_is_addresses)
+    #: Without `namesrv_addr`, ask a web server which name servers there are; then they may move. Needs the extra
+    #: [server].
     fetch_namesrv_addr_by_address_server: bool = False
+    #: The web server's host, with a port if that is not 8080.
     rmq_address_server_domain: str = "jmenv.tbsite.net"
+    #: The last part of the path that is asked for.
     rmq_address_server_sub_group: str = "nsaddr"
 
-    # Registration. The period is bounded: 10 s to 60 s.
+    # Registration.
+
+    #: How often name servers are told that the broker lives; taken as 10 s to 60 s. Name servers drop one after 120 s
+    #: of silence, so a longer period leaves fewer attempts.
     register_name_server_period_ms: int = attrs.field(default=30_000, validator=_AT_LEAST_1)
+    #: How long a name server's answer is waited for. Longer delays no other name server.
     register_broker_timeout_ms: int = attrs.field(default=6_000, validator=_AT_LEAST_1)
+    #: Compress the topics in registrations: smaller requests for thousands of topics, for some CPU time.
     compressed_register: bool = False
+    #: Send the topics with every registration. False: ask first, and send them where the name server lacks them, which
+    #: costs a request more and saves the body.
     force_register: bool = True
 
-    #: Where a slave's master answers requests, "host:port"; by default as name servers tell. RocketMQ has no such key.
+    #: Where a slave's master answers requests, "host:port". Without it, and without name servers that tell it, the
+    #: slave can compare no logs and copy no metadata: it follows unasked. RocketMQ has no such key.
     master_addr: str | None = attrs.field(default=None, validator=_is_address)
+    #: How often consumer offsets are written to the disk. After a crash consumers read again what they have consumed
+    #: since.
     flush_consumer_offset_interval_ms: int = attrs.field(default=5_000, validator=_AT_LEAST_1)
 
-    # Access control: by conf/plain_acl.yml and conf/acl below rocketmqHome, which is below the disk's root.
+    # Access control.
+
+    #: Check the signature and the rights of every request, by conf/plain_acl.yml and conf/acl. False: whoever reaches
+    #: the port may do everything.
     acl_enable: bool = False
+    #: Where conf/ is: a directory below the root of the disk.
     rocketmq_home: str = ""
-    #: Keys, separated by ";", that no request may change.
+    #: Keys, separated by ";", that no request may change. Leave these two in it.
     config_black_list: str = "configBlackList;brokerConfigPath"
 
-    # Topics.
+    # Topics that it has from its start.
+
+    #: The topic TBW102, whose routes producers use for topics that do not exist yet. False: topics are made by hand.
     auto_create_topic_enable: bool = True
+    #: How many queues TBW102 has, and so a topic that is made after it at most.
     default_topic_queue_nums: int = attrs.field(default=8, validator=_AT_LEAST_1)
+    #: Clients may read and write the topic that is named as the cluster.
     cluster_topic_enable: bool = True
+    #: The same for the topic that is named as the broker.
     broker_topic_enable: bool = True
+    #: Make the topic to which clients send their message traces.
     trace_topic_enable: bool = False
+    #: Its name. Clients must be given the same one.
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
 
     @broker_ip1.default

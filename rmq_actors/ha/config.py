@@ -21,46 +21,67 @@ def _address(_: object, attribute: attrs.Attribute[str | None], value: str | Non
 
 @attrs.frozen(field_transformer=typed_fields)
 class HaConfig:
-    """Raises `ValueError` naming the field that is out of range.
+    """How brokers replicate: what a master serves, and how a slave follows. A broker of either role has all of these.
 
-    `ha_listen_host` is loopback unless told; port 0 lets the system choose, and a broker with a listenPort listens on
-    the one above it unless told. `read_buffer_bytes` bounds a frame that a slave takes.
-
-    `in_sync_replicas` copies make a put of a SYNC_MASTER replicated, the master's own among them: 2 is one slave, which
-    is all that 4.9 knows. With `enable_auto_in_sync_replicas` as many as are in sync will do, but at least
-    `min_in_sync_replicas`. The names are RocketMQ 5's.
-
-    A slave without a log gets all that its master has; with `sync_from_last_file` (RocketMQ 5's name), the master's or
-    for a Java master its own, what 4.9 sends: the last file. Buffer sizes of 0 are the system's; 4.9 has system
-    properties for them.
-
-    A slave whose log is no part of its master's follows no more, unless `ha_truncate_on_divergence`: then it cuts its
-    log where the two part, and keeps what it has cut aside.
+    Raises `ValueError` naming the field that is out of range.
     """
 
+    #: Where slaves connect. Loopback, the default, lets no other machine follow; "0.0.0.0" lets any, and slaves are not
+    #: asked who they are: keep the port behind a firewall.
     ha_listen_host: str = "127.0.0.1"
+    #: None: the port above listenPort, where RocketMQ's slaves expect it, or 10912 without one. 0: one that the system
+    #: chooses, which others learn from name servers alone.
     ha_listen_port: int | None = attrs.field(
         default=None,
         validator=attrs.validators.optional([attrs.validators.ge(0), attrs.validators.le(65535)]),
     )
+    #: Which master a slave follows, "host:port" of its HA port. None: the one that name servers name, so the slave
+    #: finds the next master by itself.
     ha_master_address: str | None = attrs.field(default=None, validator=_address)
+    #: How long either side sends nothing before it sends a heartbeat. It must be well below the peer's
+    #: haHousekeepingInterval, or idle connections are dropped again and again.
     ha_send_heartbeat_interval_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
+    #: How long a peer may be silent before its connection is dropped. Longer: after a slave has died,
+    #: a SYNC_MASTER's puts run into slaveTimeout for that long. Shorter: a stall of some seconds costs a connection.
     ha_housekeeping_interval_ms: int = attrs.field(default=20_000, validator=attrs.validators.ge(1))
+    #: The most log bytes in one frame. Larger frames cost less per byte; a slave appends nothing of a frame before it
+    #: has all of it. RocketMQ's slaves have a buffer of 4 MiB.
     ha_transfer_batch_size_bytes: int = attrs.field(
         default=32 * 1024, validator=[attrs.validators.ge(1), attrs.validators.le(MAX_BODY_BYTES)]
     )
+    #: The sockets' send buffer. 0, the system's own, grows by itself; a fixed size bounds what a slow slave pins in the
+    #: kernel, and the speed over long distances. (A system property in 4.9.)
     ha_socket_snd_buf_size_bytes: int = attrs.field(default=0, validator=_BUFFER)
+    #: The same for their receive buffer.
     ha_socket_rcv_buf_size_bytes: int = attrs.field(default=0, validator=_BUFFER)
+    #: A slave with an empty log gets the master's last file alone, as in RocketMQ 4.9: it is in sync soon, and never
+    #: has the history. False: it gets everything. At a slave it counts for a Java master. (A name of RocketMQ 5.)
     sync_from_last_file: bool = False
+    #: How many copies of the log there are, the master's own among them: the upper bound of `in_sync_replicas`.
     total_replicas: int = attrs.field(default=2, validator=attrs.validators.ge(1))
+    #: How many copies a put of a SYNC_MASTER waits for, the master's own among them. 2 is one slave, as in 4.9. 1 waits
+    #: for none; more survive the loss of more machines, and wait for the slowest of them. (RocketMQ 5.)
     in_sync_replicas: int = attrs.field(default=2, validator=attrs.validators.ge(1))
+    #: With `enable_auto_in_sync_replicas`, the fewest copies that will do. 1: a master without slaves goes on alone,
+    #: and what it confirms then is lost with its disk. (RocketMQ 5.)
     min_in_sync_replicas: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    #: Puts wait for no more slaves than keep up. False: with too few slaves puts are answered SLAVE_NOT_AVAILABLE.
+    #: True: puts go on being confirmed while slaves are away, with fewer copies. (RocketMQ 5.)
     enable_auto_in_sync_replicas: bool = False
+    #: A slave whose log has diverged from its master's cuts it by itself, keeps what it cuts in cut/, and follows
+    #: again. False: it halts until an operator decides, and is no copy of anything meanwhile.
     ha_truncate_on_divergence: bool = False
+    #: How many slaves, or peers that claim to be slaves, may be connected; one more is closed at once.
     connections_max: int = attrs.field(default=64, validator=attrs.validators.ge(1))
+    #: How long a slave waits for a master to accept. Too short: a far or busy master is never followed.
     connect_timeout_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
+    #: The pause before a slave connects again after its first failure. It doubles with each failure, up to the next
+    #: one.
     reconnect_pause_min_ms: int = attrs.field(default=100, validator=attrs.validators.ge(1))
+    #: How late a slave may notice that its master is back.
     reconnect_pause_max_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
+    #: The largest frame that a slave takes, with its header, and memory that it holds. A master that sends larger ones
+    #: (its haTransferBatchSize) is refused.
     read_buffer_bytes: int = attrs.field(
         default=SLAVE_BUFFER_BYTES, validator=attrs.validators.ge(TRANSFER_HEADER_BYTES + 1)
     )

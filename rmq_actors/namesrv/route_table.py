@@ -48,11 +48,15 @@ class RouteTableFull(ValueError):
 
 @attrs.frozen(field_transformer=typed_fields)
 class RouteTableLimits:
-    """How much brokers may register. `queue_datas_max`: topics, counted once for each broker name that has them."""
+    """How much brokers may register; what would be more is refused, and the routes stay as they are."""
 
+    #: Addresses of brokers.
     brokers_max: int = attrs.field(default=10_000, validator=_POSITIVE)
+    #: Topics, of all brokers together.
     topics_max: int = attrs.field(default=100_000, validator=_POSITIVE)
+    #: Topics, counted once for each broker name that has them.
     queue_datas_max: int = attrs.field(default=1_000_000, validator=_POSITIVE)
+    #: Filter servers of one broker, which routes repeat to clients.
     filter_servers_max: int = attrs.field(default=64, validator=attrs.validators.ge(0))
     #: The longest name of a cluster, a broker, a topic or an address, in characters.
     name_length_max: int = attrs.field(default=512, validator=_POSITIVE)

@@ -39,19 +39,21 @@ BytesLike = bytes | bytearray | memoryview
 
 @attrs.frozen
 class DiskConfig:
-    """What a disk is like while no fault is at work.
+    """What a disk is like while no fault is at work."""
 
-    A sync takes between `sync_min_s` and `sync_max_s` virtual seconds, drawn for each one. What was not synced
-    when the power goes may be lost in part. `any`: page by page, torn at sector edges, in any order. `prefix`: changes
-    survive up to one of them, in the order in which they were made on the whole disk, the last perhaps torn.
-    """
-
+    #: The least and the most virtual seconds that a sync takes, drawn for each one. Longer ones let more happen while a
+    #: program waits for the disk: more writes, faults, and other tasks.
     sync_min_s: float = attrs.field(default=0.000_2, validator=check_not_negative)
+    #: See `sync_min_s`.
     sync_max_s: float = attrs.field(default=0.004, validator=check_not_negative)
+    #: What a power loss leaves of changes that were not synced. `any`: any of them, page by page, torn at sector edges,
+    #: in any order, as real disks may. `prefix`: changes up to one of them, in the order in which they were made on the
+    #: whole disk, the last perhaps torn; milder, and hides a missing sync between two files.
     unsynced: Literal["any", "prefix"] = attrs.field(default="any", validator=validators.in_(("any", "prefix")))
-    #: How much fits; None for no bound. Holes take no space.
+    #: How much fits: what goes beyond it fails with ENOSPC. None for no bound. Holes take no space.
     capacity_bytes: int | None = attrs.field(default=None, validator=validators.optional(check_size))
-    #: A file with about as many un-synced bytes is written back by the system: what a run keeps in memory is bounded.
+    #: A file with about as many unsynced bytes is written back by the system, and a power loss cannot take these any
+    #: more. It bounds the memory of a run; a smaller one hides missing syncs.
     unsynced_bytes_max: int = attrs.field(default=64 << 20, validator=check_count)
 
     def __attrs_post_init__(self) -> None:

@@ -26,14 +26,21 @@ _LOOPBACK_S: Final = 20e-6
 class LinkConfig:
     """How every link behaves without faults. Latency is one way, drawn for each segment; order is kept."""
 
+    #: The least and the most time that a segment is on its way. Far apart they let segments of different connections
+    #: overtake each other, and runs meet more orders; equal ones make a network without jitter.
     latency_min_s: float = attrs.field(default=0.000_1, validator=check_not_negative)
+    #: See `latency_min_s`.
     latency_max_s: float = attrs.field(default=0.001, validator=check_not_negative)
+    #: How many bytes travel together. Smaller segments let a receiver see more parts of what was sent at once, and cost
+    #: more kernel events.
     segment_bytes: int = attrs.field(default=16_384, validator=check_count)
-    #: After a cut, a sender tries again within this time.
+    #: After a cut is over, a sender tries again within this time: how long a partition outlasts its end.
     retransmit_max_s: float = attrs.field(default=0.2, validator=check_not_negative)
-    #: What is not acknowledged for so long ends the connection with ETIMEDOUT: Linux's with tcp_retries2 = 15.
+    #: Data that is not acknowledged for this long ends the connection with ETIMEDOUT. The default is Linux's, with
+    #: tcp_retries2 = 15; a shorter time shows what a program does then without a partition of 15 minutes.
     retransmit_timeout_s: float = attrs.field(default=924.6, validator=check_positive)
-    #: Payload bytes that a link takes in a second, first come, first served; None is no limit. Loopback has none.
+    #: Payload bytes that a link takes per second, first come, first served; the others queue. None is no limit.
+    #: Loopback has none.
     bandwidth_bytes_per_s: float | None = attrs.field(default=None, validator=validators.optional(check_positive))
 
     def __attrs_post_init__(self) -> None:
