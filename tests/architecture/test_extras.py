@@ -1,7 +1,7 @@
 """Every import of another project's package is one that the core, or an extra of the module, brings.
 
 Read from the sources alone, through every import of this project's own modules: what a module needs to be imported is
-known without installing anything. The promise is in `tests/packaging/extras.py`.
+known without installing anything. The promise is in `tests/worlds/extras.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.packaging.extras import LATE_NEEDS, NEEDS, PACKAGES, modules, needs_of, project, third_party
+from tests.worlds.extras import LATE_NEEDS, NEEDS, PACKAGES, modules, needs_of, project, third_party
 
 MODULES = modules()
 
@@ -80,7 +80,7 @@ def needed(module: str) -> set[str]:
 def test_a_module_is_imported_with_what_its_extra_brings(module: str) -> None:
     missing = needed(module) - third_party(needs_of(module))
     told = f"{module} imports {missing}, which neither the core nor its extras {needs_of(module)} bring"
-    assert not missing, f"{told}: see pyproject.toml and tests/packaging/extras.py"
+    assert not missing, f"{told}: see pyproject.toml and tests/worlds/extras.py"
 
 
 def test_what_is_imported_late_is_promised_too() -> None:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.examples.blocks import PROJECT
+from tests.architecture.project_copy import PROJECT
 
 PUBLIC = {
     "rmq_actors": {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.bench.measuring import arguments, report
 from tests.bench.store_runs import OURS, ROCKETMQ, StoreProgram, scratch_directory, store_programs, take_turns
-from tests.interop.server_process import free_broker_port
+from tests.worlds.server_process import free_broker_port
 
 #: Java maps a file with 32-bit sizes.
 FILE_BYTES = 2**31 - 4096

@@ -34,7 +34,7 @@ from pathlib import Path
 import attrs
 
 from tests.bench.measuring import Figure, bare_checkpoint_us
-from tests.interop.java_tools import ToolMissing, java_command, rocketmq_classpath
+from tests.worlds.java_tools import ToolMissing, java_command, rocketmq_classpath
 
 _SOURCE = Path(__file__).parent / "java" / "StoreBench.java"
 _RUN_TIMEOUT_S = 900

@@ -35,7 +35,7 @@ from tests.bench import ping_pong
 from tests.bench.measuring import Figure, bare_checkpoint_us, report
 from tests.bench.store_runs import scratch_directory
 from tests.bench.sync_puts import BODY_BYTES, MESSAGES
-from tests.interop.server_process import free_broker_port
+from tests.worlds.server_process import free_broker_port
 
 _COUNT, _WARM_UP = MESSAGES[1], 1_600
 #: The events of the chain, with what each one's offset is of the record: where it begins, or where it ends.

@@ -31,7 +31,7 @@ from tests.bench.store_runs import (
     store_programs,
     take_turns,
 )
-from tests.interop.server_process import free_broker_port
+from tests.worlds.server_process import free_broker_port
 
 BODY_BYTES = 1024
 FILE_BYTES = 1 << 30

@@ -23,8 +23,8 @@ from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
-from tests.conformance.tls_certificates import KEY_PASSWORD, certificates, tls_client_config
 from tests.worlds.recording import new_tracer
+from tests.worlds.tls_certificates import KEY_PASSWORD, certificates, tls_client_config
 
 
 @pytest.fixture

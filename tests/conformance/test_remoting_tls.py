@@ -27,8 +27,8 @@ from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import ClientAuth, TlsConfig, TlsHandshakeError, TlsMode, tls_client, tls_server
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
-from tests.conformance.tls_certificates import certificates, tls_client_config, tls_server_config
 from tests.worlds.recording import Watch, new_recorder
+from tests.worlds.tls_certificates import certificates, tls_client_config, tls_server_config
 
 ECHO, ASKED = 900, 901
 

@@ -28,7 +28,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from sim_net import Node, World
 from tests.examples.blocks import PROJECT
-from tests.interop.server_process import free_broker_port
+from tests.worlds.server_process import free_broker_port
 
 Names = dict[str, Any]
 

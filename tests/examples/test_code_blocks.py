@@ -27,7 +27,7 @@ from rmq_actors.remoting.tls import TlsConfig
 from rmq_actors.settings.properties_text import parse_properties
 from tests.examples.blocks import BLOCKS, PAGES, PROJECT, Block
 from tests.examples.fragments import BEFORE_TESTS, FRAGMENTS
-from tests.packaging.extras import project
+from tests.worlds.extras import project
 
 KINDS = {"", "console", "properties", "python", "sh", "yaml"}
 #: RocketMQ's and the system's.

@@ -22,7 +22,7 @@ from rmq_actors.cli.main import app
 from rmq_actors.embedding.local_store import open_message_store
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.wire.record import Message
-from tests.interop.server_process import free_broker_port
+from tests.worlds.server_process import free_broker_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
 #: What the master has at first: a store that a real one left, with its sizes.

@@ -16,7 +16,7 @@ from typing import Any
 from py4j import java_gateway
 
 from tests.interop.java_process import JAVA_FLAGS, JavaRuntime, write_logback
-from tests.interop.server_process import wait_until
+from tests.worlds.server_process import wait_until
 
 #: A consumer asks for its queues every 20 s.
 CONSUME_TIMEOUT_S = 180.0

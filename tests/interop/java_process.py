@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import attrs
 
-from tests.interop.server_process import ServerProcess, write_properties
+from tests.worlds.server_process import ServerProcess, write_properties
 
 # Without the first two the shutdown hook dies on Java 17, and `abort` stays. With the disk ratio a nearly full disk
 # does not stop the broker: that is not what is tested. A slow machine may take longer than 3 s to connect. For TLS it

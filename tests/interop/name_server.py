@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from tests.interop.server_process import ServerProcess, write_properties
+from tests.worlds.server_process import ServerProcess, write_properties
 
 
 @attrs.define(eq=False)

@@ -10,7 +10,7 @@ import attrs
 
 from tests.interop import own_broker_process
 from tests.interop.java_broker import MAPPED_FILE_SIZE
-from tests.interop.server_process import ServerProcess, free_broker_port, write_properties
+from tests.worlds.server_process import ServerProcess, free_broker_port, write_properties
 
 _PROJECT = Path(__file__).parents[2]
 

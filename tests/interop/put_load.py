@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 
-from tests.interop.java_client import SUCCESS, JavaClient
+from tests.worlds.java_client import SUCCESS, JavaClient
 
 TOPIC = "TopicInterop"
 #: The name of a message, in its body.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.interop.java_broker import REPLICATION_TIMEOUT_S, commit_log_files
-from tests.interop.server_process import ServerFailed, ServerProcess
+from tests.worlds.server_process import ServerFailed, ServerProcess
 
 _SHOWN_BYTES = 16
 

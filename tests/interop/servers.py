@@ -14,7 +14,7 @@ from tests.interop.java_name_server import JavaNameServer
 from tests.interop.java_process import JavaRuntime
 from tests.interop.name_server import NameServer
 from tests.interop.own_broker import BrokerCommand, OwnBroker
-from tests.interop.server_process import ServerProcess
+from tests.worlds.server_process import ServerProcess
 
 ServerT = TypeVar("ServerT", bound=ServerProcess)
 

@@ -26,7 +26,7 @@ from rmq_actors.tracing.event import RunInfo
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import StoredMessage
-from tests.interop.java_client import JavaClient, decode_records
+from tests.worlds.java_client import JavaClient, decode_records
 
 _MAX_NUM = 64
 _END_OF_TIME_MS = 2**62

@@ -27,7 +27,7 @@ from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.wire.batch import MessageBatch, encode_batch
 from rmq_actors.wire.record import Message
-from tests.interop.java_client import JavaClient
+from tests.worlds.java_client import JavaClient
 
 TOPIC = "TopicStore"
 BIG_TOPIC = "TopicBig"

@@ -17,8 +17,8 @@ from tests.interop.java_broker import REPLICATION_TIMEOUT_S, commit_log_files
 from tests.interop.java_gateway import CommandFailed, JavaGateway, open_java_gateway
 from tests.interop.java_process import JavaRuntime
 from tests.interop.own_broker import BrokerCommand
-from tests.interop.server_process import wait_until
 from tests.interop.servers import Servers
+from tests.worlds.server_process import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

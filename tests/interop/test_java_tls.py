@@ -26,8 +26,8 @@ from tests.interop.java_gateway import JavaGateway, open_java_gateway
 from tests.interop.java_process import JavaRuntime
 from tests.interop.name_server import NameServer
 from tests.interop.remoting_calls import TIMEOUT_MS, Asking, open_client
-from tests.interop.server_process import write_properties
 from tests.interop.servers import Servers
+from tests.worlds.server_process import write_properties
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.java_tools import POM_5, ToolMissing, java_command, rocketmq_classpath
+from tests.worlds.java_tools import POM_5, ToolMissing, java_command, rocketmq_classpath
 
 
 @pytest.fixture

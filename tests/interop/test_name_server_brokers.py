@@ -12,13 +12,13 @@ import pytest
 
 from rmq_actors.wire.request_code import RequestCode
 from tests.interop.java_broker import REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
-from tests.interop.java_client import SUCCESS, V4_9_7
 from tests.interop.java_gateway import CommandFailed, JavaGateway, open_java_gateway
 from tests.interop.java_process import JavaRuntime
 from tests.interop.name_server import NameServer
-from tests.interop.server_process import ServerProcess
 from tests.interop.servers import Servers
 from tests.interop.two_name_servers import TwoNameServers
+from tests.worlds.java_client import SUCCESS, V4_9_7
+from tests.worlds.server_process import ServerProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

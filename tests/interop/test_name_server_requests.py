@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rmq_actors.wire.bodies import decode_body
 from rmq_actors.wire.bodies.routes import ClusterInfo
 from rmq_actors.wire.request_code import RequestCode
-from tests.interop.java_client import V4_9_7, JavaClient
 from tests.interop.servers import Servers
 from tests.interop.two_name_servers import Answers, TwoConnections, TwoNameServers, start_two
+from tests.worlds.java_client import V4_9_7, JavaClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.interop.server_process import free_broker_port
+from tests.worlds.server_process import free_broker_port
 
 PROJECT = Path(__file__).parents[2]
 #: Chosen by nothing but chance, so many of 12,000 would have several in common.
@@ -15,7 +15,7 @@ BROKERS = 150
 
 OTHER_PROCESS = f"""
 import sys
-from tests.interop.server_process import free_broker_port
+from tests.worlds.server_process import free_broker_port
 print(*(free_broker_port() for _ in range({BROKERS})), flush=True)
 sys.stdin.read()
 """

@@ -25,10 +25,10 @@ from rmq_actors.wire.request_code import RequestCode
 from tests.interop.broker_metadata import KINDS, metadata_in_files
 from tests.interop.conftest import MakeTracer
 from tests.interop.java_broker import MAPPED_FILE_SIZE, JavaBroker
-from tests.interop.java_client import SUCCESS, JavaClient
 from tests.interop.java_process import JavaRuntime
-from tests.interop.server_process import free_broker_port, wait_until
 from tests.interop.servers import Servers
+from tests.worlds.java_client import SUCCESS, JavaClient
+from tests.worlds.server_process import free_broker_port, wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from rmq_actors.wire.fastjson import FastJsonError, parse_fastjson
-from tests.interop.java_client import V4_9_7, JavaClient, Response
 from tests.interop.java_gateway import JavaGateway
 from tests.interop.java_name_server import JavaNameServer
 from tests.interop.name_server import NameServer
 from tests.interop.servers import Servers
+from tests.worlds.java_client import V4_9_7, JavaClient, Response
 
 
 @attrs.frozen

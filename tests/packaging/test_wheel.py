@@ -17,8 +17,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.examples.test_examples import EXAMPLES, EXPECTED
-from tests.packaging.extras import PROJECT, project, promised
+from tests.worlds.example_outputs import EXAMPLES, EXPECTED
+from tests.worlds.extras import PROJECT, project, promised
 
 #: A registry may be slow: pip's own time-outs, and their repetitions, come first.
 PIP_TIMEOUT_S = 900

@@ -12,7 +12,7 @@ from rmq_actors.wire.bodies import decode_body, encode_body, unknown_members
 from rmq_actors.wire.bodies.remoting_serializable import RemotingSerializable
 from rmq_actors.wire.fastjson import parse_fastjson
 from rmq_actors.wire.remoting_command import RemotingCommandError
-from tests.property.body_values import BODY_TYPES, bodies, fields_of, has_objects_as_keys
+from tests.worlds.body_values import BODY_TYPES, bodies, fields_of, has_objects_as_keys
 
 BODIES = st.sampled_from(list(BODY_TYPES.values())).flatmap(bodies)
 STANDARD_BODIES = st.sampled_from([kind for kind in BODY_TYPES.values() if not has_objects_as_keys(kind)]).flatmap(

@@ -18,8 +18,8 @@ from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.dispatch.index_file import IndexFile, IndexKey, index_file_size_bytes
 from rmq_actors.store.dispatch.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest
-from tests.unit.test_index_service import EPOCH_MS, FailingDisk, SteppingClock, contents, message
 from tests.worlds.dispatch_batches import batch_of
+from tests.worlds.index_files import EPOCH_MS, FailingDisk, SteppingClock, contents, message
 
 HASH_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1

@@ -17,8 +17,8 @@ from rmq_actors.store.dispatch.index_service import IndexService
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.index_key import index_keys
 from sim_net import Node, SimDisk, World
-from tests.unit.test_index_service import SteppingClock
 from tests.worlds.dispatch_batches import batch_of
+from tests.worlds.index_files import SteppingClock
 
 RECORD_BYTES = 100
 

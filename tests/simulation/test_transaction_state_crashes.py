@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService
 from rmq_actors.wire.dispatch_request import HALF_TOPIC, OP_HALF_TOPIC
 from sim_net import Node, SimDisk, World
-from tests.unit.test_transaction_state_service import RECORD_BYTES, Log
+from tests.worlds.transaction_log import RECORD_BYTES, Log
 
 REDO_LOG = "transaction/redolog/TRANSACTION_REDOLOG_TOPIC_XXXX/0"
 

@@ -14,11 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from rmq_actors.analysis.analyze import Analysis, analyze_in
 from rmq_actors.analysis.session import JavaMissing, open_session
 from rmq_actors.analysis.sources import Traces
-from rmq_actors.tracing.event import Event, RunInfo
-from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.spool import TraceWriter
 from tests.spark.trace_maker import random_plan, real_plan, unlucky_plan, write_plans
-from tests.worlds.recording import told
+from tests.worlds.trace_story import run_of
 
 HERE = Path(__file__).parent
 Row = dict[str, Any]
@@ -85,33 +84,5 @@ def frame_of(spark: SparkSession, tmp_path: Path) -> Callable[[EventsBySeed], Da
     return make
 
 
-def run_of(seed: int) -> RunInfo:
-    return RunInfo("tests", "handmade", seed)
-
-
 def rows(frame: DataFrame, *order: str) -> list[Row]:
     return [row.asDict(recursive=True) for row in frame.orderBy(*order).collect()]
-
-
-@attrs.define
-class Story:
-    """Builds the events of a run, one after the other, at times in ms."""
-
-    is_sim: bool = True
-    _time_ns: int = attrs.field(default=0, init=False)
-    _recorder: Recorder = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._recorder = Recorder(
-            RunInfo("tests", "story", 0), lambda: (self._time_ns if self.is_sim else None, 10**18 + self._time_ns)
-        )
-
-    @property
-    def events(self) -> list[Event]:
-        return self._recorder.events
-
-    def at(self, time_ms: float, node: str, kind: str, **columns: Any) -> Story:
-        self._time_ns = round(time_ms * 1_000_000)
-        attributes = columns.pop("attrs", None)
-        self._recorder.record(told(kind, columns, attributes), node, "actor")
-        return self

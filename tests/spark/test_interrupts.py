@@ -9,8 +9,8 @@ import pytest
 
 from rmq_actors.analysis.session import JavaMissing, check_java, open_session
 from rmq_actors.tracing.spool import TraceWriter
-from tests.spark.conftest import Story, run_of
 from tests.worlds.interrupted_command import DEADLINE_S, Command, Ended, started
+from tests.worlds.trace_story import Story, run_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(2 * DEADLINE_S)]
 

@@ -16,7 +16,8 @@ from rmq_actors.analysis.jobs.put_latency import (
     put_latency_histogram,
     puts,
 )
-from tests.spark.conftest import Campaign, EventsBySeed, Story, rows, run_of
+from tests.spark.conftest import Campaign, EventsBySeed, rows
+from tests.worlds.trace_story import Story, run_of
 
 FrameOf = Callable[[EventsBySeed], DataFrame]
 

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 
 from rmq_actors.analysis.jobs.replication_lag import BUCKETS_MAX, replication_lag
 from rmq_actors.tracing.event import Event
-from tests.spark.conftest import Campaign, EventsBySeed, Row, Story, rows, run_of
+from tests.spark.conftest import Campaign, EventsBySeed, Row, rows
+from tests.worlds.trace_story import Story, run_of
 
 FrameOf = Callable[[EventsBySeed], DataFrame]
 

@@ -17,7 +17,8 @@ from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.run import FaultBegin, FaultObserved
 from rmq_actors.tracing.events.store import PutBegin, PutEnd
 from rmq_actors.tracing.spool import TraceWriter
-from tests.spark.conftest import Campaign, EventsBySeed, Story, rows, run_of
+from tests.spark.conftest import Campaign, EventsBySeed, rows
+from tests.worlds.trace_story import Story, run_of
 
 FrameOf = Callable[[EventsBySeed], DataFrame]
 

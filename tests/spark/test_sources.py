@@ -23,7 +23,8 @@ from rmq_actors.tracing.manifest import PartManifest, PartName
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.tracing.spool import EVENTS_SCHEMA as ARROW_SCHEMA
 from rmq_actors.tracing.spool import TraceWriter
-from tests.spark.conftest import Campaign, Story, run_of
+from tests.spark.conftest import Campaign
+from tests.worlds.trace_story import Story, run_of
 
 PART = PartName("tests", "handmade", 0, 0)
 

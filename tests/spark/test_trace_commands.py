@@ -16,7 +16,7 @@ from rmq_actors.analysis.session import JavaMissing, check_java
 from rmq_actors.cli.trace import trace_app
 from rmq_actors.tracing.manifest import PartName
 from rmq_actors.tracing.spool import TraceWriter
-from tests.spark.conftest import Story, run_of
+from tests.worlds.trace_story import Story, run_of
 
 PART = PartName("tests", "handmade", 0, 0)
 

@@ -15,8 +15,8 @@ import pytest
 from rmq_actors.wire.bodies import decode_body, encode_body, unknown_members
 from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.fastjson import parse_fastjson
-from tests.interop.java_tools import POM, POM_5, ToolMissing, java_command, rocketmq_classpath
-from tests.property.body_values import JAVA_BODY_TYPES, fields_of, has_objects_as_keys
+from tests.worlds.body_values import JAVA_BODY_TYPES, fields_of, has_objects_as_keys
+from tests.worlds.java_tools import POM, POM_5, ToolMissing, java_command, rocketmq_classpath
 
 PROGRAM = Path(__file__).with_name("java_bodies") / "JavaBodies.java"
 SAMPLES = {POM: PROGRAM.with_name("samples.tsv"), POM_5: PROGRAM.with_name("samples-5.tsv")}

@@ -19,7 +19,7 @@ from rmq_actors.wire.bodies.topic_configs import (
     TopicConfigSerializeWrapper,
 )
 from rmq_actors.wire.remoting_command import RemotingCommandError
-from tests.property.body_values import REGISTRATIONS
+from tests.worlds.body_values import REGISTRATIONS
 
 #: What RegisterBrokerBody.encode(true) of 4.9.7 gave, and UtilAll.crc32 of it.
 BY_JAVA = base64.b64decode(

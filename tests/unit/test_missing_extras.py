@@ -14,8 +14,8 @@ import pytest
 
 from rmq_actors.tracing.manifest import PartName
 from rmq_actors.tracing.spool import TraceWriter
-from tests.packaging.extras import project, third_party
-from tests.spark.conftest import Story, run_of
+from tests.worlds.extras import project, third_party
+from tests.worlds.trace_story import Story, run_of
 
 #: What a process cannot import that lacks these extras.
 OF_EXTRA = {extra: sorted(third_party((extra,)) - third_party(())) for extra in project()["optional-dependencies"]}

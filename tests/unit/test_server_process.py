@@ -1,4 +1,4 @@
-"""How the tests wait for the real servers that they start (`tests/interop/server_process.py`)."""
+"""How the tests wait for the real servers that they start (`tests/worlds/server_process.py`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.server_process import ServerFailed, ServerProcess
+from tests.worlds.server_process import ServerFailed, ServerProcess
 
 TIMEOUT_S = 60.0
 

@@ -11,7 +11,7 @@ import pytest
 from rmq_actors.embedding.tls_settings import load_tls_config
 from rmq_actors.remoting.tls import ClientAuth, TlsConfig, TlsConfigError, TlsMode, tls_client, tls_server
 from rmq_actors.settings.configure import ConfigurationError, Properties
-from tests.conformance.tls_certificates import KEY_PASSWORD, certificates, tls_client_config, tls_server_config
+from tests.worlds.tls_certificates import KEY_PASSWORD, certificates, tls_client_config, tls_server_config
 
 OURS = certificates("ours")
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.interop.java_client import JavaClient, Response
+from tests.worlds.java_client import JavaClient, Response
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 120.0
