@@ -41,6 +41,7 @@ async def open_store(node: Node, recorder: Recorder, **settings: Any) -> AsyncIt
             "mapped_file_size_consume_queue_bytes": 200,
             "max_hash_slot_num": 10,
             "max_index_num": 11,
+            "store_stats_sampling": False,
             **settings,
         }
     )
