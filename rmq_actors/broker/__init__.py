@@ -1,1 +1,1 @@
-"""The broker: what composes the store and high availability, and what clients will talk to."""
+"""The broker: it assembles the store and replication, and is what clients will talk to."""

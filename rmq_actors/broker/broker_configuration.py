@@ -19,11 +19,11 @@ from rmq_actors.wire.bodies.topic_configs import DataVersion
 #: What no request may change, whatever configBlackList says.
 _NEVER_CHANGED = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 
-#: What is looked at when it is needed: a change takes effect, and nothing is opened again.
+#: Settings that are read each time they are needed: a change takes effect at once.
 _LOOKED_AT = frozenset({"haTruncateOnDivergence"})
-#: Whom a slave follows.
+#: Which master a slave follows.
 _OF_SLAVES = frozenset({"haMasterAddress", "masterAddr"})
-#: What takes effect when the store is opened again, with the services of the role.
+#: Settings that take effect once the store and the services of the role are opened again.
 _OPENED_WITH = frozenset(
     {
         *("brokerRole", "brokerId"),
@@ -40,7 +40,7 @@ CHANGED_AT_RUN_TIME = _LOOKED_AT | _OF_SLAVES | _OPENED_WITH
 
 _KNOWN = frozenset(known_keys(BrokerConfig, BROKER_KEYS))
 _MASTERS = (BrokerRole.ASYNC_MASTER.value, BrokerRole.SYNC_MASTER.value)
-#: So much of a refused key is shown: a peer has sent it.
+#: How much of a refused key is shown, as a peer has sent it.
 _SHOWN_CHARS = 100
 
 
@@ -51,7 +51,7 @@ class ForbiddenKey(ConfigurationError):
 def updated_config(config: BrokerConfig, properties: Properties) -> BrokerConfig:
     """`config` with new settings, all of them or none.
 
-    With brokerRole comes the brokerId that belongs to it, as `change_role` has it, unless it is told, too. Raises
+    brokerRole brings the brokerId that belongs to it, as in `change_role`, unless that is given too. Raises
     `ForbiddenKey`, and `ConfigurationError` naming each key that cannot be changed, or not to this value.
     """
     if forbidden := sorted((_NEVER_CHANGED | {*config.config_black_list.split(";")}) & properties.values.keys()):
@@ -94,7 +94,7 @@ class SettingsFile(ConfigFile):
             return None
         source = f"/{self.path}"
         data, reason = self._read(self.path, bytes)
-        # What somebody has written since is not known to be durable: it is synced before it becomes the .bak.
+        # An operator may have written it since, without a sync: sync it before it becomes the .bak.
         self._content = "unknown" if data is None else "read"
         if data is None:
             raise ConfigurationError(f"{source} {reason}")
@@ -118,13 +118,13 @@ class BrokerFiles:
 
 @attrs.define(eq=False)
 class Configuration:
-    """What operators see of the settings, and find in the file afterwards. Without `files` there is no file."""
+    """The settings as operators see them, and as the file keeps them. Without `files` there is no file."""
 
     _wall_clock: WallClock
     _files: BrokerFiles | None = None
     #: Counts the changes since the start.
     version: DataVersion = attrs.field(factory=DataVersion, init=False)
-    #: What the file said last: it is written again where somebody has taken it away.
+    #: What the file said last; it is written again if somebody has removed the file.
     _properties: dict[str, str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -136,7 +136,7 @@ class Configuration:
         return format_properties({**to_properties(config, BROKER_KEYS), **others})
 
     async def why_not_writable(self) -> str | None:
-        """Why no setting could be written into the file; None if nothing speaks against it. A checkpoint."""
+        """Why no setting could be written into the file; None if one could. A checkpoint."""
         file = None if self._files is None else self._files.config_file
         if file is None:
             return None
@@ -150,8 +150,8 @@ class Configuration:
     async def persist(self, keys: Mapping[str, str], config: BrokerConfig) -> None:
         """Write `keys` into the file, as `config` has them, beside all that it says now; durable at the end.
 
-        A checkpoint. Raises `OSError`: the file is as it was, or it is the new one. Raises `ValueError`, too, when the
-        file cannot be read any more: it is as it was.
+        A checkpoint. Raises `OSError`: then the file is the old one or the new one. Raises `ValueError` if the file
+        cannot be read any more: then it is the old one.
         """
         told = {*keys, "brokerId"} if "brokerRole" in keys else {*keys}
         values = to_properties(config, BROKER_KEYS)

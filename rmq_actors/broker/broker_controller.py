@@ -49,12 +49,12 @@ from rmq_actors.wire.record import Message
 
 _log = logging.getLogger(__name__)
 
-#: A change of role that is under way ends before the broker does. A start reads no more than what is not checkpointed.
+#: How long a stop waits for a change of role that is under way. Its start reads only what is not checkpointed.
 _CHANGE_BUDGET_S = 60.0
 
 
 class MasterReplaced(TruncationRefused):
-    """The slave has halted on the word of a master that is none any more, or of an old term."""
+    """The slave has halted on the word of a broker that is not the master any more, or only of an old term."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -67,7 +67,7 @@ class BrokerController:
     remoting: BrokerRemoting | None
     environment: Environment
     configuration: Configuration
-    #: What a master was doing that exchanged roles when it died.
+    #: Which exchange of roles this broker was conducting when it died.
     _exchange_file: ExchangeFile
     #: Without a listenPort there is none.
     exchange: RoleExchange | None = attrs.field(default=None, init=False)
@@ -82,7 +82,7 @@ class BrokerController:
 
     @property
     def store(self) -> MessageStore:
-        """The store; during a change of role still the one before, which refuses puts."""
+        """The store. During a change of role it is still the old one, which refuses puts."""
         return self._host.store
 
     @property
@@ -124,14 +124,15 @@ class BrokerController:
     ) -> None:
         """Have another role from now on (changeToMaster, changeToSlave); return when the broker is at work in it.
 
-        A slave follows `ha_master_address`, and takes metadata from `master_addr`; both stay as they are configured
-        unless told, and what is not configured is told by name servers. Its brokerId stays too; a former master's is 1.
-        Changes come one after the other. One to what the broker is already does nothing. One that has begun is
-        finished, whatever becomes of the caller. A promotion goes to the term after the greatest that the broker has
-        seen, or to `term`, which must be greater: then a master goes to it, too.
+        A slave follows `ha_master_address` and takes metadata from `master_addr`. Both stay as configured unless they
+        are given here; name servers tell what is not configured. Its brokerId stays too; a former master's becomes 1.
+        Changes are made one after the other. A change to the present role does nothing. A change that has begun is
+        finished even if the caller is cancelled. A promotion goes to the term after the greatest that the broker has
+        seen, or to `term`, which must be greater; with `term` a master is promoted again.
 
-        Raises `ValueError` when there can be no such broker, and `OSError` when its disk takes no new term; it goes on
-        as it was. Raises `RoleChangeFailed` when the change fails half-way, which stops the broker, or when that stops.
+        Raises `ValueError` if there can be no such broker, and `OSError` if its disk takes no new term: then the broker
+        goes on as it was. Raises `RoleChangeFailed` if the change fails half-way, which stops the broker, or if the
+        broker stops meanwhile.
         """
         change = functools.partial(
             config_in_role,
@@ -145,9 +146,9 @@ class BrokerController:
 
     @contextlib.asynccontextmanager
     async def _setting_role(self, config: BrokerConfig, term: int | None) -> AsyncIterator[None]:
-        """While an operator has this broker be `config`, no exchange of roles is under way. Raises `TermRefused`.
+        """No exchange of roles is under way while an operator gives this broker a role. Raises `TermRefused`.
 
-        To be asked with what can be: a command that is refused gives nothing up.
+        Call it only with a possible `config`: a command that is refused must not give up an exchange.
         """
         check_term(self.term, config, term)
         self.roles_being_set += 1
@@ -165,22 +166,22 @@ class BrokerController:
         *,
         term: int | None = None,
     ) -> None:
-        """As `update_config`, for an exchange of roles. `config_of` looks at what is so when the change begins.
+        """Like `update_config`, for an exchange of roles. `config_of` sees the settings as the change begins.
 
-        Raises `ValueError` and nothing has changed, `OSError` and the file may be the new one, `RoleChangeFailed`.
+        Raises `ValueError` (nothing has changed), `OSError` (the file may be the new one), `RoleChangeFailed`.
         """
         persist = functools.partial(self.configuration.persist, properties.values)
         change = config_of or (lambda config: updated_config(config, properties))
         await self._ask(ChangeRole(change, persist=persist, term=term))
 
     async def lead(self, term: int) -> None:
-        """As a master go on at `term`, or at a later one. Raises `OSError`."""
+        """Lead `term`, or a later one, as a master that stays the master. Raises `OSError`."""
         await self._host.terms.promote(term)
 
     async def fence(self, reason: str) -> None:
         """Refuse puts, and changes of topics and groups, from now on; an empty `reason` takes them again.
 
-        When it returns both stay as they are. It outlives every opening of the store, and no restart.
+        Once it returns, the log and the tables stay as they are. It survives each opening of the store, but no restart.
         """
         self._host.fence(reason)
         if self.remoting is not None:
@@ -188,16 +189,17 @@ class BrokerController:
 
     @property
     def life(self) -> int:
-        """Another one each time that the store is opened."""
+        """A number that is another one each time that the store is opened."""
         return self._host.life
 
     async def update_config(self, properties: Properties, *, term: int | None = None) -> list[str]:
-        """Take new settings by RocketMQ's keys, all or none of them, keep them in the file; return those that changed.
+        """Take new settings by RocketMQ's keys, all or none, and keep them in the file; return the keys that changed.
 
         `term`: see `change_role`.
 
-        What does not take effect at once has the store opened again, as a change of role has. Raises `ForbiddenKey`,
-        `ConfigurationError`, `OSError` of the file: the broker goes on as it was. Raises `RoleChangeFailed`.
+        If a setting cannot take effect at once, the store is opened again, as for a change of role. Raises
+        `ForbiddenKey`, `ConfigurationError`, `OSError` of the file: the broker goes on as it was. Raises
+        `RoleChangeFailed`.
         """
         before: list[BrokerConfig] = []
 
@@ -216,16 +218,16 @@ class BrokerController:
             except NotSupervising as error:
                 raise RoleChangeFailed(f"the broker stops: {error}") from error
             if self.followed_master is not None:
-                self.followed_master.follow_again()  # one that has halted does so again, and is cut
+                self.followed_master.follow_again()  # a slave that has halted halts again, and then its log is cut
         old, new = to_properties(before[0], BROKER_KEYS), to_properties(self.config, BROKER_KEYS)
         return [key for key in properties.values if old.get(key) != new.get(key)]
 
     async def truncate_log(self) -> None:
-        """Cut the log of a slave that has halted where its master's parts from it, and follow again (by command).
+        """Cut the log of a halted slave where it diverges from its master's, and follow again (by command).
 
-        What is cut is kept in `cut/`. The store is closed for that, as for a change of role. Raises
-        `TruncationRefused` where it is not known where the two part, or the master is none any more; `OSError`, and
-        the log may be as it was, or cut; `RoleChangeFailed`.
+        What is cut is kept in `cut/`. The store is closed for that, as for a change of role. Raises `TruncationRefused`
+        if it is not known where the logs diverge, or if the master is not the master any more; `OSError`, after which
+        the log may be cut or not; `RoleChangeFailed`.
         """
         followed = self._host.followed
         halted = None if followed is None else followed.halted
@@ -247,7 +249,7 @@ class BrokerController:
         await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, end_offset)))
 
     async def _doubt_in_master(self) -> Doubt | None:
-        """Why the word of the slave's master does not count now. One that cannot be asked now was asked when it did."""
+        """Why the master's word does not count now. If it does not answer, what it said at the halt counts."""
         address = None if self.remoting is None else self.remoting.master_addr
         if self.remoting is None or address is None:
             return None
@@ -260,7 +262,7 @@ class BrokerController:
     def follow_again(self) -> Halt:
         """Have a slave that has halted ask its master again, and follow it if that ends well (by command).
 
-        Why it had halted. Raises `NotHalted`.
+        Returns why it had halted. Raises `NotHalted`.
         """
         followed = self._host.followed
         if followed is None:
@@ -328,7 +330,7 @@ class BrokerController:
                     self.followed_master.follow_again()
 
     def _leave_role(self) -> None:
-        # Before the HA port closes: what came then would be confirmed, and be on no slave.
+        # Before the HA port closes: a put that came after that would be confirmed without being on a slave.
         self._host.store.running_flags.set(RunningFlag.NOT_WRITEABLE, "the broker changes its role")
         if self.remoting is not None:
             self.remoting.use_store(None, is_slave=self.config.is_slave)
@@ -356,7 +358,7 @@ class BrokerController:
 
     @property
     def ha_server_addr(self) -> str:
-        """Where slaves find it, as it is registered."""
+        """Where slaves find its HA port, as name servers are told."""
         _, port = parse_address(self.ha_address)
         return address_text((self.config.broker_ip2, port))
 
@@ -374,8 +376,8 @@ async def open_broker(
     """A running broker for the length of a block; on a normal end it stops in order and everything is on the disk.
 
     Without `files` rocketmqHome is on the store's disk, and no file is written when a request changes settings.
-    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start:
-    of an address that is taken it names host and port.
+    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start; if
+    an address is taken, the error names host and port.
     """
     host = await StoreHost.open(config, environment, tracer, machines or Machines())
     with contextlib.closing(host):
@@ -394,6 +396,6 @@ async def open_broker(
             else:
                 yield broker
         if cannot_start is not None:
-            # Not within the system: there it would come out as a group of exceptions.
+            # Raised here, as it would leave the system in a group of exceptions.
             raise cannot_start
         await host.shut_down()

@@ -1,4 +1,4 @@
-"""What a broker knows beside its log, and a slave takes over from its master: topics, groups, offsets."""
+"""What a broker knows apart from its log, and what a slave copies from its master: topics, groups, offsets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BrokerMetadata:
     async def fence(self, reason: str) -> None:
         """Refuse changes of topics and groups from now on, with `TableFenced`; an empty `reason` takes them again.
 
-        When it returns the tables are durable, and stay as they are.
+        Once it returns, the tables are durable and stay as they are.
         """
         await self.topics.fence(reason)
         await self.subscription_groups.fence(reason)

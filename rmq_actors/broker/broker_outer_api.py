@@ -26,7 +26,7 @@ from rmq_actors.wire.response_code import ResponseCode
 
 #: How long RocketMQ waits for the answer of UNREGISTER_BROKER.
 UNREGISTER_TIMEOUT_MS = 3_000
-#: A body is shorter than a frame by so much: room for the header.
+#: How much of a frame is left for the header: a body is at least so much shorter.
 _HEADER_MAX_BYTES = 64 * 1024
 
 
@@ -44,7 +44,7 @@ class TopicTableTooLong(ValueError):
 
 @attrs.frozen
 class BrokerIdentity:
-    """Who registers, and where it is: addresses are "host:port"."""
+    """The broker that registers, and where it is: addresses are "host:port"."""
 
     cluster_name: str
     broker_name: str
@@ -112,7 +112,7 @@ class BrokerOuterAPI:
     async def register_broker_oneway(
         self, namesrv_addr: str, body: bytes, timeout_ms: int, *, compressed: bool
     ) -> None:
-        """Register with one name server; whether it does so remains open."""
+        """Register with one name server without waiting for its answer: it may not arrive."""
         request = register_broker_request(self.identity, body, compressed=compressed)
         await self._client.invoke_oneway(namesrv_addr, request, timeout_ms)
 

@@ -1,4 +1,4 @@
-"""What a broker with a listenPort has beside its store: metadata, two servers, a client, and its registration."""
+"""What a broker with a listenPort has apart from its store: metadata, two servers, a client, and its registration."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ class BrokerRemoting:
         return self.registration.master.master_addr
 
     def use_store(self, store: MessageStore | None, *, is_slave: bool) -> None:
-        """Answer out of this store from now on. None: there is none for a while.
+        """Answer from this store from now on; None: there is no store for a while.
 
-        Who is no slave is going to deliver: the delay offsets become such as the store's queues have.
+        A master is going to deliver delayed messages, so its delay offsets are moved into what the store's queues have.
         """
         self._store = store
         if store is not None and not is_slave:
@@ -131,7 +131,7 @@ class BrokerRemoting:
 
     @property
     def open_store(self) -> MessageStore | None:
-        """The store out of which requests are answered; None while there is none."""
+        """The store from which requests are answered; None while there is none."""
         return self._store
 
     def correct_consumer_offsets(self, store: MessageStore) -> None:
@@ -218,7 +218,7 @@ def _access_control(config: BrokerConfig, disk: Disk, tracer: Tracer) -> tuple[S
 
 
 def _address_server(config: BrokerConfig) -> FetchNameServers | None:
-    """What names the name servers, where they are not configured."""
+    """How name servers are found if they are not configured; None if they are, or nobody is to be asked."""
     if config.namesrv_addr is not None or not config.fetch_namesrv_addr_by_address_server:
         return None
     try:  # h11 is in an extra, and this alone needs it.

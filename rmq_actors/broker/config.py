@@ -1,4 +1,4 @@
-"""The settings of one broker (BrokerConfig): who it is, its store, its replication, its ports, its name servers."""
+"""The settings of one broker (BrokerConfig): its name and role, store, replication, ports and name servers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _log = logging.getLogger(__name__)
 
 #: brokerId of a master; slaves have higher ones.
 MASTER_ID = 0
-#: The second ("fast", VIP) port is so far below listenPort, the HA port so far above it.
+#: How far the second ("fast", VIP) port is below listenPort, and the HA port above it.
 _FAST_PORT_BELOW = 2
 _HA_PORT_ABOVE = 1
-#: Others of 127.0.0.0/8 are other ones: two brokers of a machine may each have one.
+#: Other addresses of 127.0.0.0/8 are not the same one: two brokers of a machine may each have one.
 _LOCALHOST = {"localhost": "127.0.0.1"}
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - to refuse them
 
@@ -67,7 +67,7 @@ def _is_address(_: object, attribute: attrs.Attribute[str | None], value: str | 
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether an address leads nowhere but to this machine."""
+    """Whether an address leads only to this machine."""
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -247,7 +247,7 @@ class BrokerConfig:
 
     @property
     def warnings(self) -> list[str]:
-        """What can hardly be meant so, for the log of a start."""
+        """Settings that are hardly meant so; a start logs them."""
         far = [server for server in self.name_servers if not _is_loopback(parse_address(server)[0])]
         if not (far and _is_loopback(self.broker_ip1)):
             return []

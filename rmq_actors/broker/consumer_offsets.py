@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 CONSUMER_OFFSET_FILE = "config/consumerOffset.json"
 TOPIC_GROUP_SEPARATOR = "@"
 
-#: A table without an entry deletes everything: it must be there.
+#: The field must be there, as a table without entries deletes everything.
 _OFFSET_TABLE = re.compile(rb'"offsetTable"\s*:\s*\{')
 
 #: Offsets by queue id, by "topic@group".
@@ -28,7 +28,7 @@ OffsetTable = dict[str, dict[int, int]]
 
 
 class OffsetTableMissing(ValueError):
-    """What a master sent names no offsets at all, not even that there are none."""
+    """A master's answer has no table of offsets, not even an empty one."""
 
 
 def topic_at_group(topic: str, group: str) -> str:
@@ -45,7 +45,7 @@ class ConsumerOffsetManager:
     #: Counted up by each change; what the file is known to hold.
     _changes: int = attrs.field(default=0, init=False)
     _persisted: int = attrs.field(default=0, init=False)
-    #: Keys that consumers committed to this broker, and that no master has shown since.
+    #: Keys that consumers have committed to this broker and that no master's table has had since.
     _only_here: dict[str, None] = attrs.field(factory=dict, init=False)
     #: The last answer of a master, and `_changes` once it was taken over.
     _followed: tuple[bytes, int] = attrs.field(default=(b"", 0), init=False)
@@ -63,7 +63,7 @@ class ConsumerOffsetManager:
         return manager
 
     def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Take a consumer's offset, also a lower one than before: it may want to read again."""
+        """Take a consumer's offset. It may be lower than before: a consumer may want to read again."""
         key = topic_at_group(topic, group)
         before = self._table.get(key, {}).get(queue_id)
         if before is not None and offset < before:
@@ -82,7 +82,7 @@ class ConsumerOffsetManager:
             self._remove(key)
 
     def correct(self, end_of_queue: Callable[[str, int], int]) -> None:
-        """Lower what is past the end of its queue: the log was cut, and what comes in its place would be skipped."""
+        """Lower offsets past the end of their queue: the log was cut, and new messages there would be skipped."""
         for key, offsets in self._table.items():
             topic = key.rpartition(TOPIC_GROUP_SEPARATOR)[0]
             ends = {queue: end_of_queue(topic, queue) for queue in offsets}
@@ -102,9 +102,9 @@ class ConsumerOffsetManager:
     def follow(self, data: bytes) -> bool:
         """Take over what a master sent; whether anything changed.
 
-        What the master has deleted goes (4.9 keeps it), but for what consumers committed here while they could not
-        reach the master. An offset never goes back: a slave that served them knows better (#1094). Raises
-        `RemotingCommandError`, and `OffsetTableMissing`, with everything as it was.
+        What the master has deleted is deleted here too (4.9 keeps it), except what consumers committed here while they
+        could not reach the master. An offset never goes back, as a slave that has served consumers knows better
+        (#1094). Raises `RemotingCommandError`, and `OffsetTableMissing`, with everything as it was.
         """
         if self._followed == (data, self._changes):
             return False

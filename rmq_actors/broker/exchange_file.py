@@ -1,4 +1,4 @@
-"""The note of a master that exchanges roles (config/roleExchange.json): who starts with one goes on with that, fenced.
+"""A master's note of an exchange of roles (config/roleExchange.json): a broker that starts with one goes on, fenced.
 
 Not RocketMQ's. `protocols.exchange` says when it is written and removed.
 """
@@ -65,7 +65,7 @@ class ExchangeFile:
             ) from error
 
     async def write(self, note: Note) -> None:
-        """Return when it is durable. Raises `OSError`: it may be there at the next start, or not. A checkpoint."""
+        """Write the note durably. Raises `OSError`: the next start may find it or not. A checkpoint."""
         partner = note.partner
         await self._file.persist(
             {
@@ -81,8 +81,8 @@ class ExchangeFile:
         self.note = note
 
     async def remove(self) -> None:
-        """Return when it is durably gone; it needs no room on the disk. Raises `OSError`. A checkpoint."""
-        # The .bak first: it would be taken for the file.
+        """Remove the note durably, which needs no room on the disk. Raises `OSError`. A checkpoint."""
+        # The .bak first: without the file a start would read it.
         for path in (f"{EXCHANGE_FILE}.bak", EXCHANGE_FILE):
             with contextlib.suppress(FileNotFoundError):
                 self._disk.remove(path)

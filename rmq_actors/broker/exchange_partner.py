@@ -1,4 +1,4 @@
-"""What a slave does for the master that exchanges roles with it. Drives `protocols.exchange_partner`."""
+"""What a slave does for the master that exchanges roles with it. Drives `protocols.slave_preparation`."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ASK_MASTER_TIMEOUT_MS = 3_000
-#: A slave that is not ready by then says so; the master asks again.
+#: How long a slave tries to get ready before it says that it is not; the master asks again.
 READY_WITHIN_S = 8.0
 _SOURCE = "the exchange of roles"
 
 
 class _MasterSilent(Exception):
-    """Whether its master conducts the exchange could not be asked."""
+    """The slave could not ask its master whether that one conducts the exchange."""
 
 
 @attrs.define(eq=False)
 class ExchangePartner:
-    """One of a broker; its requests come one after the other."""
+    """There is one per broker. Its requests are served one after the other."""
 
     name = "ExchangePartner"
     _broker: BrokerController
     _tracer: Tracer
     _preparation: SlavePreparation = attrs.field(factory=SlavePreparation, init=False)
-    #: A promotion has failed, and it is not known what the file of the settings says since.
+    #: A promotion has failed, and since then it is not known what the file of settings says.
     _is_unsettled: bool = attrs.field(default=False, init=False)
 
     async def prepare(self, asked: PrepareExchangeBody) -> ExchangeAnswer:
-        """Whether this broker can take over; with a `promotion` be ready for it, or say what is not so yet."""
+        """Say whether this broker can take over; with a `promotion` get ready, or say what it still waits for."""
         own = self._state()
         refused = why_no_partner(own, asked.broker_name, asked.term) or self._why_no_master()
         if refused is not None:
@@ -78,7 +78,8 @@ class ExchangePartner:
             refused = await self._why_of_another(asked.exchange_id)
         except _MasterSilent as error:
             return self._answer("waits", waits_for=str(error))
-        # Asked to lead, a slave that cannot write its settings says neither yes nor no: its master would stay fenced.
+        # Ask this now: a slave that could not write its settings could later say neither yes nor no to the promotion,
+        # and its master would stay fenced.
         refused = refused or await self._broker.configuration.why_not_writable()
         if refused is not None:
             return self._answer("refuses", refused=refused)
@@ -93,7 +94,7 @@ class ExchangePartner:
         return self._answer("ready")
 
     async def promote(self, asked: PromoteExchangeBody) -> ExchangeAnswer:
-        """Be the master, if this broker is ready for that. What is refused once stays refused.
+        """Become the master, if this broker is ready for that. What was refused once stays refused.
 
         Raises `RoleChangeFailed`.
         """
@@ -119,7 +120,8 @@ class ExchangePartner:
                 return self._answer("leads")  # by an operator's command, which came first
             return self._answer("refuses", refused=str(error))
         except OSError as error:
-            # The file may be the new one: a no before it is the old one again would make two masters at the next start.
+            # The file may be the new one. To say no before it is the old one again could make two masters at the next
+            # start.
             self._is_unsettled = True
             if not await self._settle():
                 return self._answer("waits", waits_for=f"it cannot write its settings: {error}")
@@ -127,7 +129,7 @@ class ExchangePartner:
         return self._answer("leads")
 
     async def _settle(self) -> bool:
-        """Have the file say what this broker is."""
+        """Write into the file what this broker is."""
         try:
             await self._broker.configuration.persist({"brokerRole": ""}, self._broker.config)
         except (OSError, ValueError) as error:
@@ -171,7 +173,7 @@ class ExchangePartner:
         return None
 
     async def _why_of_another(self, exchange_id: str) -> str | None:
-        """Why the exchange is not one of the master that this slave follows. Raises `_MasterSilent`."""
+        """Why the followed master does not conduct this exchange; None if it does. Raises `_MasterSilent`."""
         remoting = self._broker.remoting
         assert remoting is not None
         master = remoting.master_addr
@@ -190,7 +192,7 @@ class ExchangePartner:
         return None
 
     async def _catch_up(self) -> str | None:
-        """Have the log on the disk, and the master's tables; why that is not so."""
+        """Get the log onto the disk and the master's tables here; why that has not been done."""
         broker, remoting = self._broker, self._broker.remoting
         assert remoting is not None
         with trio.move_on_after(READY_WITHIN_S) as waiting:

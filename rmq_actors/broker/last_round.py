@@ -30,12 +30,13 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-#: How long a promotion waits for the first answer: a master that is down holds up nobody. One that has answered is no
-#: master any more, or the operator wants two: for the rest there is time, also on a slow link.
+#: How long a promotion waits for the first answer, so that a master that is down does not delay it. A peer that answers
+#: has given its role up already, unless the operator wants two masters: then there is time for the rest, also on a slow
+#: link.
 FIRST_ANSWER_S = 0.5
 ALL_ANSWERS_S = 10.0
 _STEP_S = 0.1
-#: What ends a question is the time above.
+#: Never reached: the time above ends a question.
 _TIMEOUT_MS = 60_000
 
 
@@ -45,7 +46,7 @@ class TooSlow(ConnectionError):
 
 @attrs.frozen(eq=False)
 class LastRound:
-    """A promotion goes on whatever becomes of it; the log says what."""
+    """A promotion goes on whether this succeeds or not; the log says which."""
 
     _host: StoreHost
     _remoting: BrokerRemoting | None
@@ -71,7 +72,7 @@ class LastRound:
             self._note(master, "all", type(error).__name__, str(error))
 
     async def _ask(self, remoting: BrokerRemoting, master: str) -> dict[Metadata, bytes]:
-        """The tables, of a peer that may give them, and that has this log: another one may have lost its tables too."""
+        """The tables of a peer that may give them and has this log: with another log its tables may be lost, too."""
         peers, own = PeerStates(remoting.client), Own(self._host.terms.term, self._host.config.broker_name)
         before = await _within(FIRST_ANSWER_S, lambda: peers.ask(master, _TIMEOUT_MS))
         _check(doubt_in_tables(own, before, before))
@@ -101,7 +102,7 @@ def _check(doubt: Doubt | None) -> None:
 
 
 async def _within(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
-    """The result, if it is there in so much of this process's own time: one that stood still has not waited.
+    """The result, if it comes within these seconds; time in which this process stood still does not count.
 
     Raises `TooSlow`.
     """

@@ -1,4 +1,4 @@
-"""Where haTruncateOnDivergence is set, cuts the log of a slave whose master has another one, as the command does."""
+"""Cuts a slave's log where it diverges from its master's, as the command does, if haTruncateOnDivergence is set."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ RETRY_INTERVAL_S = 60.0
 
 @attrs.define(eq=False)
 class LogTruncationService(ServiceThread):
-    """A Service of slaves. A halt that no truncation ends stays one."""
+    """A Service of slaves. A halt that no truncation can end goes on."""
 
     name = "LogTruncationService"
     _halts: trio.MemoryReceiveChannel[Halt]
     _truncate: Callable[[], Awaitable[None]]
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
-        """Wait for halts. A truncation that has begun ends by itself."""
+        """Wait for halts. A truncation that has begun is finished."""
         task_status.started()
         async for halt in self._halts:
             if halt.common_end is None:

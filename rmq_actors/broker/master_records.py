@@ -1,4 +1,4 @@
-"""Asks a master about its log, Java's and this project's alike, as RocketMQ's tools do.
+"""Asks a master about its log with the requests of RocketMQ's tools, which Java's answers and this project's.
 
 A record by VIEW_MESSAGE_BY_ID, where the log begins and ends by GET_BROKER_RUNTIME_INFO.
 """
@@ -24,13 +24,13 @@ from rmq_actors.wire.response_code import ResponseCode
 
 _MIN_OFFSET, _MAX_OFFSET = "commitLogMinOffset", "commitLogMaxOffset"
 _RANGE = {_MIN_OFFSET, _MAX_OFFSET}
-#: What Java's runtime info has not. Its sender knows better what to send to whom, and what of it is synced.
+#: A key that Java's runtime info lacks. A master that has it sends an empty log everything, and only what is synced.
 _OF_THIS_PROJECT = "haListenAddress"
-#: Where a record says which offset it has.
+#: Where a record names its own offset.
 _PHYSICAL_OFFSET = slice(28, 36)
 #: How QueryMessageProcessor's remark begins; SYSTEM_ERROR is also what every failure is answered with.
 _NOT_FOUND = "can not find message by the offset"
-#: What stands there is taken for the record's size: in the middle of a record Java fails where it is no size at all.
+#: Java takes what stands at an offset for a record's size, and fails in the middle of a record if it cannot be one.
 _NO_SIZE, _BY_BUFFER = "java.lang.IllegalArgumentException", "java.nio.Buffer."
 
 
@@ -59,7 +59,7 @@ class MasterRecords:
         return self._offset(told, _MIN_OFFSET) if _MIN_OFFSET in told else None
 
     async def _runtime_info(self) -> Mapping[str, str]:
-        """Empty where the master knows no such request. Raises `LookupFailed`."""
+        """Empty if the master does not know the request. Raises `LookupFailed`."""
         response = await self._ask(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return {}
@@ -93,10 +93,10 @@ class MasterRecords:
         raise LookupFailed(f"{self._master_addr()} answers {response.code}: {response.remark}")
 
     async def _view_message(self, offset: int) -> RemotingCommand | None:
-        """The answer; None for one that no record can be: it is longer than any.
+        """The answer; None if it is longer than any record can be.
 
-        In the middle of a record Java sends as many bytes as it takes for the size, up to a whole file's. Asked twice:
-        the connection is not for this alone.
+        In the middle of a record Java sends as many bytes as it takes for the size, up to a whole file. Asked twice:
+        others use the connection too, and the frame that broke it may have been for them.
         """
         header = encode_header(ViewMessageRequestHeader(offset))
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Writes what has changed of the offsets, again and again (the timer of ConsumerOffsetManager.persist)."""
+"""Writes changed offsets to the disk from time to time (the timer of ConsumerOffsetManager.persist)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_AFTER_S = 10.0
 
 @attrs.define(eq=False)
 class OffsetPersistService:
-    """A Service: consumer and delay offsets, at an orderly stop too. What cannot be written is tried again."""
+    """A Service: writes consumer and delay offsets, at an orderly stop too. What cannot be written is tried again."""
 
     name = "OffsetPersistService"
     _metadata: BrokerMetadata

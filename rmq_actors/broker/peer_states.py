@@ -1,4 +1,4 @@
-"""Asks a broker what it is: this project's in one answer, with its term; RocketMQ's by its configuration."""
+"""Asks a broker what it is: this project's tells role and term in one answer, RocketMQ's its configuration."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ROLE, _NAME = "brokerRole", "brokerName"
 
 @attrs.frozen(eq=False)
 class PeerStates:
-    """A peer that knows GET_REPLICATION_STATE is asked nothing else."""
+    """A peer that answers GET_REPLICATION_STATE is asked nothing else."""
 
     _client: RemotingClient
 
     async def ask(self, address: str, timeout_ms: int = TIMEOUT_MS) -> Peer | None:
-        """What the broker at "host:port" is now; None if it tells nothing of it. Raises `LookupFailed`."""
+        """What the broker at "host:port" is now; None if it does not say. Raises `LookupFailed`."""
         response = await ask_broker(
             self._client, address, RemotingCommand(OwnRequestCode.GET_REPLICATION_STATE), timeout_ms
         )

@@ -43,11 +43,11 @@ _log = logging.getLogger(__name__)
 #: Asks the address server for the name servers. Raises `OSError` when it does not tell.
 FetchNameServers = Callable[[], Awaitable[Sequence[str]]]
 
-#: When the address server is asked first, and how long afterwards again.
+#: When the address server is asked first, and the pause before it is asked again.
 FETCH_FIRST_S = 10.0
 FETCH_PERIOD_S = 120.0
 
-#: How often a slave says at most that a name server knows no master of it.
+#: How often, at most, a slave logs that a name server knows no master for it.
 _NO_MASTER_PAUSE_S = 60.0
 
 #: What a request can fail by.
@@ -73,7 +73,7 @@ class BrokerRegistrationService(ServiceThread):
     _fetch_name_servers: FetchNameServers | None = None
     _machine: BrokerRegistration = attrs.field(init=False)
     _known: MasterAddresses = attrs.field(factory=MasterAddresses, init=False)
-    #: When it was said last that there is no master.
+    #: When it was logged last that there is no master.
     _no_master_s: float = attrs.field(default=-math.inf, init=False)
     _body: tuple[DataVersion, bytes] | None = attrs.field(default=None, init=False)
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
@@ -96,7 +96,7 @@ class BrokerRegistrationService(ServiceThread):
         *,
         is_slave: bool,
     ) -> None:
-        """Register as another one, at once; a slave learns again where its master is, and tells these two."""
+        """Register at once with the new role and address; a slave tells these two where its next master is."""
         self._api = attrs.evolve(self._api, identity=identity)
         self._ha_masters, self._masters, self._known = ha_masters, masters, MasterAddresses()
         self._no_master_s = -math.inf
@@ -117,7 +117,7 @@ class BrokerRegistrationService(ServiceThread):
                 nursery.start_soon(self._unregister, address)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
-        """Register when the machine says so; what is under way at a stop is given up."""
+        """Register when the machine says so; a stop cancels the requests that are under way."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_topics)
             if self._fetch_name_servers is not None:
@@ -177,7 +177,7 @@ class BrokerRegistrationService(ServiceThread):
         except _FAILURES as error:
             status = type(error).__name__
             _log.warning("cannot register with name server %s: %s", address, _without(address, error))
-            # Where a connection ended nobody refused: the name server is gone, or back and knows nobody.
+            # If the connection ended, nobody refused: the name server is gone, or is back and knows no broker.
             was_reached = not isinstance(error, RemotingConnectError | RemotingSendRequestError)
             machine.failed(address, trio.current_time(), self._entropy.random(), was_reached=was_reached)
         self._tracer.emit(BrokerRegister(status=status, peer_address=address, request=request.kind))
@@ -190,7 +190,7 @@ class BrokerRegistrationService(ServiceThread):
         return self._body[1]
 
     async def _registered(self, address: str, result: RegisterBrokerResult) -> None:
-        """A name server has answered: tell the machine, the HAClient and whoever waits; take its settings of topics."""
+        """A name server has answered: tell the machine, the HAClient and waiting tasks; take its settings of topics."""
         own = self._api.identity
         said = MasterAddresses(
             self._checked(address, result.master_addr, own.broker_addr),
@@ -224,13 +224,13 @@ class BrokerRegistrationService(ServiceThread):
         progress.set()
 
     def _checked(self, namesrv_addr: str, address: str | None, own: str) -> str | None:
-        """An address of the master that a name server told, unless it is none, or this broker's own."""
+        """The master's address as a name server gave it; None if it is not an address, or this broker's own."""
         if address is None:
             return None
         try:
             parse_address(address)
         except IllegalAddress as error:
-            _log.warning("%s: name server %s: of the master: %s", self.name, namesrv_addr, error)
+            _log.warning("%s: name server %s gives a bad address of the master: %s", self.name, namesrv_addr, error)
             return None
         if address == own:
             _log.warning("%s: name server %s takes %s, this slave, for its master", self.name, namesrv_addr, own)

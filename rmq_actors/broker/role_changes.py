@@ -22,22 +22,22 @@ _log = logging.getLogger(__name__)
 
 
 class RoleChangeFailed(RuntimeError):
-    """The broker has left its role and cannot take the other: it stops. What went wrong is the cause."""
+    """The broker has left its old role and cannot take the new one, so it stops. The cause says what went wrong."""
 
 
 @attrs.frozen
 class ChangeRole(Request[ValueError | OSError | None]):
-    """Change to `config_of` the present configuration; answered when it is done, or with why it cannot be.
+    """Change to `config_of(present configuration)`; answered when that is done, or with why it cannot be done.
 
-    `persist` is given the new configuration before anything is changed: nothing is if it raises, nor if a promotion's
-    term could not be written. `while_closed` is done to the closed store. What that raises is answered, and the store
-    is opened again as it is.
+    `persist` gets the new configuration before anything is changed: nothing is changed if it raises, or if a
+    promotion's term could not be written. `while_closed` is called while the store is closed. If it raises, that is the
+    answer, and the store is opened again as it is.
     """
 
     config_of: Callable[[BrokerConfig], BrokerConfig]
     while_closed: Callable[[], Awaitable[object]] | None = None
     persist: Callable[[BrokerConfig], Awaitable[None]] | None = None
-    #: To which a promotion goes; by default to the one after the greatest that was seen.
+    #: The term that a promotion goes to; by default the one after the greatest that was seen.
     term: int | None = None
 
 
@@ -63,7 +63,7 @@ def config_in_role(
 
 
 def check_term(own: Term, config: BrokerConfig, asked: int | None) -> None:
-    """Raise `TermRefused` if who is `config` after a change cannot go to the term that is asked for, if one is."""
+    """Raise `TermRefused` if a broker with `config` cannot go to the term that is asked for, if one is."""
     if asked is None:
         return
     if config.is_slave:
@@ -73,13 +73,13 @@ def check_term(own: Term, config: BrokerConfig, asked: int | None) -> None:
 
 @attrs.define(eq=False)
 class RoleChanges(Actor[ChangeRole]):
-    """Stops what the old role does, opens the store again, and has the broker go on in the new one.
+    """Stops what the old role does, opens the store again, and lets the broker go on in the new role.
 
-    A failure is a crash, and the end of the broker: there is none that is half a master.
+    A failure is a crash and ends the broker: a broker must not be half a master.
     """
 
     _host: StoreHost
-    #: Before a promotion, once nothing else follows the master: takes what it has and this broker has not yet.
+    #: Called before a promotion, once nothing else follows the master: takes the tables that this broker still lacks.
     _take_last_tables: Callable[[], Awaitable[None]]
     _leave: Callable[[], None]
     _go_on: Callable[[], Awaitable[None]]
@@ -105,7 +105,7 @@ class RoleChanges(Actor[ChangeRole]):
             try:
                 refused = await self._change(config, message)
             except NotSupervising:
-                return  # the broker stops: what is open now ends with it, in order, and nobody is told of a new role
+                return  # the broker stops: what is open now ends in order with it, and nobody hears of a new role
         context.reply(message, refused)
 
     async def _change(self, config: BrokerConfig, message: ChangeRole) -> ValueError | OSError | None:

@@ -1,6 +1,6 @@
 """Conducts an exchange of roles on its master's side (RoleExchange). Drives `protocols.exchange`.
 
-What the slave does for it is `exchange_partner`'s.
+What the slave does is in `exchange_partner`.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_MS = 5_000
-#: The slave syncs its log and takes the tables over meanwhile; within the limit.
+#: Meanwhile the slave syncs its log and copies the tables. The exchange's limit may end it earlier.
 PREPARE_TIMEOUT_MS = 10_000
-#: It opens its store again meanwhile. A broker that has waited in vain asks what it is.
+#: Meanwhile the slave opens its store again. If no answer comes, this broker asks what the slave is.
 PROMOTE_TIMEOUT_MS = 10_000
 STATE_TIMEOUT_MS = 3_000
 _ID_BYTES = 8
 
 
 class ExchangeRefused(ValueError):
-    """This broker begins no exchange now: says why. Nothing has changed."""
+    """This broker does not begin an exchange now; the text says why. Nothing has changed."""
 
 
 class _NotDone(Exception):
-    """A request had no answer that tells what was done."""
+    """There was no answer that tells whether the request was carried out."""
 
 
 @attrs.define(eq=False)
 class RoleExchange(ServiceThread):
-    """A Service of brokers with a listenPort: one exchange at a time, first the one that a note of the last life tells.
+    """A Service of brokers with a listenPort: conducts one exchange at a time, the one of a note first.
 
     A broker that is fenced refuses puts and changes of its tables, through every opening of its store.
     """
@@ -79,7 +79,7 @@ class RoleExchange(ServiceThread):
     _asking: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Conduct what is begun until asked to stop. What cannot be left as it is goes on with the next start."""
+        """Conduct exchanges until asked to stop. An exchange that cannot be given up goes on with the next start."""
         try:
             await super().run(task_status=task_status)
         finally:
@@ -136,7 +136,7 @@ class RoleExchange(ServiceThread):
         return self.info()
 
     def info(self) -> ExchangeInfo:
-        """How it goes."""
+        """How the present exchange, or the last one, is going."""
         machine = self.machine
         if machine is None:
             return ExchangeInfo()
@@ -150,7 +150,7 @@ class RoleExchange(ServiceThread):
         )
 
     async def overrule(self, *, by_slave: bool) -> None:
-        """The operator sets the role, to that of a slave or not: return when no exchange is under way."""
+        """An operator sets the role, to SLAVE or not (`by_slave`): return when no exchange is under way."""
         machine = self.machine
         if machine is None or machine.step is Step.ENDED:
             return
@@ -216,7 +216,7 @@ class RoleExchange(ServiceThread):
                 return await self._change(effect)
 
     async def _change(self, effect: Effect) -> Outcome:
-        """What is durable when it is done."""
+        """Perform an effect. What it changes is durable when it is done."""
         broker = self._broker
         try:
             match effect:
@@ -235,7 +235,10 @@ class RoleExchange(ServiceThread):
         return exchange.Done()
 
     def _slave_settings(self, partner: Partner) -> Properties:
-        """Those of a slave of the new master: in its place, and told of its addresses unless name servers tell them."""
+        """The properties that make this broker a slave of the new master.
+
+        They have that one's old brokerId, and its addresses unless name servers tell them.
+        """
         config = self._broker.config
         values = {"brokerRole": BrokerRole.SLAVE.value, "brokerId": str(partner.broker_id)}
         if not config.uses_name_servers or config.ha.ha_master_address is not None:
@@ -263,7 +266,7 @@ class RoleExchange(ServiceThread):
             updated_config(self._broker.config, self._slave_settings(partner))
         except ValueError as error:
             return exchange.Refused(f"this broker cannot be the slave of {self._slave_addr}: {error}")
-        # Found out when the slave leads, there would be no way back: it would have no slave.
+        # Check it now: once the slave leads, there is no way back, and it would have no slave.
         unwritable = await self._broker.configuration.why_not_writable()
         if unwritable is not None:
             return exchange.Refused(f"this broker cannot be the slave of {self._slave_addr}: {unwritable}")
@@ -294,7 +297,7 @@ class RoleExchange(ServiceThread):
         except _NotDone as error:
             return exchange.Unanswered(str(error))
         outcome = _outcome_of(self._slave_addr, answer)
-        # Not yet is no refusal: it may be the master in a moment.
+        # "Not yet" does not mean no: it may be the master in a moment.
         return exchange.Unanswered(outcome.why) if isinstance(outcome, exchange.NotYet) else outcome
 
     async def _ask_state(self, partner: Partner) -> Outcome:
@@ -344,7 +347,7 @@ class RoleExchange(ServiceThread):
 
 
 def fence_reason(address: str) -> str:
-    """Why puts are refused."""
+    """Why puts are refused during an exchange."""
     return f"roles are being exchanged with {address}"
 
 

@@ -1,4 +1,4 @@
-"""What a broker tells operators of itself: by 4.9's names (prepareRuntimeInfo), and how replication is doing."""
+"""What a broker tells operators about itself: by 4.9's names (prepareRuntimeInfo), and how replication is doing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: MQVersion's name of `CURRENT_VERSION`.
 _VERSION_DESC = "V4_9_7"
-#: A speed is that of at least so long.
+#: A speed is measured over at least this long.
 _SPEED_INTERVAL_S = 1.0
 _PREFIXES = "KMGTPE"
 
@@ -37,14 +37,14 @@ def human_readable_byte_count(size: int) -> str:
 
 @attrs.define
 class _Speed:
-    """Bytes a second since the last question, or since what is counted began."""
+    """Bytes per second since the last question, or since the counted thing began."""
 
     at_s: float
     count: int
     bytes_s: float = 0.0
 
     def at(self, now: float, count: int) -> int:
-        """With `count` bytes now. What was asked a moment ago is answered as then."""
+        """The speed, with `count` bytes by now. Within `_SPEED_INTERVAL_S` the last answer is repeated."""
         elapsed_s = now - self.at_s
         if elapsed_s >= _SPEED_INTERVAL_S:
             self.at_s, self.bytes_s, self.count = now, (count - self.count) / elapsed_s, count
@@ -53,17 +53,17 @@ class _Speed:
 
 @attrs.define(eq=False)
 class RuntimeInfo:
-    """Puts together what the broker's parts know."""
+    """Assembles what the broker's parts know."""
 
     _broker: BrokerController
-    #: By the connection's id: of a master's slaves, and of a slave to its master.
+    #: By connection number: those of a master's slaves, and a slave's to its master.
     _to_slaves: dict[int, _Speed] = attrs.field(factory=dict, init=False)
     _from_master: tuple[FollowedMaster, int, _Speed] | None = attrs.field(default=None, init=False)
 
     # --- RocketMQ 4.9: mqadmin brokerStatus ---------------------------------------------------------------------------
 
     def table(self) -> dict[str, str]:
-        """By 4.9's names, as far as there is such a thing here; then role and replication, which 4.9 does not tell."""
+        """4.9's entries, as far as they mean something here; then role and replication, which 4.9 does not tell."""
         broker, store = self._broker, self._broker.store
         log = store.commit_log
         return {
@@ -143,7 +143,7 @@ class RuntimeInfo:
         )
 
     def _is_in_sync(self, slave: SlaveStatus) -> bool:
-        """Whether it counts among those that a put may wait for."""
+        """Whether the slave is one of those that a put may wait for."""
         return slave.lag_bytes is not None and (
             slave.lag_bytes < self._broker.config.store.ha_slave_fallbehind_max_bytes
         )

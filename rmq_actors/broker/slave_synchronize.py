@@ -1,4 +1,4 @@
-"""Takes over a master's topics, offsets and groups (SlaveSynchronize). Drives `protocols.slave_synchronize`."""
+"""Takes over a master's topics, offsets and groups (SlaveSynchronize). Drives `protocols.metadata_rounds`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CODES = {
 
 
 class MasterNotFollowed(ConnectionError):
-    """The master's log was followed when it was asked, and is not any more: it may be another one now."""
+    """The master's log is not followed any more: the address may be another broker's now."""
 
 
 class TablesNotTaken(ConnectionError):
@@ -61,16 +61,16 @@ class TablesNotTaken(ConnectionError):
 
 @attrs.define(eq=False)
 class SlaveSynchronize:
-    """A Service of slaves. What fails is logged, traced and tried again; the tables then stay as they were.
+    """A Service of slaves. What fails is logged, traced and tried again, and the tables stay as they were.
 
-    Only a master whose log is followed is asked: one that has another log may have lost its tables with its own. What
-    it is, is asked before and after each answer.
+    Ask only a master whose log is followed: a master with another log may have lost its tables with its log. Ask what
+    it is before and after each answer, and take a table only if it was the same master both times.
     """
 
     name = "SlaveSynchronize"
     _metadata: BrokerMetadata
     _client: RemotingClient
-    #: Where the master answers, "host:port"; None while nobody has told.
+    #: Where the master answers, "host:port"; None while that is not known.
     _master_addr: str | None
     #: Announces a new master; None: the configuration fixes it.
     _told: trio.MemoryReceiveChannel[str] | None
@@ -83,7 +83,7 @@ class SlaveSynchronize:
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
     _asking: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
-    #: What the master said last in this round.
+    #: What the master said about itself last in this round.
     _said: tuple[str, Peer | None] | None = attrs.field(default=None, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -101,7 +101,7 @@ class SlaveSynchronize:
             nursery.cancel_scope.cancel()
 
     def request_stop(self) -> None:
-        """Wait for no answer any more; store what has been answered, and end."""
+        """Stop waiting for answers; store what has been answered, and end."""
         self._is_stopping = True
         self._asking.cancel()
         self._wake.wakeup("stop")
@@ -141,7 +141,7 @@ class SlaveSynchronize:
         )
 
     async def _ask(self, master: str, part: Metadata) -> bytes | None:
-        """A table that may be taken over; None if a stop or another master came in between."""
+        """A table that may be taken over; None if a stop or another master came meanwhile."""
         answer = None
         with trio.CancelScope() as self._asking:
             answer = await self._ask_master(master, part)

@@ -15,9 +15,9 @@ from rmq_actors.tracing.recorder import Tracer
 async def truncate_stopped_broker(
     config: MessageStoreConfig, environment: Environment, tracer: Tracer, end_offset: int
 ) -> int:
-    """`truncate_store`, and no consumer is past the end of its queue then: it would skip what comes there.
+    """`truncate_store`, and lower consumer offsets past the end of their queue: they would skip what comes there.
 
-    A running broker does both, too. Made again after a failure, it does what is missing. Raises what `truncate_store`
+    A running broker does both, too. Called again after a failure, it does the rest. Raises what `truncate_store`
     raises, and `ConfigFileDamaged` before anything is changed.
     """
     consumer_offsets = ConsumerOffsetManager.load(environment.disk)

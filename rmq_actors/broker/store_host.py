@@ -1,4 +1,4 @@
-"""The part of a broker that can be opened again while it runs: the store, its services, and replication in its role."""
+"""What a running broker can open again: the store, its services, and replication in its role."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from rmq_actors.wire.address import parse_address
 
 _log = logging.getLogger(__name__)
 
-#: Nothing else of a slave depends on its client, and a fresh one asks the log where to go on.
+#: A crashed client is restarted: nothing else depends on it, and a new one asks the log where to go on.
 _HA_CLIENT = Restart()
-#: A life of the store ends when it is asked to, and a failure in it goes up.
+#: The services of a life are not restarted: a failure goes up and ends the broker.
 _LIFE = Restart(on=(), type="transient")
 
 
@@ -51,15 +51,15 @@ class ServiceStuck(RuntimeError):
 
 @attrs.define(eq=False, repr=False)
 class StoreHost:
-    """Has one open store after the other, each with its services below a supervisor of its own.
+    """Opens one store after the other, each with its services below a supervisor of its own: a *life*.
 
-    `store`, `ha_service` and `ha_masters` are those of the present life. A caller that keeps one of them keeps
-    something that a change of role stops: ask here each time.
+    `store`, `ha_service` and `ha_masters` belong to the present life, and a change of role stops them. So do not keep
+    them; ask here each time.
     """
 
     config: BrokerConfig
     store: MessageStore
-    #: The term of replication, of all lives.
+    #: The term of replication; it outlives each life.
     terms: TermFile
     _environment: Environment
     _tracer: Tracer
@@ -67,15 +67,15 @@ class StoreHost:
     ha_service: HAService = attrs.field(init=False)
     #: Tells the HAClient where its master is, unless that is configured.
     ha_masters: LatestSender[str] = attrs.field(init=False)
-    #: Where the HAClient goes, on a slave.
+    #: Which master the HAClient follows, on a slave.
     followed: FollowedMaster | None = attrs.field(default=None, init=False)
-    #: Where the HAClient tells that it follows no more.
+    #: Where the HAClient tells that it has halted.
     ha_halts: LatestSender[Halt] | None = attrs.field(default=None, init=False)
     #: Whether `store` was opened and not closed since.
     _is_open: bool = attrs.field(default=True, init=False)
-    #: Counts the lives: the name of one that has just ended is not free at once.
+    #: Counts the lives; it is part of their names, as the name of a life that has just ended is not free at once.
     life: int = attrs.field(default=0, init=False)
-    #: Why no store takes puts, whenever it is opened; empty while they do.
+    #: Why no life takes puts; empty while they do.
     _fenced: str = attrs.field(default="", init=False)
     #: Parent of each life's services: started first, hence stopped last.
     _store_services: Supervisor | None = attrs.field(default=None, init=False)
@@ -186,7 +186,7 @@ class StoreHost:
     async def reopen(self, config: BrokerConfig, term: int | None = None) -> None:
         """Open the store that `stop` has closed, with these settings. Raises what `MessageStore.open` raises.
 
-        Who becomes a master is promoted, to `term` at least: durably, before anybody is served.
+        A slave that becomes a master is promoted, to `term` at least. Persist the term before you serve anybody.
         """
         self.store = await MessageStore.open(config.store, self._environment, self._tracer)
         self._is_open = True
@@ -219,9 +219,9 @@ async def _stop(services: Supervisor | None) -> None:
 
 
 async def _promote_at_start(terms: TermFile) -> None:
-    """Raises `OSError`; but a store that knows no term starts on a full disk, too: else nobody could clean it.
+    """Raises `OSError`. A store that knows no term starts on a full disk all the same, or it could not be cleaned.
 
-    In term 0 its word counts for nobody who knows a greater one.
+    It stays in term 0, in which its word counts for no broker that knows a greater term.
     """
     try:
         await terms.promote()
@@ -235,5 +235,6 @@ async def _give_up(terms: TermFile) -> None:
     try:
         await terms.give_up()
     except OSError as error:
-        # No reason to have no slave: at worst a start as a master goes on in the term that this broker has led.
+        # The slave starts all the same: at worst, a later start as a master goes on in the term that this broker has
+        # led.
         _log.warning("it is not kept that this broker is no master in term %d any more: %s", terms.term.number, error)

@@ -38,16 +38,16 @@ Table = dict[str, SubscriptionGroupConfig]
 
 @attrs.define(eq=False)
 class SubscriptionGroupManager:
-    """Anyone may read the table; what is in it is durable. A change that cannot be persisted is none: `OSError`.
+    """Everybody may read the table; what is in it is durable. A change that cannot be persisted is not made: `OSError`.
 
-    A table that no answer can carry is refused: `ValueError`.
+    A table that is too long for an answer is refused: `ValueError`.
     """
 
     data_version: DataVersion
     _table: Table
     _file: JsonFile
     _wall_clock: WallClock
-    #: Why no change is taken; empty while changes are.
+    #: Why changes are refused; empty while they are taken.
     _fenced: str = attrs.field(default="", init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
@@ -99,7 +99,7 @@ class SubscriptionGroupManager:
         if not master.subscription_group_table:
             raise ValueError("a master without subscription groups")
         async with self._lock:
-            # Versions alone do not tell: see `TopicConfigManager.follow`.
+            # Comparing versions is not enough: see `TopicConfigManager.follow`.
             if master.data_version == self.data_version and master.subscription_group_table == self._table:
                 return False
             await self._show(master.subscription_group_table, master.data_version)

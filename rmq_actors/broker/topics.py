@@ -46,7 +46,7 @@ Table = dict[str, TopicConfig]
 
 
 class TableFenced(OSError):
-    """The table takes no changes for now: another broker is about to be the master, with the table as it is."""
+    """The table takes no changes now: another broker is about to become the master with this table."""
 
 
 def check_not_fenced(reason: str) -> None:
@@ -80,9 +80,9 @@ def _topic(name: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE) -> To
 
 @attrs.define(eq=False)
 class TopicConfigManager:
-    """Anyone may read the table; what is in it is durable. Changes are made one after the other, each with a version.
+    """Everybody may read the table; what is in it is durable. Each change is made after the last, with a new version.
 
-    A change that cannot be persisted is none: it raises `OSError`, and everything stays as it was.
+    A change that cannot be persisted is not made: it raises `OSError`, and everything stays as it was.
     """
 
     data_version: DataVersion
@@ -91,7 +91,7 @@ class TopicConfigManager:
     _file: JsonFile
     _wall_clock: WallClock
     _changes: LatestSender[DataVersion]
-    #: Why no change is taken; empty while changes are.
+    #: Why changes are refused; empty while they are taken.
     _fenced: str = attrs.field(default="", init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
@@ -101,7 +101,7 @@ class TopicConfigManager:
     ) -> TopicConfigManager:
         """The topics of the file, and system topics that it lacks. Raises `ConfigFileDamaged`.
 
-        With such topics the version is a new one: a name server that knows the old one would not take them.
+        If any were lacking, the version is a new one: a name server that knows the old version would not take them.
         """
         file = JsonFile(disk, TOPICS_FILE)
         loaded = file.load(_decode).value
@@ -123,7 +123,7 @@ class TopicConfigManager:
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self._table)
 
     def topic_config_serialize_wrapper(self) -> TopicConfigSerializeWrapper:
-        """The table as it is registered: a broker that may not be read or written says so of each topic."""
+        """The table as it is registered: if the broker may not be read or written, each topic says so."""
         table, perm = self._table, self._broker_permission
         if not (perm & PERM_READ and perm & PERM_WRITE):
             table = {name: msgspec.structs.replace(topic, perm=perm) for name, topic in table.items()}
@@ -132,7 +132,7 @@ class TopicConfigManager:
     async def update_topic_config(self, topic_config: TopicConfig) -> None:
         """Create a topic, or replace its settings; return when that is durable. A checkpoint.
 
-        The same settings make a new version too: name servers then take them again.
+        The same settings make a new version too, so that name servers take them again.
         """
         await self._change(lambda table: table | {topic_config.topic_name: topic_config})
         _log.info("topic %s", topic_config)
@@ -146,7 +146,7 @@ class TopicConfigManager:
         return await self._change(without_it)
 
     async def update_order_topic_config(self, order_topics: Mapping[str, str]) -> None:
-        """Ordered topics are these, and no others: what a name server has in its namespace ORDER_TOPIC_CONFIG."""
+        """Make these topics ordered, and no others: what a name server has in its namespace ORDER_TOPIC_CONFIG."""
 
         def with_their_order(table: Table) -> Table | None:
             changed = {
@@ -169,7 +169,7 @@ class TopicConfigManager:
     async def follow(self, master: TopicConfigSerializeWrapper) -> bool:
         """Take over a master's table, its version too, if it has another one; whether it had.
 
-        Versions alone do not tell: two brokers that were masters may have made the same one, each by its own clock.
+        Comparing versions is not enough: two brokers that were masters may have made the same one by their own clocks.
         """
         async with self._lock:
             if master.data_version == self.data_version and master.topic_config_table == self._table:

@@ -1,8 +1,8 @@
 """When a broker registers with which name server, and what their answers mean (BrokerController.registerBrokerAll).
 
-Name servers know nothing of each other: each is told by itself, one request at a time, so none of them ever sees an
-older table after a newer one. A broker that failed to reach one asks it again soon instead of after a whole period, and
-so does a slave that was told no master (#7790). What a slave learns outlives the name server that said it (S11).
+Name servers know nothing of each other. Each is told separately, one request at a time, so none of them ever sees an
+older table after a newer one. A broker that could not reach one tries again soon instead of after a whole period, and
+so does a slave that was told no master (#7790). What a slave has learned outlives the name server that told it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import attrs
 
 from rmq_actors.protocols.backoff import Backoff
 
-#: The second registration with a name server comes so soon, whatever the period.
+#: The pause before the second registration with a name server, whatever the period.
 FIRST_INTERVAL_S = 10.0
-#: Between two one-way registrations: of the topics that change meanwhile the next one tells.
+#: The pause between two one-way registrations: the next one tells all topics that changed meanwhile.
 TOPIC_CHANGES_PAUSE_S = 0.1
 #: After a failure, or an answer without a master, the first pause has this length at most.
 ASK_AGAIN_MIN_S = 1.0
-#: A name server that cannot be reached costs little: it is tried at least so often.
+#: The longest pause before a name server that cannot be reached is tried again: an attempt costs little.
 UNREACHABLE_PAUSE_MAX_S = 5.0
-#: A slave that was told no master asks at least so often.
+#: The longest pause before a slave that was told no master asks again.
 NO_MASTER_PAUSE_MAX_S = 10.0
-#: What a name server said so long ago counts no more: by then it has itself forgotten a broker that is silent.
+#: How long a name server's statement counts: after that it has itself forgotten a broker that is silent.
 STATEMENT_EXPIRES_S = 120.0
 
 _NOBODY = -1
@@ -46,11 +46,11 @@ class MasterAddresses:
         return f"{self.master_addr or 'nobody that is known'} (HA: {self.ha_server_addr or 'not known'})"
 
     def updated(self, newer: MasterAddresses) -> MasterAddresses:
-        """These with what `newer` knows: what it does not know stays."""
+        """These addresses, replaced by those that `newer` knows."""
         return MasterAddresses(newer.master_addr or self.master_addr, newer.ha_server_addr or self.ha_server_addr)
 
     def agrees_with(self, other: MasterAddresses) -> bool:
-        """Whether no address is known to both and differs."""
+        """Whether no address that both know differs."""
         return self.updated(other) == other.updated(self)
 
 
@@ -92,7 +92,7 @@ def register_period_s(register_name_server_period_ms: int) -> float:
 
 @attrs.define(eq=False)
 class BrokerRegistration:
-    """What one broker owes to its name servers. Times are seconds of one monotonic clock.
+    """What one broker has to tell its name servers. Times are seconds of one monotonic clock.
 
     The driver sends what `requests` returns and reports each with `answered`, `compared`, `sent` or `failed`; `chance`
     in [0, 1) is the jitter of a pause. With `force_register` every period's registration carries the topics. Without,
@@ -128,9 +128,9 @@ class BrokerRegistration:
             name_server.topics_changed = True
 
     def identity_changed(self, now: float, *, is_slave: bool) -> None:
-        """The broker has another role or another address: register with all of them at once.
+        """The broker has another role or another address: register with all name servers at once.
 
-        Nothing that was said of its master is held on to: it may have been its own slave.
+        Forget what was said about its master, which may have been its own slave.
         """
         self.is_slave, self.master = is_slave, MasterAddresses()
         self._identity += 1
@@ -215,7 +215,8 @@ class BrokerRegistration:
     def failed(self, address: str, now: float, chance: float, *, was_reached: bool) -> None:
         """A request failed: the next one is a whole registration, soon. `was_reached`: the name server was connected.
 
-        One that refuses, or is too slow, is not asked ever faster than it can answer: its pauses grow to the period.
+        If it refuses, or is too slow, its pauses grow up to the period, so that it is not asked faster than it can
+        answer.
         """
         name_server = self._name_servers.get(address)
         if name_server is None:
@@ -244,15 +245,15 @@ class BrokerRegistration:
         return [address for address, server in self._name_servers.items() if server.may_know_broker]
 
     def is_first_registered(self, address: str) -> bool:
-        """Whether no name server before this one in the list has the broker: settings are taken from it alone."""
+        """Whether it is the first name server in the list that has the broker: only its settings are taken."""
         has_broker = (known for known, server in self._name_servers.items() if server.registered_as != _NOBODY)
         return next(has_broker, None) == address
 
     def _hear(self, name_server: _NameServer, said: MasterAddresses, now: float) -> None:
         """Take the master that a slave is told, unless name servers disagree and this is no news.
 
-        The master that is known stays while one of them still names it, or none names another. So the new master and
-        an old one, which one of them has not forgotten yet, do not take turns.
+        The known master stays while a name server still names it, or none names another. So a new master and an old
+        one, which some name server has not forgotten yet, do not take turns.
         """
         names = None if said.master_addr is None else said
         name_server.names, name_server.answered_s = names, now

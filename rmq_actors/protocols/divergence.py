@@ -37,7 +37,7 @@ def compare(ours: memoryview, theirs: bytes | None) -> Answer:
     if theirs is None:
         return Answer.MISSING
     if is_blank(ours):
-        ours = ours[: BLANK.size]  # after its head it may hold anything
+        ours = ours[: BLANK.size]  # anything may follow its head
     return Answer.SAME if theirs[: len(ours)] == ours else Answer.OTHER
 
 
@@ -63,7 +63,7 @@ class LogTail:
 
 @attrs.frozen
 class Divergence:
-    """The slave's log is no part of the master's: at `offset` it has something else."""
+    """The slave's log is not a part of the master's: at `offset` it has something else."""
 
     offset: int
     answer: Answer
@@ -111,8 +111,8 @@ def check_tail(tail: LogTail) -> Questions[Divergence | Ahead | None]:
 def find_file(begins: Sequence[int]) -> Questions[int | None]:
     """The newest of the slave's files whose first record the master has too: its number in `begins`.
 
-    None if there is none, -1 if the master has another log from the slave's first byte on. A question a file that the
-    master lacks at the end, and then at most log2 of the rest, rounded up.
+    None if there is none, -1 if the master has another log from the slave's first byte on. Asks one question per file
+    that the master lacks at the end, and then at most log2 of the rest, rounded up.
     """
     number = len(begins) - 1
     # The master's log is shorter; or it begins later, which only older files tell.
@@ -137,7 +137,7 @@ def find_file(begins: Sequence[int]) -> Questions[int | None]:
 def find_record(offsets: Sequence[int]) -> Questions[int]:
     """The last of a file's records that the master has too, by its number; it has the first one.
 
-    At most log2 of their number questions, rounded up.
+    Asks at most log2 of their number, rounded up.
     """
     low, high = 0, len(offsets)
     while high - low > 1:

@@ -1,8 +1,8 @@
-"""Whose word counts: a slave halts, and cuts its log, only where a broker that is the master now has another log.
+"""Whose word counts: a slave halts, and cuts its log, only if a broker that is the master now has another log.
 
-A broker that is no master may lack what the slave has because it has not received it yet, and its tables may be the
-older ones; one of another brokerName has another log altogether. So a peer says what it is before and after each
-comparison, and a broker of this project says its term too.
+A broker that is not a master may just not have received yet what the slave has, and its tables may be older. A broker
+of another brokerName has another log altogether. So a peer says what it is before and after each comparison, and a
+broker of this project says its term too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rmq_actors.protocols.term import Term
 
 @attrs.frozen
 class Own:
-    """What the broker is that judges."""
+    """What the judging broker is."""
 
     term: Term
     broker_name: str
@@ -24,13 +24,13 @@ class Own:
 
 @attrs.frozen
 class Peer:
-    """What a broker said of itself at one moment. RocketMQ's own tells its role and its brokerName alone."""
+    """What a broker said about itself at one moment. RocketMQ's tells only its role and its brokerName."""
 
     is_master: bool
     term: int | None = None
     #: Whether it was promoted to `term`: it may be a slave again.
     leads_term: bool = False
-    #: Whether it is a slave to whom its master's log comes.
+    #: Whether it is a slave that receives its master's log.
     is_following: bool = False
     #: Its brokerName, if it told one.
     name: str | None = None
@@ -49,7 +49,7 @@ class Doubt:
 
 
 def _doubt_in_name(own: Own, *said: Peer | None) -> Doubt | None:
-    """A wrong address leads to a broker whose log and tables are another pair's, and so is its term."""
+    """A peer of another name: a wrong address leads to another pair, with its own log, tables and terms."""
     for peer in said:
         if peer is not None and peer.name is not None and peer.name != own.broker_name:
             return Doubt(
@@ -62,7 +62,7 @@ def _doubt_in_name(own: Own, *said: Peer | None) -> Doubt | None:
 
 
 def doubt_in_following(own: Own, peer: Peer | None) -> Doubt | None:
-    """Why a peer whose log begins with this one's is not followed, if so. None: it said nothing of itself."""
+    """Why a peer whose log continues this one's is not followed, if so. `peer` None: it did not say what it is."""
     if doubt := _doubt_in_name(own, peer):
         return doubt
     if peer is None or peer.term is None or peer.term >= own.term.number:
@@ -76,7 +76,7 @@ def doubt_in_following(own: Own, peer: Peer | None) -> Doubt | None:
 
 
 def doubt_in_difference(own: Own, before: Peer | None, after: Peer | None) -> Doubt | None:
-    """Why a peer that has another log than this one is no reason to halt, if so."""
+    """Why a peer with another log is not a reason to halt, if so."""
     if before is None or after is None:
         return Doubt("no_master", "it does not say whether it is a master")
     if doubt := _doubt_in_name(own, before, after):
@@ -89,9 +89,9 @@ def doubt_in_difference(own: Own, before: Peer | None, after: Peer | None) -> Do
 
 
 def doubt_in_tables(own: Own, before: Peer | None, after: Peer | None) -> Doubt | None:
-    """Why a peer's tables are not taken over, if so: those of a term come from the broker that leads it.
+    """Why a peer's tables are not taken over, if so: the tables of a term come from the broker that leads it.
 
-    A slave hands them on, while it follows, but never to the one that they came from.
+    A slave hands them on while it follows, but not back to the broker that they came from.
     """
     if before is None or after is None:
         return Doubt("no_master", "it does not say whether it is a master")

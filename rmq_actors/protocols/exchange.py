@@ -1,4 +1,4 @@
-"""How a master exchanges its role with a slave's: the master conducts, and knows at each step what may be undone.
+"""How a master exchanges roles with a slave: the master conducts, and knows at each step what may be undone.
 
 1. *check*: the slave says whether it can take over. Nothing has changed yet.
 2. *fence*: the master refuses puts and changes of its tables. From here on its log has an end.
@@ -8,10 +8,10 @@
    knows.
 6. *step down*: the master becomes a slave of the new one, and removes the note.
 
-Before the note exists no promotion was asked for: the master takes puts again without asking anybody. Afterwards only
-the slave's refusal lets it, and a refusal is final: whatever request for the same promotion comes later is refused too
-(`exchange_partner`). A master that has taken back leads a term above the one that it had offered. A master that starts
-with a note goes on with step 5, fenced.
+Write the note before you ask for the promotion. Before the note exists, no promotion was asked for, and the master may
+take puts again without asking anybody. After that only the slave's refusal lets it. A refusal is final: later requests
+for the same promotion are refused too (`slave_preparation`). A master that has taken its role back leads a term above
+the one that it had offered. A master that starts with a note goes on with step 5, fenced.
 
 `RoleExchange` performs one effect after the other, and tells how each ended.
 """
@@ -27,7 +27,7 @@ from rmq_actors.protocols.backoff import Backoff
 
 #: The pause before a slave that is not ready yet is asked again.
 NOT_YET_PAUSE_S = 0.1
-#: What did not succeed is tried again after a pause of this length at first, and of that one at last.
+#: The first and the longest pause before a failed step is tried again.
 AGAIN_MIN_S, AGAIN_MAX_S = 0.2, 2.0
 #: How long writes may be refused before the slave is promoted, unless the operator says otherwise.
 TIME_LIMIT_S = 30.0
@@ -35,7 +35,7 @@ TIME_LIMIT_MAX_S = 3600.0
 
 
 class Step(enum.Enum):
-    """What a master is at."""
+    """The step that a master is at."""
 
     CHECK = "check"
     FENCE = "fence"
@@ -161,7 +161,7 @@ class Checked:
 
 @attrs.frozen
 class Fenced:
-    """No put is taken any more; the log's end is `end`, and stays so."""
+    """Puts are refused, and the log's end stays at `end`."""
 
     end: int
 
@@ -202,7 +202,7 @@ class Unanswered:
 
 @attrs.frozen
 class Failed:
-    """This broker could not do it."""
+    """This broker failed to do it."""
 
     why: str
 
@@ -210,7 +210,7 @@ class Failed:
 Outcome = Checked | Fenced | NotYet | StateTold | Done | Refused | Unanswered | Failed
 
 EXCHANGED = "exchanged"
-#: How one ends that a command has come in between: the master may have any role now.
+#: How an exchange ends that a command has overruled: the master may have any role now.
 OVERRULED = "the role was set by command meanwhile"
 _OVERRULED_STEPS = (Step.CHECK, Step.PREPARE, Step.PROMOTE)
 
@@ -240,17 +240,17 @@ class MasterExchange:
     _partner: Partner | None = attrs.field(default=None, init=False)
     _attempts: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
-    #: When a slave that is not ready is waited for no more.
+    #: Until when a slave that is not ready is waited for.
     give_up_at: float = attrs.field(default=math.inf, init=False)
     _backoff: Backoff = attrs.field(factory=lambda: Backoff(AGAIN_MIN_S, AGAIN_MAX_S), init=False)
-    #: Why it is taken back, or this broker steps down before it knows that the slave leads.
+    #: Why the master takes back its role, or steps down before it knows that the slave leads.
     _cause: str = attrs.field(default="", init=False)
-    #: After a pause.
+    #: The effect that follows a pause.
     _next: Effect | None = attrs.field(default=None, init=False)
 
     @classmethod
     def resumed(cls, note: Note, *, is_slave: bool) -> MasterExchange:
-        """What a start with a note goes on with, fenced. Who `is_slave` by now has stepped down."""
+        """The exchange with which a start that finds a note goes on, fenced; `is_slave`: it has stepped down."""
         machine = cls(note.promotion, note.role, note.term, note.end, 0, note=note)
         machine._partner, machine._end = note.partner, note.end
         if is_slave:
@@ -261,14 +261,15 @@ class MasterExchange:
 
     @property
     def may_be_cut_short(self) -> bool:
-        """Whether an overruled exchange needs no outcome of the present effect: it is told as `Unanswered`."""
+        """Whether an overruled exchange need not wait for the present effect, which is told `Unanswered`."""
         return self.step in _OVERRULED_STEPS and isinstance(self.effect, Check | Prepare | Promote | AskState | Wait)
 
     def overrule(self, *, by_slave: bool = False) -> None:
-        """The operator sets the role: this broker leads on, whatever the slave may do. Takes effect with an outcome.
+        """An operator sets the role: this broker goes on leading. Takes effect with the next outcome.
 
-        A slave that is known to be the master by now is followed all the same; so is one that was asked to be, where
-        the operator makes a slave of this broker (`by_slave`): it takes no put before, and no later term.
+        If the slave is known to be the master by now, this broker follows it all the same. If it was only asked to
+        become the master, this broker follows it if the operator makes this broker a slave (`by_slave`): until then it
+        takes no puts and goes to no later term.
         """
         self.is_overruled, self._is_to_follow = True, by_slave
 
@@ -322,7 +323,7 @@ class MasterExchange:
     def _prepare(self) -> None:
         assert self._partner is not None
         self._attempts += 1
-        # A name of its own each time: a request that was given up may come after a later one.
+        # Each attempt has a name of its own: a request that was given up may arrive after a later one.
         self._go(Step.PREPARE, Prepare(f"{self.exchange_id}-{self._attempts}", self._end, self._partner))
 
     def _prepared(self, outcome: Outcome, now: float) -> None:
@@ -357,7 +358,7 @@ class MasterExchange:
                 self._backoff.succeeded()
                 self._go(Step.PROMOTE, Promote(self.note))
             case Failed(why):
-                # It may be there all the same, and would fence the next start.
+                # The note may be there all the same, and would fence the next start.
                 self._take_back(f"the note of it cannot be written: {why}", RemoveNote())
             case _:
                 raise self._unexpected(outcome)
@@ -443,7 +444,7 @@ class MasterExchange:
                 raise self._unexpected(outcome)
 
     def _retry(self, why: str, now: float) -> None:
-        """This broker's own disk fails: nothing is certain before it has worked once."""
+        """This broker's own disk fails: nothing is certain until it has worked once."""
         self._next, self.effect = self.effect, Wait(now + self._backoff.next_pause_s(1.0))
         self.detail = f"{self._cause}; {why}" if self._cause else why
 

@@ -1,7 +1,7 @@
-"""From the reports of live slaves to one offset: everything before it is replicated.
+"""Makes one offset of the reports of live slaves: everything before it is replicated.
 
-RocketMQ's push2SlaveMaxOffset is raised by any report of any peer and never falls, so a stray 8 bytes on the HA port
-acknowledge every later put (#3015). Here a report counts for as long as its connection lives.
+In RocketMQ any report of any peer raises push2SlaveMaxOffset, which never falls, so 8 stray bytes on the HA port
+acknowledge every later put (#3015). Here a report counts while its connection lives.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class ReplicationState:
     replicated_to: int = 0
     acks_required: int = 1
     acks_min: int | None = None
-    #: With `acks_min`: what each slave has that has told, the highest first.
+    #: With `acks_min`: the newest report of each slave that has reported, the highest first.
     reports: tuple[int, ...] = ()
 
     def seen_from(self, master_put_where: int, fallbehind_max_bytes: int) -> ReplicationState:
-        """The same for a put that ends at `master_put_where`: no more slaves are required than are near enough.
+        """This state for a put that ends at `master_put_where`: no more slaves are required than are near enough.
 
-        RocketMQ 5 counts them in HAService.inSyncReplicasNums; one that has reported nothing is near there, but no
-        more count than the name server knows of.
+        RocketMQ 5 counts them in HAService.inSyncReplicasNums. There a slave that has reported nothing counts as near,
+        but no more count than the name server knows.
         """
         if self.acks_min is None:
             return self
@@ -37,7 +37,7 @@ class ReplicationState:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a put has to wait for any slave: not while a master may go on alone."""
+        """Whether a put has to wait for a slave at all: not if the master may go on alone."""
         return self.acks_required > 0
 
     def is_slave_ok(self, master_put_where: int, fallbehind_max_bytes: int) -> bool:
@@ -57,11 +57,11 @@ class GroupTransfer:
     #: None: nothing yet.
     _reports: dict[int, int | None] = attrs.field(factory=dict, init=False)
     _hosts: dict[int, str] = attrs.field(factory=dict, init=False)
-    #: Connections that have been silent since a younger one came from the same host: perhaps of the same slave.
+    #: Connections that have been silent since a newer one came from the same host: it may be the same slave.
     _doubtful: dict[int, None] = attrs.field(factory=dict, init=False)
 
     def connected(self, conn_id: int, host: str = "") -> ReplicationState:
-        """A slave connected; it has reported nothing yet. Several may be on one `host`; "" is nobody else's."""
+        """A slave connected, and has reported nothing yet. Several may share a `host`; "" is a host of its own."""
         self._reports.setdefault(conn_id, None)
         self._hosts[conn_id] = host
         if host:
@@ -82,7 +82,7 @@ class GroupTransfer:
         return self.state()
 
     def _counted(self) -> list[int]:
-        """What slaves have that are surely different ones: the protocol names none, and a lost connection lives on."""
+        """The reports of certainly different slaves: the protocol has no names, and lost connections live on."""
         if not self._doubtful:
             return [report for report in self._reports.values() if report is not None]
         counted: list[int] = []
@@ -92,7 +92,7 @@ class GroupTransfer:
                 each for conn_id, each in of_host.items() if each is not None and conn_id not in self._doubtful
             )
             doubtful = [each for conn_id, each in of_host.items() if each is not None and conn_id in self._doubtful]
-            if doubtful:  # of one of the others there, for all that is known
+            if doubtful:  # it may be one of the other slaves on that host
                 sure[-1:] = [max([*sure[-1:], *doubtful])]
             counted += sure
         return counted

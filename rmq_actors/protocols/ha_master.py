@@ -1,8 +1,8 @@
 """The master's half of one HA connection: what a slave's bytes mean, and what to send it next.
 
-`SlaveReports` is the decision part of ReadSocketService, `TransferCursor` that of WriteSocketService. Where RocketMQ
-trusts the first report, repeats heartbeats for an offset that it no longer has, or starts a new slave at its last file,
-this machine refuses and names the reason, or starts at the minimum offset (`docs/ha-protocol.md`).
+`SlaveReports` decides for ReadSocketService, `TransferCursor` for WriteSocketService. RocketMQ trusts the first report,
+repeats heartbeats for an offset that it no longer has, and starts a new slave at its last file. These machines check
+each report, refuse with a reason, and start a new slave at the minimum offset (`docs/ha-protocol.md`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SlaveRefused(ValueError):
 
 
 class SlaveAhead(SlaveRefused):
-    """The slave reports more than the master has: its log is another one, or the peer is no slave at all."""
+    """The slave reports more than the master has: it has another log, or the peer is not a slave at all."""
 
     reason = "slave_ahead"
 
@@ -50,7 +50,7 @@ class SlaveStuck(SlaveRefused):
 
 @attrs.define(eq=False)
 class SlaveReports:
-    """Bytes from the slave to reports. Times are seconds of one monotonic clock."""
+    """Makes reports of the bytes from a slave, and notices its silence. Times are seconds of one monotonic clock."""
 
     last_read: float
     housekeeping_interval_s: float
@@ -60,8 +60,8 @@ class SlaveReports:
     def receive(self, data: bytes | memoryview, now: float, *, min_offset: int, max_offset: int) -> int | None:
         """Take bytes as they came; return the newest whole report, or None while it is incomplete.
 
-        Reports supersede each other, so only the last whole one of a buffer counts, as in RocketMQ. Each is checked,
-        the first too. Raises `SlaveAhead`, `OffsetGone`, `IllegalReport`.
+        A newer report replaces the older ones, so only the last whole one of a buffer counts, as in RocketMQ. All are
+        checked, the first one too. Raises `SlaveAhead`, `OffsetGone`, `IllegalReport`.
         """
         self.last_read = now
         buffer = self._partial + bytes(data)
@@ -114,14 +114,14 @@ class TransferCursor:
     group_size_bytes: int = 1024 * 1024
     group_frames_max: int = 256
     housekeeping_interval_s: float = 20.0
-    #: While something is under way: when the socket took some of it last, or was given it.
+    #: While something is being sent: when the socket took a part of it last, or was given it.
     _taken_at: float = attrs.field(default=float("inf"), init=False)
 
     def plan(self, limit_offset: int, now: float, *, min_offset: int = 0) -> list[Transfer]:
         """The frames to send now: log bytes before `limit_offset`, else a heartbeat when one is due, else nothing.
 
-        The cursor moves past what it returns: the driver sends all of it, or ends the connection. Raises `OffsetGone`
-        when cleaning has overtaken the slave: the log begins at `min_offset` by now.
+        The cursor moves past what it returns: send all of it, in order, or end the connection. Raises `OffsetGone` if
+        cleaning has overtaken the slave: the log begins at `min_offset` by now.
         """
         if self.next_offset < min_offset:
             raise OffsetGone(f"the slave needs offset {self.next_offset}, this master's log begins at {min_offset} now")
@@ -145,7 +145,7 @@ class TransferCursor:
     ) -> list[Transfer]:
         """What the task that made the log grow to `limit_offset` sends itself: like `plan`, but never a heartbeat.
 
-        Nothing unless the slave has all that it was sent, and no more is new than one frame can hold: what comes while
+        Returns nothing unless the slave has all that it was sent, and one frame can hold what is new: what comes while
         something is under way is better sent together.
         """
         size = limit_offset - self.next_offset
@@ -154,7 +154,7 @@ class TransferCursor:
         return self.plan(limit_offset, now) if self.next_offset >= min_offset else []
 
     def take_back(self, frames: list[Transfer]) -> None:
-        """Nothing of `frames`, which `plan` has just returned, will be sent: it returns them again."""
+        """Nothing of `frames`, which `plan` has just returned, was sent: the next `plan` returns them again."""
         self.next_offset = frames[0].offset
         self._taken_at = float("inf")
 
@@ -168,7 +168,7 @@ class TransferCursor:
         self._taken_at = float("inf")
 
     def check_taken(self, now: float) -> None:
-        """Raise `SlaveStuck` once the socket has taken nothing for too long: what waits holds files that are gone."""
+        """Raise `SlaveStuck` once the socket has taken nothing for too long: waiting bytes keep deleted files alive."""
         if now >= self._taken_at + self.housekeeping_interval_s:
             raise SlaveStuck(f"the slave has taken nothing for {now - self._taken_at:g} s")
 
@@ -181,7 +181,7 @@ class TransferCursor:
 def first_offset(requested: int, min_offset: int, last_file_offset: int | None = None) -> int:
     """Where to start for a slave that reports `requested`: a new slave (0) gets everything that there is.
 
-    RocketMQ 4.9 starts a new slave at its last file, so the older history never arrives (#3661): that is done where
-    `last_file_offset` says where this begins (syncFromLastFile).
+    RocketMQ 4.9 starts a new slave at its last file, so the older history never arrives (#3661). With
+    `last_file_offset` (syncFromLastFile) so does this master.
     """
     return requested or (min_offset if last_file_offset is None else max(min_offset, last_file_offset))

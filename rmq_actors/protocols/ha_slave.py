@@ -1,8 +1,7 @@
-"""The slave's half of an HA connection: the master's bytes to appends, and what to report when (HAClient).
+"""The slave's half of an HA connection: makes appends of the master's bytes, and says what to report when (HAClient).
 
-A machine lives as long as one connection: nothing that a broken connection left behind can reach the next one. Where
-RocketMQ waits 5 s before its first report and never notices a silent master, this machine reports at once and times the
-master out.
+A machine lives as long as one connection, so nothing of a broken connection can reach the next one. RocketMQ's slave
+waits 5 s before its first report and never notices a silent master; this one reports at once and times the master out.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import attrs
 
 from rmq_actors.wire.ha_frames import SLAVE_BUFFER_BYTES, TRANSFER_HEADER, TRANSFER_HEADER_BYTES, encode_report
 
-#: So much is received at once: a core's cache still holds it when it is written to the log.
+#: How much is received at once: the processor's cache still holds it when it is written to the log.
 RECEIVE_BYTES = 512 * 1024
 
 
@@ -43,7 +42,7 @@ class MasterSilent(MasterRefused):
 
 
 class ReportStuck(MasterSilent):
-    """For most of that time the master took no report either, and while one is sent nothing is read."""
+    """For most of that time the master took no report either; nothing is read while a report is being sent."""
 
     reason = "report_stuck"
 
@@ -56,9 +55,9 @@ class Append(NamedTuple):
 
 
 def joined(appends: Iterable[Append], file_size_bytes: int) -> Iterator[Append]:
-    """The same appends with neighbours in one file of the log as one: a write costs more than its bytes.
+    """The same appends, but neighbours in one file of the log are one append: a call costs more than its bytes.
 
-    What no file could hold stays as it is. Raises what `appends` raises, once what came before has been yielded.
+    What no file could hold stays as it is. Raises what `appends` raises, after yielding what came before.
     """
     views: list[memoryview] = []
     begin = end = file_end = 0
@@ -85,8 +84,8 @@ def _as_one(offset: int, views: list[memoryview]) -> Iterator[Append]:
 class HaSlave:
     """One connection to a master. Times are seconds of one monotonic clock, offsets bytes in the log.
 
-    The driver receives into `free()`, calls `received`, executes each `Append` in order, and sends what `report`
-    returns, telling by `sent` when that is done.
+    Receive into `free()`, call `received`, carry out each `Append` in order, send what `report` returns, and call
+    `sent` when all of it is sent.
     """
 
     max_offset: int
@@ -118,7 +117,7 @@ class HaSlave:
     def received(self, size: int, now: float) -> Iterator[Append]:
         """`size` bytes were put into `free()`: yield what whole frames ask for, in order.
 
-        Raises `OffsetMismatch` and `IllegalFrame` when it gets there; what came before stands.
+        Raises `OffsetMismatch` or `IllegalFrame` when it reaches a bad frame; what came before stands.
         """
         self.last_read = now
         self._end += size

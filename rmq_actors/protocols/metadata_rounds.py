@@ -1,7 +1,7 @@
 """When a slave asks its master for which metadata (BrokerController.handleSlaveSynchronize, SlaveSynchronize).
 
-As in RocketMQ after 3 s, then every 10 s, in RocketMQ's order. What failed is asked again sooner, with back-off, and
-holds up nothing else.
+As in RocketMQ, first after 3 s, then every 10 s, in RocketMQ's order. A failed part is asked for again sooner, with
+back-off, and does not delay the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Metadata(enum.Enum):
 
 @attrs.define(eq=False)
 class SlaveSynchronization:
-    """Times are seconds of one monotonic clock. `master`: where it answers; nobody is asked while that is None."""
+    """Times are seconds of one monotonic clock. `master`: where it answers; while it is None, nothing is due."""
 
     now: float
     master: str | None
@@ -46,11 +46,11 @@ class SlaveSynchronization:
         return math.inf if self.master is None else min(self._due_at.values())
 
     def due(self, now: float) -> list[Metadata]:
-        """What to ask for now; each is then told `succeeded` or `failed`."""
+        """What to ask for now; call `succeeded` or `failed` for each part afterwards."""
         return [] if self.master is None else [part for part, at in self._due_at.items() if at <= now]
 
     def succeeded(self, part: Metadata, master: str, now: float) -> None:
-        """The answer of `master` was taken over. That of an earlier one leaves the part due."""
+        """The answer of `master` was taken over. If that is not the present master, the part stays due."""
         if master == self.master:
             self._backoffs[part].succeeded()
             self._due_at[part] = now + PERIOD_S

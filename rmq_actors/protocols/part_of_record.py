@@ -1,8 +1,7 @@
-"""What a slave does with the part of a record that its master's bytes end with: it waits in memory for its rest.
+"""Keeps the part of a record at the end of a master's bytes in memory until the rest comes.
 
-A frame may end anywhere in a record, a slave's log only where one ends: a part of a record is nobody's promise, and a
-master that comes next has another record there, or none. Where the last whole record of some bytes ends, who appends
-them knows (`CommitLog.append_data`).
+A frame may end in the middle of a record, but a slave's log must not: nobody has promised a part of a record, and the
+next master may have another record there, or none. `CommitLog.append_data` finds where the last whole record ends.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class RecordTooLong(MasterRefused):
 
 @attrs.define(eq=False)
 class PartOfRecord:
-    """The part of one connection: it goes with that. `held_bytes`: how long it is.
+    """The held part of one connection; it ends with the connection.
 
-    The driver appends what `joined` yields, and tells `hold` before it asks for more where the log ends then.
+    Append what `joined` yields, and tell `hold` where the log ends before you ask for the next.
     """
 
     _file_size_bytes: int
@@ -41,15 +40,15 @@ class PartOfRecord:
         return len(self._held)
 
     def joined(self, appends: Iterable[Append]) -> Iterator[Append]:
-        """The same appends, neighbours in one file as one, what is held before them; nothing while that is a part.
+        """The held part and the appends, neighbours in one file as one; nothing while all is a part of one record.
 
-        Raises what `appends` raises, once what came before has been yielded.
+        Raises what `appends` raises, after yielding what came before.
         """
         return joined(self._with_held(appends) if self._held else appends, self._file_size_bytes)
 
     def _with_held(self, appends: Iterable[Append]) -> Iterator[Append]:
         rest = iter(appends)
-        # A long record comes in many frames: it is not put together again with each of them.
+        # A long record comes in many frames: do not join it again for each of them.
         for append in rest:
             self._held += append.data
             if len(self._held) >= self._record_bytes:
@@ -60,7 +59,7 @@ class PartOfRecord:
         """Keep what comes after `end_offset`, where the log ends now. Raises `RecordTooLong`."""
         self._offset = end_offset
         if end_offset == append.offset + len(append.data):
-            # A report waits for this: most receives end where a record does.
+            # The fast way, as a report waits for this: most receives end where a record does.
             if self._held:
                 self._held = bytearray()
             return

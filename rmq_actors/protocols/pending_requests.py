@@ -13,7 +13,7 @@ _OPAQUE_MAX = 2**31 - 1
 
 @attrs.define(eq=False)
 class PendingRequests(Generic[T]):
-    """The requests that wait, at most `in_flight_max`, each with whom its answer is for."""
+    """The waiting requests, at most `in_flight_max`, each with the waiter that gets its answer."""
 
     in_flight_max: int
     _waiting: dict[int, T] = attrs.field(factory=dict, init=False)
@@ -23,7 +23,7 @@ class PendingRequests(Generic[T]):
         return len(self._waiting)
 
     def next_opaque(self) -> int:
-        """A number that no waiting request has; for one-way requests it is all there is."""
+        """A number that no waiting request has; a one-way request needs nothing else."""
         opaque = self._next_opaque
         while opaque in self._waiting:
             opaque = 0 if opaque == _OPAQUE_MAX else opaque + 1
@@ -43,7 +43,7 @@ class PendingRequests(Generic[T]):
         return self._waiting.pop(opaque, None)
 
     def end_all(self) -> list[T]:
-        """Everyone who waits: no answer will come."""
+        """End all requests and return their waiters: no answer will come."""
         waiters = list(self._waiting.values())
         self._waiting.clear()
         return waiters

@@ -1,4 +1,4 @@
-"""Who may do what (PlainAccessValidator, PlainPermissionManager): accounts, what a request needs, and the verdict.
+"""Which account may do what (PlainAccessValidator, PlainPermissionManager): accounts, needs of a request, verdict.
 
 A request is let through when one of these holds: its peer's address is on the global white list; it names an account,
 and the address is on that account's own white list, which stands for the signature and for every permission; it is
@@ -49,7 +49,7 @@ ADMIN_CODES: frozenset[int] = frozenset(
 )
 
 _DENY = 1
-#: Characters of a peer's text that are shown.
+#: How many characters of a peer's text are shown.
 _SHOWN_MAX = 128
 
 
@@ -61,13 +61,13 @@ class Permission(enum.IntFlag):
     SUB = 8
 
     def allows(self, needed: Permission) -> bool:
-        """Whether who has this may do what needs `needed`."""
+        """Whether an account with this permission may do what needs `needed`."""
         owned = int(self)  # as flags the operations take ten times as long
         return not owned & _DENY and owned & int(needed) != 0
 
 
 class AclException(Exception):
-    """A request that may not be; the text is what RocketMQ says."""
+    """A request that is not allowed; the text is RocketMQ's."""
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ class PlainAccessResource:
 
 @attrs.frozen
 class PlainAccessRules:
-    """All accounts of a broker, by access key, and the addresses that need none."""
+    """All accounts of a broker, by access key, and the addresses that need no account."""
 
     accounts: Mapping[str, PlainAccessResource] = attrs.field(factory=dict)
     global_white_remote_addresses: Sequence[RemoteAddressStrategy] = ()

@@ -1,9 +1,9 @@
 """Which waiting put is answered when, and with what status.
 
 One machine holds every put that waits: for a sync of the disk (SYNC_FLUSH), for a slave (SYNC_MASTER), or for both.
-Puts enter in the order of their end offsets, so one watermark a condition and a queue a condition decide all of them: a
-rise of a watermark releases from the front, and the sweeper looks at the front only. In RocketMQ this work is spread
-over GroupCommitService, FlushDiskWatcher, GroupTransferService and the futures of CommitLog.asyncPutMessage.
+Puts enter in the order of their end offsets, so one watermark and one queue per condition are enough: a rising
+watermark releases puts from the front, and the sweeper looks only at the front. In RocketMQ this work is spread over
+GroupCommitService, FlushDiskWatcher, GroupTransferService and the futures of CommitLog.asyncPutMessage.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Condition(Generic[Token]):
     queue: deque[tuple[float, _Waiting[Token]]] = attrs.field(factory=deque)
 
     def wait(self, put: _Waiting[Token], deadline: float) -> None:
-        # A deadline before its predecessor's would hide behind it: puts are swept in the order of their offsets.
+        # Puts are swept in the order of their offsets: a deadline before its predecessor's would be seen too late.
         self.queue.append((max(deadline, self.queue[-1][0]) if self.queue else deadline, put))
 
     def advance(self, offset: int) -> Iterator[_Waiting[Token]]:
@@ -83,15 +83,15 @@ class _Condition(Generic[Token]):
 class PutCompletion(Generic[Token]):
     """The waiting puts of one store.
 
-    Times are seconds of one monotonic clock, offsets are bytes in the commit log. Every method returns the puts to be
-    answered now, each exactly once. `waiting_max` bounds memory: past it `has_room` is False, and the store refuses the
-    put.
+    Times are seconds of one monotonic clock, offsets are bytes in the commit log. Every method returns the puts to
+    answer now; it returns each put exactly once, so answer it. `waiting_max` bounds memory: past it `has_room` is
+    False, and the store refuses the put.
     """
 
     waiting_max: int = 100_000
     _flush: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_DISK_TIMEOUT), init=False)
     _replica: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_SLAVE_TIMEOUT), init=False)
-    #: Where the last put ends that was taken.
+    #: Where the last taken put ends.
     last_end_offset: int = attrs.field(default=0, init=False)
 
     @property
@@ -115,8 +115,8 @@ class PutCompletion(Generic[Token]):
     ) -> list[Completed[Token]]:
         """Take a put whose record ends at `end_offset`; a deadline of None means that thing is not awaited.
 
-        With `slave_available` False the put waits for no slave and its status says SLAVE_NOT_AVAILABLE. Raises
-        `ValueError` when the offset is not above all earlier ones: our mistake.
+        If `slave_available` is False, the put does not wait for a slave, and its status is SLAVE_NOT_AVAILABLE. Raises
+        `ValueError` if the offset is not above all earlier ones, which is our mistake.
         """
         if end_offset <= self.last_end_offset:
             raise ValueError(f"a put that ends at {end_offset} after one that ends at {self.last_end_offset}")

@@ -27,7 +27,7 @@ _EVERY_ADDRESS = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 
 
 class IllegalRemoteAddress(ValueError):
-    """Text that should say which addresses are meant, and does not; says why."""
+    """Text that does not say which addresses are meant; the message says why."""
 
 
 @attrs.frozen
@@ -35,11 +35,11 @@ class RemoteAddressStrategy:
     """Addresses, as an operator wrote them."""
 
     text: str
-    #: Address forms of which one must fit; None: every address does.
+    #: Forms of addresses, one of which must fit; None: every address fits.
     _alternatives: tuple[tuple[_Range, ...], ...] | None
 
     def match(self, host: str) -> bool:
-        """Whether an address is meant; what is no IP address is meant by `*` alone."""
+        """Whether an address is meant; only `*` means a text that is not an IP address."""
         if self._alternatives is None:
             return True
         parts = _parts(host)

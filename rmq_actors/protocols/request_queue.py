@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Expired(NamedTuple, Generic[T]):
-    """A request that waited `waited_ms`, with `queue_size` requests left behind it."""
+    """A request that waited `waited_ms`, with `queue_size` requests left after it."""
 
     request: T
     waited_ms: int

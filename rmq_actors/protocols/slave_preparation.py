@@ -1,8 +1,8 @@
-"""What a slave says to the master that exchanges roles with it (`exchange`): whether it is ready, and yes or no.
+"""What a slave answers the master that exchanges roles with it (`exchange`): whether it is ready, and yes or no.
 
-A slave prepares under a name, and is promoted under that name once. Whatever becomes of a promotion, the name is used
-up: a request for it that was lost on its way, and comes when the master has long gone on as the master, is refused. So
-is each after the slave was started again, or has opened its store again: it may have another log by then.
+A slave prepares under a name, and is promoted under that name once. Whatever comes of the promotion, the name is used
+up: if a request was delayed and arrives when the master has long gone on as the master, it is refused. It is also
+refused after the slave was started again, or has opened its store again, as it may have another log by then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 @attrs.frozen
 class SlaveState:
-    """What a broker is now. `life` is another one each time that its store is opened, `tables` when they change."""
+    """What a broker is now. `life` differs each time that its store is opened, `tables` when its tables change."""
 
     broker_name: str
     is_slave: bool
@@ -23,7 +23,7 @@ class SlaveState:
     log_end: int
     life: int
     is_followed: bool = True
-    #: Why it follows no more.
+    #: Why it has halted.
     halted: str | None = None
     tables: Hashable = None
 
@@ -47,7 +47,7 @@ def why_no_partner(own: SlaveState, broker_name: str, term: int) -> str | None:
 
 
 def why_not_ready(own: SlaveState, end: int) -> str | None:
-    """What a slave waits for that is to have the log up to `end`; None if it is so far."""
+    """What a slave still waits for that must have the log up to `end`; None if it has it."""
     if not own.is_followed:
         return "it follows no master at the moment"
     if own.log_end != end:
@@ -66,7 +66,7 @@ class Promotion:
 
 @attrs.define(eq=False)
 class SlavePreparation:
-    """What a slave has prepared for: one promotion at most."""
+    """What a slave has prepared for, at most one promotion."""
 
     _prepared: str | None = attrs.field(default=None, init=False)
     _life: int = attrs.field(default=-1, init=False)
@@ -74,11 +74,11 @@ class SlavePreparation:
     _tables: Hashable = attrs.field(default=None, init=False)
 
     def ready(self, name: str, own: SlaveState) -> None:
-        """It has all that the master has: the log, synced, and the tables."""
+        """The slave has all that the master has: the log, synced, and the tables."""
         self._prepared, self._life, self._end, self._tables = name, own.life, own.log_end, own.tables
 
     def why_not_promoted(self, asked: Promotion, own: SlaveState) -> str | None:
-        """Why it refuses to become the master; None if it shall do so now. To be asked once a request."""
+        """Why it refuses to become the master; None if it must do so now. A call uses the name up."""
         prepared, self._prepared = self._prepared, None
         if not own.is_slave:
             return "it is no slave"
@@ -96,5 +96,5 @@ class SlavePreparation:
 
 
 def is_promoted(asked: Promotion, own: SlaveState) -> bool:
-    """Whether what is asked for is done already: an answer was lost."""
+    """Whether the promotion is done already, so that only the answer was lost."""
     return own.is_leader and own.term >= asked.term

@@ -1,25 +1,25 @@
-"""The term of replication: a number that grows with each promotion, so that brokers know whose word is the newer one.
+"""The term of replication: a number that grows with each promotion, so that brokers know whose word is newer.
 
 A broker keeps the greatest term that it has seen, and whether it was itself promoted to it: then it *leads* that term
-until it sees a greater one. It may have resigned since, and be a slave: its tables are those of the term all the same,
-but to be the master again it needs another promotion. A store that was never told of any term has term 0.
+until it sees a greater one. It may have resigned since, and be a slave: its tables are still those of the term, but it
+needs another promotion to be the master again. A store that has never heard of a term has term 0.
 """
 
 from __future__ import annotations
 
 import attrs
 
-#: Java's long. Nobody comes so far by promotions.
+#: The greatest Java long, which no number of promotions reaches.
 TERM_MAX = 2**63 - 1
 
 
 class TermRefused(ValueError):
-    """A broker cannot go to this term: says why."""
+    """A broker cannot go to this term; the message says why."""
 
 
 @attrs.frozen
 class Term:
-    """Changes make another one. Raises `ValueError` for what no term is."""
+    """A value: a change makes another one. Raises `ValueError` if there is no such term."""
 
     number: int = 0
     leads: bool = False
@@ -51,7 +51,7 @@ class Term:
             raise TermRefused(f"term {asked} is greater than {TERM_MAX}")
 
     def promoted(self, asked: int | None = None) -> Term:
-        """That of a promotion: greater than every one seen, and at least what is asked. Raises `TermRefused`."""
+        """The term after a promotion: greater than every one seen, and at least what is asked. Raises `TermRefused`."""
         number = max(self.number + 1, asked or 0)
         if number > TERM_MAX:
             raise TermRefused(f"there is no term after {self.number}")
@@ -62,5 +62,5 @@ class Term:
         return Term(self.number, leads=True, resigned=True) if self.leads else self
 
     def seen(self, number: int) -> Term:
-        """After another broker has told its term."""
+        """The term after another broker has told its own."""
         return Term(number) if number > self.number else self

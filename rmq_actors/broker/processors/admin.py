@@ -1,4 +1,4 @@
-"""Answers what operators ask (of AdminBrokerProcessor): settings, runtime info, replication, and what ends a halt."""
+"""Answers operators (a part of AdminBrokerProcessor): settings, runtime info, replication, and what ends a halt."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _QUEUE_CAPACITY = 1_000
 
 @attrs.define(eq=False)
 class AdminBrokerProcessor:
-    """What changes the broker goes through a pool of one; what only looks is answered at once.
+    """Requests that change the broker go through a pool of one worker; others are answered at once.
 
-    While the store is opened again there is nothing to look at: SERVICE_NOT_AVAILABLE.
+    While the store is opened again, the answer is SERVICE_NOT_AVAILABLE.
     """
 
     _broker: BrokerController
     _tracer: Tracer
     _runtime_info: RuntimeInfo = attrs.field(init=False)
-    #: What changes the broker, one after the other.
+    #: Serves requests that change the broker, one after the other.
     pool: RequestPool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Answers what an exchange of roles asks, of its master and of the slave."""
+"""Answers the requests of an exchange of roles, on the master and on the slave."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmq_actors.wire.response_code import ResponseCode
 
 @attrs.frozen(eq=False)
 class ExchangeProcessor:
-    """What changes a slave goes through the pool of changes, one after the other."""
+    """Requests that change a slave go through the pool of changes, one after the other."""
 
     _conductor: RoleExchange
     _partner: ExchangePartner

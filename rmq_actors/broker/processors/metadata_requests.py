@@ -1,4 +1,4 @@
-"""Answers what a slave asks of its master every 10 s (of AdminBrokerProcessor): all topics, offsets and groups."""
+"""Answers what a slave asks its master every 10 s (a part of AdminBrokerProcessor): all topics, offsets and groups."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MetadataProcessor:
 
 @attrs.define(eq=False)
 class _EncodedTable:
-    """The JSON of a table that is replaced, never changed: written once for all slaves and all times that they ask."""
+    """The JSON of a table, written once for all requests: a table is replaced, never changed in place."""
 
     _wrapper: Callable[[], TopicConfigSerializeWrapper | SubscriptionGroupWrapper]
     _of: TopicConfigSerializeWrapper | SubscriptionGroupWrapper | None = attrs.field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""Answers out of the store: a record of the log (of QueryMessageProcessor), the bounds of a queue."""
+"""Answers from the store: a record of the log (a part of QueryMessageProcessor), the bounds of a queue."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class QueryMessageProcessor:
         records = self._store().records
         record = records.select_one_message_by_offset(offset)
         if record is None:
-            # Slaves ask whether their file ends as their master's. RocketMQ sends all of a blank, which may be long.
+            # Slaves ask whether their file ends like their master's. RocketMQ sends the whole blank, which may be long.
             record = records.select_blank_by_offset(offset)
         if record is None:
             return request.command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")

@@ -1,4 +1,4 @@
-"""Answers what a broker is now: role, term, log and whom it follows, all of one moment (GET_REPLICATION_STATE)."""
+"""Answers what a broker is at one moment: role, term, log and which master it follows (GET_REPLICATION_STATE)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class ReplicationStateProcessor:
-    """While the store is opened again a broker has no role: SERVICE_NOT_AVAILABLE."""
+    """While the store is opened again, the broker has no role: the answer is SERVICE_NOT_AVAILABLE."""
 
     _broker: BrokerController
 
@@ -36,7 +36,7 @@ class ReplicationStateProcessor:
         return request.command.response(ResponseCode.SUCCESS, body=encode_body(self._state()))
 
     def _state(self) -> ReplicationStateInfo:
-        """No checkpoint in here: the answer is that of one moment."""
+        """There must be no checkpoint in here, as the answer is that of one moment."""
         broker, followed = self._broker, self._broker.followed_master
         log, halted = broker.store.commit_log, None if followed is None else followed.halted
         return ReplicationStateInfo(
