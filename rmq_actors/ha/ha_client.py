@@ -28,7 +28,6 @@ from rmq_actors.protocols.divergence import Ahead, Divergence
 from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent
 from rmq_actors.protocols.part_of_record import PartOfRecord
 from rmq_actors.sockets.network_failure import network_failure
-from rmq_actors.store.config import FlushDiskType
 from rmq_actors.store.log.commit_log import AppendRefused, FileSizeMismatch
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.read.log_records import LogCleaned, LogRecords
@@ -493,12 +492,11 @@ class HAClient(ServiceThread):
                 await reporter.report()
 
     def _reportable(self) -> int:
-        log = self._store.commit_log
-        return log.flushed_where if self._acks_synced_only else log.max_offset
+        return self._store.visible_end.offset()
 
     @property
     def _acks_synced_only(self) -> bool:
-        return self._store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        return self._store.visible_end.is_durable
 
     async def _until_flushed(self) -> None:
         """The first report asks for bytes and acknowledges them: under SYNC_FLUSH the log must be synced before it."""

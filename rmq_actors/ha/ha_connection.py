@@ -16,7 +16,7 @@ from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
 from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferCursor, first_offset
 from rmq_actors.sockets.network_failure import network_failure
-from rmq_actors.store.config import BrokerRole, FlushDiskType
+from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.events.ha import HaConnectionClose, HaConnectionOpen
 from rmq_actors.tracing.recorder import Tracer
@@ -93,7 +93,6 @@ class HAConnection:
 
     def _services(self) -> tuple[ReadSocketService, WriteSocketService]:
         config, store, log = self._config, self._store, self._store.commit_log
-        synced_only = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
         def make_cursor(requested: int, now: float) -> TransferCursor:
             last_file = log.max_offset - log.max_offset % log.file_size_bytes if config.sync_from_last_file else None
@@ -115,9 +114,8 @@ class HAConnection:
             self._stream.socket,
             make_cursor,
             log,
-            # What is not synced yet would be ahead of what a power cut leaves on this master.
-            (lambda: log.flushed_where) if synced_only else (lambda: log.max_offset),
-            store.flush_outcomes if synced_only else store.log_end,
+            # A slave must not get ahead of what a power cut leaves on this master.
+            store.visible_end,
             receive,
             self._tracer,
             # Where no put waits for a slave, none takes the time to send.

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import BoundedChannel, Broadcast
+from rmq_actors.actors.services.channels import BoundedChannel
 from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import Transfer, TransferCursor
 from rmq_actors.store.log.commit_log import CommitLog
-from rmq_actors.store.log.flush_services import FlushOutcome
+from rmq_actors.store.log.flush_modes import VisibleEnd
 from rmq_actors.tracing.events.ha import HaHeartbeat, HaTransfer
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.ha_frames import encode_transfer_header
@@ -27,18 +27,14 @@ FIRST_REPORT = BoundedChannel[int].declare(
 
 @attrs.define(eq=False)
 class WriteSocketService:
-    """Drives `protocols.ha_master.TransferCursor` on one socket.
-
-    `limit` gives the offset up to which may be sent; `growth` wakes when it may have moved.
-    """
+    """Drives `protocols.ha_master.TransferCursor` on one socket: it sends the log up to its visible end."""
 
     name = "WriteSocketService"
     conn_id: int
     _socket: trio.socket.SocketType
     _make_cursor: Callable[[int, float], TransferCursor]
     _commit_log: CommitLog
-    _limit: Callable[[], int]
-    _growth: Broadcast[int] | Broadcast[FlushOutcome]
+    _visible_end: VisibleEnd
     _first_report: trio.MemoryReceiveChannel[int]
     _tracer: Tracer
     #: Lets the appending task, and heartbeats, send without a checkpoint; None: nothing is sent so.
@@ -74,7 +70,7 @@ class WriteSocketService:
 
     async def run(self) -> None:
         """Send until the connection ends. Raises `OSError`: never returns."""
-        with self._growth.subscribe(self._take_growth) as growth:
+        with self._visible_end.growth.subscribe(self._take_growth) as growth:
             requested = await self._first_report.receive()
             cursor = self._cursor = self._make_cursor(requested, trio.current_time())
             async with trio.open_nursery() as nursery:
@@ -101,7 +97,7 @@ class WriteSocketService:
         if self._try_send is None or cursor is None or not self._grows_slowly or self._rest:
             return False
         now, log = trio.current_time(), self._commit_log
-        frames = cursor.plan_at_once(self._limit(), self._reported, now, min_offset=log.min_offset)
+        frames = cursor.plan_at_once(self._visible_end.offset(), self._reported, now, min_offset=log.min_offset)
         if not frames:
             return False
         # A failure is the connection's, not the put's: the task that is woken meets it, too.
@@ -142,7 +138,8 @@ class WriteSocketService:
     async def _send_due(self, cursor: TransferCursor) -> None:
         if self._rest:
             await self._send_rest(cursor)
-        while frames := cursor.plan(self._limit(), trio.current_time(), min_offset=self._commit_log.min_offset):
+        log, end = self._commit_log, self._visible_end
+        while frames := cursor.plan(end.offset(), trio.current_time(), min_offset=log.min_offset):
             self._rest = self._buffers(frames)
             if self._try_send is not None and not frames[0].size:  # a heartbeat hardly ever has to wait
                 self._rest = _after(self._rest, self._try_send(self._socket, self._rest))

@@ -10,7 +10,7 @@ from rmq_actors.actors.services.timer import Timer
 from rmq_actors.ports.disk import BytesLike
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.group_transfer import ReplicationState
-from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
+from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.dispatch.flush_consume_queue_service import FlushConsumeQueueService
 from rmq_actors.store.dispatch.receiving import Receiving
 from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, ReputMessageService
@@ -18,12 +18,12 @@ from rmq_actors.store.lifecycle.clean_services import LOG_MIN, CleanCommitLogSer
 from rmq_actors.store.lifecycle.store_files import StoreFiles
 from rmq_actors.store.log.allocate_mapped_file_service import AllocateMappedFileService
 from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
+from rmq_actors.store.log.flush_modes import VisibleEnd, flush_mode
 from rmq_actors.store.log.flush_services import (
     FLUSH_OUTCOMES,
     CommitRealTimeService,
     FlushOutcome,
     FlushService,
-    make_flush_service,
 )
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.store.puts.message_puts import MessagePuts, PendingPut, PutResult
@@ -58,6 +58,8 @@ class MessageStore:
     timer: Timer
     log_end: Broadcast[int]
     flush_outcomes: Broadcast[FlushOutcome]
+    #: How far others may see the log: to be asked by everything that shows or sends it.
+    visible_end: VisibleEnd
     #: The offset before which every record is in its queue and in the index.
     dispatched: Broadcast[int]
     receiving: Receiving
@@ -85,13 +87,9 @@ class MessageStore:
         log_end, dispatched, log_min = LOG_END.open(), DISPATCHED.open(), LOG_MIN.open()
         timer, flags, receiving = Timer(), RunningFlags(), Receiving()
         stats = StoreStatsService(environment.wall_clock, timer)
-        is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-
-        def readable_to() -> int:
-            # Nobody reads what a power cut can take back (#8239).
-            return commit_log.flushed_where if is_sync else commit_log.max_offset
-
-        flush_service = make_flush_service(config, commit_log, outcomes, tracer)
+        mode = flush_mode(config)
+        flush_service = mode.flush_service(config, commit_log, outcomes, tracer)
+        visible_end = mode.visible_end(commit_log, log_end, outcomes)
         completion_service = PutCompletionService(config, outcomes)
         puts = MessagePuts(
             config, commit_log, log_end, environment, tracer, flush_service, completion_service, flags, stats
@@ -110,13 +108,14 @@ class MessageStore:
             tracer,
         )
         find_queue, memory_bytes = files.consume_queues.find, environment.physical_memory_bytes
-        reads = MessageReads.create(config, commit_log, find_queue, readable_to, stats, memory_bytes)
+        reads = MessageReads.create(config, commit_log, find_queue, visible_end.offset, stats, memory_bytes)
         return cls(
             config,
             files,
             timer,
             log_end,
             outcomes,
+            visible_end,
             dispatched,
             receiving,
             flags,
@@ -124,14 +123,12 @@ class MessageStore:
             puts,
             reads,
             QueueOffsets(commit_log, find_queue, reads),
-            RecordLookup(commit_log, readable_to),
+            RecordLookup(commit_log, visible_end.offset),
             flush_service,
             commit_service,
             allocate_service,
             completion_service,
-            ReputMessageService(
-                files.reput, outcomes if is_sync else log_end, readable_to, dispatched, flags, tracer, receiving
-            ),
+            ReputMessageService(files.reput, visible_end, dispatched, flags, tracer, receiving),
             flush_consume_queue_service,
             CleanCommitLogService(
                 config,

@@ -16,6 +16,7 @@ from rmq_actors.store.dispatch import reput_message_service
 from rmq_actors.store.dispatch.receiving import BUSY_S, Receiving
 from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, GIVE_WAY_MAX_S, Reput, ReputMessageService
 from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.flush_modes import AppendedEnd
 from rmq_actors.store.message_store import LOG_END
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.wire.record import Message, encode_message
@@ -36,8 +37,7 @@ class Bench:
         self.reput = Reput(self.log, [], (), 0, None)
         self.service = ReputMessageService(
             self.reput,
-            self.log_end,
-            lambda: self.log.max_offset,
+            AppendedEnd(self.log, self.log_end),
             DISPATCHED.open(),
             RunningFlags(),
             new_tracer(),

@@ -18,6 +18,7 @@ from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.dispatch import reput_message_service
 from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, RETRY_INTERVAL_S, Reput, ReputMessageService
 from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.flush_modes import AppendedEnd
 from rmq_actors.store.log.log_walk import BATCH_RECORDS, DamagedLog
 from rmq_actors.store.running_flags import RunningFlag, RunningFlags
 from rmq_actors.wire.dispatch_batch import DispatchBatch
@@ -250,8 +251,7 @@ def test_an_error_that_nobody_expects_ends_the_service_and_is_seen(tmp_path: Pat
 
     service = ReputMessageService(
         reput_of(log, Broken()),
-        Broadcast(WAKE_UPS),
-        lambda: log.max_offset,
+        AppendedEnd(log, Broadcast(WAKE_UPS)),
         DISPATCHED.open(),
         RunningFlags(),
         new_tracer(),
@@ -272,7 +272,7 @@ def test_the_service_refuses_puts_while_it_cannot_dispatch(tmp_path: Path) -> No
     wake_ups = Broadcast(WAKE_UPS)
     dispatched: Broadcast[int] = DISPATCHED.open()
     service = ReputMessageService(
-        reput_of(log, listener), wake_ups, lambda: log.max_offset, dispatched, flags, recorder.tracer("a")
+        reput_of(log, listener), AppendedEnd(log, wake_ups), dispatched, flags, recorder.tracer("a")
     )
 
     async def main() -> None:

@@ -14,7 +14,8 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.log.allocate_mapped_file_service import ALLOCATE_REQUESTS
 from rmq_actors.store.log.commit_log import CommitLog
-from rmq_actors.store.log.flush_services import COMMIT_REQUESTS, FLUSH_OUTCOMES, make_flush_service
+from rmq_actors.store.log.flush_modes import flush_mode
+from rmq_actors.store.log.flush_services import COMMIT_REQUESTS, FLUSH_OUTCOMES
 from rmq_actors.store.message_store import LOG_END
 from rmq_actors.store.puts.message_puts import MessagePuts
 from rmq_actors.store.puts.put_completion_service import PutCompletionService
@@ -65,7 +66,7 @@ class LogPuts:
             LOG_END.open(),
             Environment(disk, clock, NoEntropy()),
             tracer,
-            make_flush_service(config, log, outcomes, tracer),
+            flush_mode(config).flush_service(config, log, outcomes, tracer),
             PutCompletionService(config, outcomes),
             RunningFlags(),
             StoreStatsService(clock, Timer()),

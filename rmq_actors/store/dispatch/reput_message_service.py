@@ -7,7 +7,7 @@ RocketMQ looks for new records every millisecond; here the log's end, or the flu
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,7 +18,7 @@ from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.dispatch.receiving import Receiving
 from rmq_actors.store.log.commit_log import CommitLog
-from rmq_actors.store.log.flush_services import FlushOutcome
+from rmq_actors.store.log.flush_modes import VisibleEnd
 from rmq_actors.store.log.log_walk import (
     BATCH_RECORDS,
     COLUMNS_RECORDS_FIRST,
@@ -149,8 +149,7 @@ class ReputMessageService(ServiceThread):
 
     name = "ReputMessageService"
     _reput: Reput
-    _wake_ups: Broadcast[int] | Broadcast[FlushOutcome]
-    _limit: Callable[[], int]
+    _visible_end: VisibleEnd
     dispatched: Broadcast[int]
     _flags: RunningFlags
     _tracer: Tracer
@@ -159,7 +158,7 @@ class ReputMessageService(ServiceThread):
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Dispatch what comes. What is left at a stop `MessageStore.shut_down` dispatches."""
-        with self._wake_ups.subscribe() as wake_ups:
+        with self._visible_end.growth.subscribe() as wake_ups:
             task_status.started()
             while True:
                 await self._catch_up()
@@ -171,7 +170,7 @@ class ReputMessageService(ServiceThread):
         while True:
             await self._give_way(give_way_until)
             try:
-                dispatched = self._reput.dispatch_some(self._limit())
+                dispatched = self._reput.dispatch_some(self._visible_end.offset())
             except (OSError, DamagedLog) as error:
                 self._fail(error)
                 await trio.sleep(RETRY_INTERVAL_S)
@@ -194,7 +193,7 @@ class ReputMessageService(ServiceThread):
     async def _give_way(self, until: float) -> None:
         """Wait while a slave has more to receive. No checkpoint if it has not."""
         while (resume_at := min(self._receiving.busy_until, until)) > trio.current_time():
-            if self._limit() - self._reput.reput_from_offset >= GIVE_WAY_MAX_BYTES:
+            if self._visible_end.offset() - self._reput.reput_from_offset >= GIVE_WAY_MAX_BYTES:
                 break
             await trio.sleep_until(resume_at)
 

@@ -16,11 +16,12 @@ import trio
 from rmq_actors.actors.services.channels import LatestChannel, LatestSender
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
+from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, file_name
 from rmq_actors.store.files.mapped_file import PreparedFile
 from rmq_actors.store.files.mapped_file_queue import PAGE_BYTES
 from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.flush_modes import flush_mode
 from rmq_actors.tracing.events.store import LogAllocate
 from rmq_actors.tracing.recorder import Tracer
 
@@ -91,7 +92,7 @@ class AllocateMappedFileService(ServiceThread):
 
     async def _warm_up(self, prepared: PreparedFile) -> None:
         """Write the file full of zeros while it is not in use. Raises `OSError`."""
-        syncs = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        syncs = flush_mode(self._config).syncs_while_warming_up
         sync_every = self._config.flush_least_pages_when_warm_maped_file * PAGE_BYTES
         position = synced = 0
         # The system tells each open file of a lost page: a sync here takes no error away from the log's own.

@@ -17,7 +17,7 @@ import trio
 
 from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel, LatestChannel, LatestSender
 from rmq_actors.actors.services.service import ServiceThread
-from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
+from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.tracing.events.store import LogFlush, LogFlushFailed
 from rmq_actors.tracing.recorder import Tracer
@@ -162,23 +162,6 @@ class FlushService(ServiceThread):
         self._tracer.emit(LogFlush(offset=flushed_where), self.name)
         self._outcomes.put(flushed_where)
         return True
-
-
-def make_flush_service(
-    config: MessageStoreConfig, commit_log: CommitLog, outcomes: Broadcast[FlushOutcome], tracer: Tracer
-) -> FlushService:
-    """GroupCommitService or FlushRealTimeService, as `config` says."""
-    if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-        return FlushService("GroupCommitService", 0.0, commit_log, outcomes, tracer)
-    return FlushService(
-        "FlushRealTimeService",
-        config.flush_interval_commit_log_ms / 1000,
-        commit_log,
-        outcomes,
-        tracer,
-        config.flush_commit_log_least_pages,
-        config.flush_commit_log_thorough_interval_ms / 1000,
-    )
 
 
 @attrs.define(eq=False)

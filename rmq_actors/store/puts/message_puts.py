@@ -18,9 +18,10 @@ import trio
 from rmq_actors.actors.services.channels import Broadcast, LatestSender
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
 from rmq_actors.store.log.commit_log import AppendMessageResult, CommitLog
+from rmq_actors.store.log.flush_modes import FlushMode, flush_mode
 from rmq_actors.store.log.flush_services import FlushService
 from rmq_actors.store.puts.failed_puts import FailedPuts
 from rmq_actors.store.puts.put_completion_service import PutCompletionService
@@ -136,12 +137,16 @@ class MessagePuts:
     commit_requests: LatestSender[int] | None = None
     #: Of AllocateMappedFileService: told where the next file will begin.
     allocate_requests: LatestSender[int] | None = None
+    _flush_mode: FlushMode = attrs.field(init=False)
     _busy_until: float = attrs.field(default=float("-inf"), init=False)
     _next_msg_id: int = attrs.field(default=0, init=False)
     _failed_puts: FailedPuts = attrs.field(factory=FailedPuts, init=False)
     #: What the followers of the log's end, and who prepares files, were told last.
     _told_end: int = attrs.field(default=-1, init=False)
     _told_next_file: int | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._flush_mode = flush_mode(self.config)
 
     async def put_message(self, message: Message) -> PutResult:
         """Append a message and wait for what the configuration promises: the disk (SYNC_FLUSH), a slave (SYNC_MASTER).
@@ -348,7 +353,7 @@ class MessagePuts:
 
     def _await_confirmation(self, pending: PendingPut, end_offset: int, arrived: float) -> None:
         config = self.config
-        sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        sync_flush = self._flush_mode.puts_wait_for_sync
         replication = self._completion_service.replication_for(end_offset)
         sync_master = config.broker_role is BrokerRole.SYNC_MASTER and replication.is_needed
         if not sync_flush and not sync_master:
