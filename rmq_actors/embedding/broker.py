@@ -29,13 +29,13 @@ from rmq_actors.tracing.recorder import Recorder
 LISTEN_PORT = 10911
 _ROOT = "storePathRootDir"
 _COMMIT_LOG = "storePathCommitLog"
-#: Keys that are no fields of `BrokerConfig`: where the files are.
+#: Keys that are not fields of `BrokerConfig`: where the files are.
 STORE_KEYS = (_ROOT, _COMMIT_LOG)
 
 
 @attrs.frozen
 class LoadedBroker:
-    """What a broker.conf says: the settings, and where the store is."""
+    """The content of a broker.conf: the settings, and where the store is."""
 
     file: LoadedFile[BrokerConfig]
     #: None: nothing is written when a request changes settings.
@@ -50,7 +50,7 @@ class LoadedBroker:
 
     @property
     def others(self) -> dict[str, str]:
-        """What operators see beside the settings."""
+        """The properties that operators see besides the settings."""
         kept = {*self.file.unknown, *TLS_KEYS}
         values = {key: value for key, value in self.file.properties.values.items() if key in kept}
         return {**values, _ROOT: str(self.store), _COMMIT_LOG: str(self.store / COMMIT_LOG_DIRECTORY)}
@@ -59,8 +59,8 @@ class LoadedBroker:
 def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers: str | None = None) -> LoadedBroker:
     """The settings of a broker.conf, or of a broker without one. `name_servers` goes before its namesrvAddr.
 
-    The environment's NAMESRV_ADDR and ROCKETMQ_HOME count where the file says nothing, and the store is then ~/store,
-    as RocketMQ has it. Raises `ConfigurationError` naming file, line and key.
+    If the file does not have them, the environment's NAMESRV_ADDR and ROCKETMQ_HOME count, and the store is ~/store, as
+    in RocketMQ. Raises `ConfigurationError` naming file, line and key.
     """
     path = None if path is None else Path(path)
     properties = Properties("no file", {}) if path is None else read_properties_file(path)
@@ -72,7 +72,7 @@ def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers:
     if path is None:
         loaded = LoadedFile(base, properties, ())
     else:
-        # A slave without name servers in its file may have been told some.
+        # A slave whose file names no name servers may have been told some by request.
         loaded = load_config_file(path, base, BROKER_KEYS, also_known=(*STORE_KEYS, *TLS_KEYS))
         if name_servers is not None:
             loaded = attrs.evolve(loaded, config=attrs.evolve(loaded.config, namesrv_addr=name_servers))
@@ -83,7 +83,7 @@ def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers:
 
 
 def _base(values: Mapping[str, str], name_servers: str | None) -> BrokerConfig:
-    """What counts where the file says nothing. Where it listens, it is reached, and it has its HA port."""
+    """The settings that count if the file does not have them: addresses follow from where the broker listens."""
     host = values.get("bindAddress", "").strip() or RemotingServerConfig().listen_host
     return BrokerConfig(
         ha=HaConfig(ha_listen_host=host),

@@ -1,4 +1,4 @@
-"""What both kinds of clusters do alike, once they can start a broker and run something within its process."""
+"""What both kinds of clusters share, once they can start a broker and run something within its process."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _LONGER_S = 60.0
 
 @attrs.frozen
 class Addresses:
-    """Where others reach a broker, as "host:port": its requests, and its log."""
+    """Where others reach a broker, as "host:port": for requests, and for its log."""
 
     remoting: str
     ha: str
 
 
 def check_topology(follows: Mapping[str, str | None]) -> dict[str, str | None]:
-    """A copy of `follows`: each broker by name, and whom it follows, None for a master. Raises `ValueError`."""
+    """A copy of `follows`: each broker's name, and which one it follows, None for a master. Raises `ValueError`."""
     for name, master in follows.items():
         if not name or "/" in name or name.startswith("."):
-            raise ValueError(f"a broker's name is that of a directory, too, not {name!r}")
+            raise ValueError(f"{name!r} cannot be a broker's name: it must be a directory's name, too")
         if master is not None and master not in follows:
             raise ValueError(f"{name} follows {master!r}, which is no broker of this cluster")
         _root(name, follows)
@@ -61,7 +61,7 @@ def _root(name: str, follows: Mapping[str, str | None]) -> str:
 
 
 def _letters(number: int) -> str:
-    """a to z, then aa, ab and so on."""
+    """The letters of a number: a to z, then aa, ab and so on."""
     before, last = divmod(number, 26)
     return (_letters(before - 1) if before else "") + chr(ord("a") + last)
 
@@ -77,7 +77,7 @@ def masters_first(follows: Mapping[str, str | None]) -> list[str]:
 
 
 def messages_of(log: CommitLog) -> Iterator[StoredMessage]:
-    """Every message of a log, in its order; blanks are none."""
+    """Every message of a log, in its order, without blanks."""
     for view in log.ranges(log.min_offset, log.max_offset):
         position = 0
         while position < len(view):
@@ -91,7 +91,7 @@ def messages_of(log: CommitLog) -> Iterator[StoredMessage]:
 class Brokers(ABC):
     """The brokers of a cluster: see `cluster_protocol.Cluster` for what is public.
 
-    A group is a master with all who follow it; its brokers share a brokerName: broker-a, broker-b and so on.
+    A group is a master and all brokers that follow it. They share a brokerName: broker-a, broker-b and so on.
     """
 
     _follows: dict[str, str | None]
@@ -123,15 +123,15 @@ class Brokers(ABC):
 
     @abstractmethod
     def _addresses(self, name: str) -> Addresses:
-        """Where a broker is reached, which runs or has run."""
+        """Where a broker that runs, or has run, is reached."""
 
     @abstractmethod
     def _listens(self, name: str) -> tuple[str, int, int]:
-        """Where a broker is to listen: host, port for requests, HA port."""
+        """Where a broker must listen: host, port for requests, HA port."""
 
     @abstractmethod
     def _start_within(self, name: str, task: Callable[[], Awaitable[None]]) -> None:
-        """Start a task in the process of a running broker, which ends with that."""
+        """Start a task in the process of a running broker; it ends with the process."""
 
     def use_name_servers(self, addresses: str | None) -> None:
         """From the next start on brokers register at "host:port;host:port", and slaves ask there for their master."""
@@ -197,7 +197,7 @@ class Brokers(ABC):
         if old == name:
             raise ValueError(f"{name} is the master already")
         self._put_in_front(name, [each for each, group in self._groups.items() if group == self._groups[name]])
-        # The old master first: two that lead would both take puts.
+        # The old master first: two leading brokers would both take puts.
         for each in sorted(self._of_group(name), key=lambda other: (other != old, other != name)):
             if each in self._brokers:
                 await self._take_role(each)
@@ -246,7 +246,7 @@ class Brokers(ABC):
             await trio.sleep(_LOOK_EVERY_S)
 
     async def _call(self, name: str, call: Callable[[BrokerController], Awaitable[T]]) -> T:
-        """What `call` returns or raises, in the broker's process, where it goes on if the caller is cancelled."""
+        """Run `call` in the broker's process; what it returns or raises. It goes on if the caller is cancelled."""
         broker, over = self.broker(name), trio.Event()
         results: list[T] = []
         errors: list[Exception] = []
@@ -268,7 +268,7 @@ class Brokers(ABC):
         return results[0]
 
     async def _take_role(self, name: str) -> None:
-        """Let a running broker become what it is configured to be."""
+        """Give a running broker the role that it is configured to have."""
         config = self._config(name)
 
         async def change(broker: BrokerController) -> None:
@@ -295,14 +295,14 @@ class Brokers(ABC):
         return masters[0]
 
     def _settings(self, _: str) -> tuple[MessageStoreConfig, HaConfig]:
-        """A broker's settings as a master, without addresses: by default those of all."""
+        """A broker's settings as a master, without addresses; by default all brokers have the same."""
         return self._store, self._ha
 
     def _config(self, name: str) -> BrokerConfig:
-        """A broker's configuration, as its place in the cluster has it now."""
+        """A broker's configuration for its present place in the cluster."""
         master, group = self._follows[name], self._of_group(name)
         host, port, ha_port = self._listens(name)
-        # With name servers these tell where the master is.
+        # If there are name servers, they tell where the master is.
         address = None if master is None or self._namesrv_addr is not None else self._addresses(master)
         store, ha = self._settings(name)
         return BrokerConfig(
@@ -327,7 +327,7 @@ async def _serves(slaves: int, broker: BrokerController) -> None:
 
 
 async def exchange_roles(broker: BrokerController, slave_addr: str, limit_s: float) -> None:
-    """As `broker-admin exchange` does: return when the roles are exchanged. Raises `ExchangeFailed`."""
+    """Exchange roles as `broker-admin exchange` does; return when it is done. Raises `ExchangeFailed`."""
     exchange = broker.exchange
     assert exchange is not None
     try:

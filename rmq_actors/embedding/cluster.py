@@ -44,7 +44,7 @@ CLUSTER_STORE = MessageStoreConfig(
 
 
 def real_recorder(run: RunInfo, *, keep: bool = False) -> Recorder:
-    """A recorder on the machine's clock. It keeps nothing unless told: subscribe a spool to it."""
+    """A recorder on the machine's clock. It keeps nothing by itself: subscribe a spool to it."""
     return Recorder(run, lambda: (None, time.time_ns()), keep=keep)
 
 
@@ -70,8 +70,8 @@ class _Process:
 class RealCluster(Brokers):
     """A cluster in this process: see `cluster_protocol.Cluster`. Its brokers listen on loopback, at ports that stay.
 
-    It has no power to lose, pauses nobody and cuts no link (`Unsupported`). A killed broker is one whose tasks end at
-    once, without its orderly stop; what it has written is in the files, as after kill -9.
+    It cannot lose power, pause a broker or cut a link (`Unsupported`). A killed broker's tasks end at once, without an
+    orderly stop; what it has written is in the files, as after kill -9.
     """
 
     _directory: Path
@@ -139,7 +139,7 @@ class RealCluster(Brokers):
         raise Unsupported(f"{a} and {b} speak over loopback, which is not cut; SimCluster does that")
 
     def heal(self) -> None:
-        """Does nothing: no link is cut."""
+        """Does nothing, as no link can be cut."""
 
     # --- for `Brokers` ----------------------------------------------------------------------------------------------
 
@@ -202,13 +202,13 @@ async def open_cluster(
 ) -> AsyncIterator[RealCluster]:
     """A cluster whose stores are `directory`/master and `directory`/slave-1, -2, ...; it stops in order at the end.
 
-    `follows` names other brokers, and whom each follows, None for a master: {"a": None, "b": "a", "c": "b"}. The
+    `follows` names other brokers, and which one each follows, None for a master: {"a": None, "b": "a", "c": "b"}. The
     masters serve every slave when the block begins, unless `wait_connected` is false: before that they answer
     SLAVE_NOT_AVAILABLE. `store` and `ha` hold the settings of all of them, but for the slaves' role and for addresses;
     by default a SYNC_MASTER with small files (`CLUSTER_STORE`). With a `name_server` the brokers are registered with it
     when the block begins, and slaves learn from it where their master is.
 
-    Raises `ValueError` for brokers that cannot be, and what `open_broker` raises; `trio.TooSlowError` if a slave is not
+    Raises `ValueError` for impossible brokers, and what `open_broker` raises; `trio.TooSlowError` if a slave is not
     connected after 30 s. What fails within the block comes out of it in an exception group.
     """
     directory = Path(directory)

@@ -1,7 +1,8 @@
 """What a test or a program does with a cluster of brokers, in a simulated world as on real sockets and files.
 
 A function of a `Cluster` runs in both: `open_cluster` gives it one of this process, `testing.SimCluster` one of a
-world. Brokers go by their names. What one kind of cluster cannot do it refuses (`Unsupported`) before anything happens.
+world. Brokers go by their names. If one kind of cluster cannot do something, it refuses (`Unsupported`) before anything
+happens.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rmq_actors.wire.record import Message, StoredMessage
 
 
 class Unsupported(Exception):
-    """This kind of cluster cannot do that: says what, and which one can."""
+    """This kind of cluster cannot do that; the message says which kind can."""
 
 
 class BrokerDown(Exception):
@@ -25,12 +26,12 @@ class BrokerDown(Exception):
 
 
 class ExchangeFailed(Exception):
-    """Two brokers did not exchange their roles: says why, and so what is so now."""
+    """Two brokers did not exchange their roles; the message says why, and so which is the master now."""
 
 
 @attrs.frozen
 class BrokerStatus:
-    """What a running broker says of itself. Offsets are bytes in its commit log."""
+    """What a running broker says about itself. Offsets are bytes in its commit log."""
 
     role: BrokerRole
     #: The greatest term of replication that it has seen.
@@ -50,7 +51,7 @@ class Cluster(Protocol):
 
     @property
     def follows(self) -> Mapping[str, str | None]:
-        """Every broker by name, and whom it is configured to follow: None for a master."""
+        """Every broker by name, and which one it is configured to follow, None for a master."""
 
     @property
     def running(self) -> Sequence[str]:
@@ -86,7 +87,7 @@ class Cluster(Protocol):
     async def promote(self, name: str) -> None:
         """Make a slave the master: it leads, and the others of its group that run follow it, the old master too.
 
-        What an operator does who has lost a master. What the slave lacks is lost: `exchange` is for healthy brokers.
+        This is for an operator who has lost a master. What the slave lacks is lost. Use `exchange` for healthy brokers.
         Brokers that are down follow it once they are started.
         """
 
@@ -94,13 +95,13 @@ class Cluster(Protocol):
         """Exchange the roles of a slave and its master, with nothing lost. Raises `ExchangeFailed`."""
 
     async def put(self, message: Message, *, to: str | None = None) -> PutResult:
-        """Put a message to a master, by default to the only one there is, and wait for its answer."""
+        """Put a message to a master, by default to the only one, and wait for its answer."""
 
     def messages(self, name: str) -> list[StoredMessage]:
         """Every message of a running broker's commit log, in its order."""
 
     def status(self, name: str) -> BrokerStatus:
-        """What a running broker says of itself."""
+        """What a running broker says about itself."""
 
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
         """Return when every slave follows, and every master serves its own. Raises `trio.TooSlowError`."""

@@ -45,7 +45,7 @@ def load_namesrv_config(path: str | os.PathLike[str] | None = None) -> LoadedFil
 async def open_local_name_server(
     directory: str | os.PathLike[str], config: NamesrvConfig | None = None, *, recorder: Recorder | None = None
 ) -> AsyncIterator[NamesrvController]:
-    """A running name server for the length of a block, on a free port of loopback unless `config` says another.
+    """A running name server for the length of a block, on a free port of loopback unless `config` names another.
 
     Its files are below `directory`. Raises `ConfigFileDamaged` or `OSError` before the block when it cannot start.
     """

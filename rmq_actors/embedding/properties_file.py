@@ -1,8 +1,8 @@
-"""RocketMQ's properties files to settings: a broker.conf or namesrv.conf works as it is, an unknown key is named.
+"""Makes settings of RocketMQ's properties files: a broker.conf or namesrv.conf works unchanged.
 
-RocketMQ passes over keys that it does not know and values that it cannot read. Here a bad value is an error, and so are
-an unknown key that resembles a known one and a key whose meaning would be missed (`refused_keys`). Each other key is
-reported: whether RocketMQ has it, and it stands for nothing here, or nobody knows it.
+RocketMQ ignores unknown keys, and values that it cannot read. Here a bad value is an error. So is an unknown key that
+resembles a known one, and a key whose effect would be missed (`refused_keys`). Every other unknown key is reported:
+either RocketMQ has it, and it has no effect here, or nobody knows it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rmq_actors.settings.rocketmq_keys import ROCKETMQ_5_KEYS, ROCKETMQ_KEYS
 
 ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
 
-#: A character in ISO 8859-1 is a byte.
+#: In ISO 8859-1 a character is a byte.
 FILE_MAX_BYTES = TEXT_MAX_CHARS
 
 
 @attrs.frozen
 class LoadedFile(Generic[ConfigT]):
-    """A file's settings, all that it says, and the keys in it that are no settings."""
+    """A file's settings, everything that it says, and the keys in it that are not settings."""
 
     config: ConfigT
     properties: Properties
@@ -35,9 +35,9 @@ class LoadedFile(Generic[ConfigT]):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each key that had no effect: where it stands, and whether RocketMQ knows it.
+        """One line for each key without effect: where it stands, and whether RocketMQ knows it.
 
-        After them what the settings warn of themselves, if they have `warnings`.
+        Then come the `warnings` of the settings, if they have any.
         """
         own: Sequence[str] = getattr(self.config, "warnings", ())
         return [*(_warning(self.properties, key) for key in self.unknown), *own]
@@ -60,8 +60,8 @@ def load_config_file(
 ) -> LoadedFile[ConfigT]:
     """`base` changed by a file. `also_known`: keys that somebody else reads.
 
-    Raises `ConfigurationError`, also for a key that resembles a known one, or that RocketMQ knows and nobody here does
-    what it asks for.
+    Raises `ConfigurationError`, also for a key that resembles a known one, and for a key of RocketMQ whose effect would
+    be missed.
     """
     properties = read_properties_file(path)
     known = {*known_keys(type(base), keys), *also_known}
@@ -70,7 +70,7 @@ def load_config_file(
     try:
         config = configure(base, properties, keys)
     except ConfigurationError as error:
-        # What is missed may be there under another name.
+        # A missing key may be there under another name.
         told = [
             problems.get(key) or _warning(properties, key)
             for key in unknown
@@ -83,7 +83,7 @@ def load_config_file(
 
 
 def _problem(properties: Properties, key: str, known: Collection[str]) -> str | None:
-    """Why a key that is no setting stops the start; None: it does not."""
+    """Why a key that is not a setting prevents the start; None if it does not."""
     reason = why_refused(key, properties.values[key])
     if reason is not None:
         return f"{properties.where(key)}: {key}={properties.values[key]}: {reason}"

@@ -1,4 +1,4 @@
-"""A client of name servers and brokers that speaks in requests: see `examples/remoting_client.py`."""
+"""A client that sends requests to name servers and brokers: see `examples/remoting_client.py`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ async def open_remoting_client(
     tls: TlsClient | None = None,
     recorder: Recorder | None = None,
 ) -> AsyncIterator[RemotingClient]:
-    """A running client for the length of a block. It connects when it is first asked to, once a peer.
+    """A running client for the length of a block. It opens one connection per peer, at the first request.
 
-    `hooks` look at each request: `remoting.acl.AclClientRPCHook` signs them. What brokers ask of it is answered
+    `hooks` look at each request: `remoting.acl.AclClientRPCHook` signs them. It answers brokers' requests with
     REQUEST_CODE_NOT_SUPPORTED.
     """
     recorder = recorder or real_recorder(RunInfo("embedding", "client", 0, source="broker"))

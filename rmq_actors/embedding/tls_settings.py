@@ -1,7 +1,7 @@
-"""The TLS settings of a process: few in its own configuration, the rest in a file of theirs (tls.config.file).
+"""The TLS settings of a process: a few in its own configuration, the others in a separate file (tls.config.file).
 
-A name server or broker shows its configuration to whoever asks for it (GET_NAMESRV_CONFIG, GET_BROKER_CONFIG): the file
-of TLS is apart, since it holds passwords.
+The file is separate because it holds passwords: a name server or broker shows its configuration to whoever asks
+(GET_NAMESRV_CONFIG, GET_BROKER_CONFIG).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from rmq_actors.embedding.properties_file import read_properties_file
 from rmq_actors.remoting.tls import TLS_CONFIG_FILE, TlsConfig, TlsConfigError
 from rmq_actors.settings.configure import Properties
 
-#: What a namesrv.conf or broker.conf says of TLS; RocketMQ has them as system properties.
+#: The TLS settings of a namesrv.conf or broker.conf; in RocketMQ they are system properties.
 TLS_KEYS = ("tls.server.mode", "tls.enable", TLS_CONFIG_FILE)
-#: Read where no other is named, if it is there.
+#: The file that is read if no other is named and this one is there.
 DEFAULT_TLS_CONFIG_FILE = "/etc/rocketmq/tls.properties"
 
 
 def load_tls_config(properties: Properties, default_file: str = DEFAULT_TLS_CONFIG_FILE) -> TlsConfig:
     """The settings of a process by its own configuration. Raises `ConfigurationError` naming file and key.
 
-    Where it speaks no TLS at all, no file is read.
+    If TLS is off, no file is read.
     """
     for key in properties.values:
         if key.startswith("tls.") and key not in TLS_KEYS:

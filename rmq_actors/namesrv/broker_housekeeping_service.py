@@ -1,4 +1,4 @@
-"""Takes brokers out of the routes that are not heard of, or whose connection ends (BrokerHousekeepingService)."""
+"""Takes brokers out of the routes that are silent, or whose connection ends (BrokerHousekeepingService)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
 
-#: Woken later than this the whole process stood still: for a second what arrived meanwhile is read, before anybody
-#: counts as silent.
+#: If the task wakes later than this, the whole process stood still. Then what arrived meanwhile is read for a second
+#: before any broker counts as silent.
 _STOOD_STILL_S = 0.1
 _CATCH_UP_S = 1.0
 
@@ -25,7 +25,7 @@ _CATCH_UP_S = 1.0
 class BrokerHousekeepingService(ServiceThread):
     """A Service, and the listener of the name server's connections.
 
-    RocketMQ looks every 10 s who has expired; here it is known when the next one will.
+    RocketMQ looks every 10 s which brokers have expired; this service sleeps until the next one expires.
     """
 
     name = "BrokerHousekeepingService"
@@ -37,7 +37,7 @@ class BrokerHousekeepingService(ServiceThread):
         """Forget brokers as they expire."""
         task_status.started()
         while True:
-            # Who registers from now on expires no sooner than `expired_s` from now.
+            # A broker that registers from now on expires no sooner than `expired_s` from now.
             latest_s = trio.current_time() + self._routes.expired_s
             wake_s = min(self._routes.next_expiry_s(), latest_s)
             await trio.sleep_until(wake_s)

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 #: MQVersion.V3_0_11: older brokers register their topics as the whole body.
 _V3_0_11 = 37
-#: MQVersion.V4_9_4: clients from there on read standard JSON.
+#: MQVersion.V4_9_4: clients from this version on read standard JSON.
 _V4_9_4 = 401
 #: FAQUrl.suggestTodo: how RocketMQ ends the text for a topic without a route.
 _SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -134,7 +134,7 @@ class DefaultRequestProcessor:
 
     def _note_registration(self, request: RemotingRequest, broker: Broker, result: RegisterBrokerResult) -> None:
         if result.outcome is Outcome.LATE:
-            _log.warning("%s registers over a connection older than its last one: passed over", broker)
+            _log.warning("%s registers over a connection that is older than its last one: ignored", broker)
         elif result.superseded_by is not None:
             _log.warning("%s registers, but %s has its name and id", broker, result.superseded_by)
         elif result.outcome is not Outcome.RENEWED:

@@ -34,7 +34,7 @@ class ForbiddenKey(ConfigurationError):
 class Configuration:
     """The present settings, and the file that changes are written to.
 
-    `other_properties` mean nothing here, but for TLS: they are kept in the file.
+    `other_properties` have no effect here, except those of TLS, but are kept in the file.
     """
 
     config: NamesrvConfig

@@ -52,7 +52,7 @@ async def open_name_server(
 ) -> AsyncIterator[NamesrvController]:
     """A running name server for the length of a block; on a normal end it stops in order.
 
-    `other_properties` stand in the file of the settings beside them, and are kept. Raises `ConfigFileDamaged`, or
+    `other_properties` stand in the file of settings too, and are kept. Raises `ConfigFileDamaged`, or
     `OSError` naming the address, before the block when it cannot start.
     """
     disk = environment.disk
@@ -79,5 +79,5 @@ async def open_name_server(
         else:
             yield NamesrvController(routes, kv_config, configuration, server, system)
             return
-    # Not within the system: there it would come out as a group of exceptions.
+    # Raised here, as it would leave the system in a group of exceptions.
     raise cannot_listen

@@ -1,17 +1,17 @@
 """Which broker has which topic (RouteInfoManager): pure, time is an argument in seconds, connections are numbers.
 
-Everything that is answered follows from the brokers that are *live*: registered, heard of within
-`broker_channel_expired_time`, and their connection open. Nothing else is kept that could disagree with them, so the end
-of a registration, in whatever way, takes away that broker and touches no other. RocketMQ keeps tables by name, id and
-address beside each other, and a late end of an old owner takes the new one with it (#5374, #11043).
+Every answer follows from the *live* brokers: those that are registered, were heard of within
+`broker_channel_expired_time`, and have an open connection. Nothing else is kept that could disagree with them, so the
+end of a registration removes that broker and touches no other. RocketMQ keeps separate tables by name, id and address,
+and the late end of an old owner removes the new one (#5374, #11043).
 
-Of several live addresses with one name and id the one that claimed it last is routed (for brokers of 5.x, first of all
-the one with the highest stateVersion). A claim begins with a registration and lasts until the address unregisters or
-becomes something else; to register again, to reconnect or to expire makes no new one. So a master that was replaced
-while it could not be reached does not take the place of its successor when it is back. Who had the place for
-`broker_channel_expired_time` without a break has claimed it again: a broker that was away for that long was replaced.
+If several live addresses have one name and id, the one that claimed it last is routed (for brokers of 5.x, the one with
+the highest stateVersion comes first). A claim begins with a registration and lasts until the address unregisters or
+changes its name or id; registering again, reconnecting or expiring makes no new claim. So a master that was replaced
+while nobody could reach it does not displace its successor when it is back. A broker that had the place for
+`broker_channel_expired_time` without a break has claimed it again: one that was away for that long was replaced.
 
-What comes over a connection that is older than the one which a broker registered by is late: that process is gone.
+A request over a connection that is older than the one by which a broker registered is late: that process is gone.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _PERM_WRITE = 2
 _UNIT_FLAG = 1
 _UNIT_SUB_FLAG = 2
 
-#: Topics that every broker of 4.x and 5.x makes when it starts, and that cannot be created: a table with them is whole,
-#: one without them was sent because those few topics had changed (registerIncrementBrokerData).
+#: Topics that every broker of 4.x and 5.x makes when it starts, and that nobody can create. A table with them is
+#: complete; one without them has only the topics that changed (registerIncrementBrokerData).
 _IN_WHOLE_TABLES = frozenset({"SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
 
 _POSITIVE = attrs.validators.ge(1)
 
 
 class RouteTableFull(ValueError):
-    """A registration that would exceed a limit; names it. Nothing was changed."""
+    """A registration would exceed a limit, which the message names. Nothing was changed."""
 
 
 @attrs.frozen(field_transformer=typed_fields)
@@ -73,7 +73,7 @@ class BrokerIdentity(TypedDict):
 
 @attrs.frozen
 class Broker:
-    """Who somebody at an address says to be."""
+    """What a process at an address says that it is."""
 
     cluster_name: str
     broker_name: str
@@ -85,7 +85,7 @@ class Broker:
 
     @property
     def identity(self) -> BrokerIdentity:
-        """Its fields, as the events of a name server have them."""
+        """Its fields, as a name server's events have them."""
         return BrokerIdentity(
             cluster_name=self.cluster_name,
             broker_name=self.broker_name,
@@ -105,7 +105,7 @@ class BrokerLiveInfo:
     filter_servers: Sequence[str]
     claim: int
     last_update_s: float
-    #: Since when it was routed, each time that it was heard of; None: it was not, the last time.
+    #: Since when it was routed whenever it was heard of; None if it was not, the last time.
     routed_since_s: float | None = None
 
     @property
@@ -119,7 +119,7 @@ class Outcome(enum.Enum):
 
     NEW = "new"
     RENEWED = "renewed"
-    #: It came over a connection older than the one that the broker registered by since: nothing was changed.
+    #: It came over a connection that is older than the one by which the broker registered since: nothing was changed.
     LATE = "late"
 
 
@@ -157,7 +157,7 @@ class _Table:
 
 @attrs.define(eq=False)
 class _Name:
-    """What shares a broker name: live brokers by id and address, and the topics."""
+    """Everything under one broker name: live brokers by id and address, and the topics."""
 
     ids: dict[int, dict[str, BrokerLiveInfo]] = attrs.field(factory=dict)
     topics: dict[str, None] = attrs.field(factory=dict)
@@ -168,7 +168,7 @@ class _Name:
         return max(rivals.values(), key=lambda info: info.precedence) if rivals else None
 
     def all_routed(self) -> Iterator[BrokerLiveInfo]:
-        """One an id, the lowest first."""
+        """The routed broker of each id, the lowest id first."""
         for broker_id in sorted(self.ids):
             info = self.routed(broker_id)
             assert info is not None
@@ -177,19 +177,19 @@ class _Name:
 
 @attrs.define(eq=False)
 class RouteInfoManager:
-    """The route table of one name server. `expired_s`: how long a broker lives that is not heard of."""
+    """The route table of one name server. `expired_s`: how long a silent broker stays in it."""
 
     expired_s: float
     limits: RouteTableLimits = RouteTableLimits()
     #: Whether a whole table of a master removes the topics that it lacks; the key is of RocketMQ 5.
     delete_topic_with_broker_registration: bool = True
-    #: By address; the one that was not heard of for the longest comes first.
+    #: By address; the one that has been silent for longest comes first.
     _live: dict[str, BrokerLiveInfo] = attrs.field(factory=dict, init=False)
     _by_connection: dict[int, dict[str, None]] = attrs.field(factory=dict, init=False)
     _names: dict[str, _Name] = attrs.field(factory=dict, init=False)
     _topics: dict[str, dict[str, QueueData]] = attrs.field(factory=dict, init=False)
     _queue_datas: int = attrs.field(default=0, init=False)
-    #: By address, an address has one at a time; who registered last comes last.
+    #: By address, which has one claim at a time; the last one that registered comes last.
     _claims: dict[str, _Claim] = attrs.field(factory=dict, init=False)
     _next_claim: int = attrs.field(default=1, init=False)
 
@@ -207,7 +207,7 @@ class RouteInfoManager:
     ) -> RegisterBrokerResult:
         """Take a registration; `filter_servers` None leaves them as they are.
 
-        Raises `RouteTableFull`; a live broker was heard of all the same, and stays as it was.
+        Raises `RouteTableFull`; then a live broker stays as it was, but counts as heard of.
         """
         live = self._live.get(broker.broker_addr)
         if live is not None and conn_id < live.conn_id:
@@ -243,8 +243,8 @@ class RouteInfoManager:
     ) -> tuple[bool, DataVersion | None]:
         """Whether a broker should register because it, or its topics, changed; and which version of them is known.
 
-        One that need not was heard of. A broker that is another now (#3381), or whose topics are not all known as they
-        are, should register.
+        If it need not, it counts as heard of. It should if it is another broker now (#3381), or if not all its topics
+        are known as they are.
         """
         live = self._live.get(broker.broker_addr)
         if live is None:
@@ -259,7 +259,7 @@ class RouteInfoManager:
         return changed, live.data_version
 
     def unregister_broker(self, broker: Broker, *, conn_id: int) -> bool:
-        """Take away exactly this broker; whether it was there. A late one takes away nothing."""
+        """Remove exactly this broker; whether it was there. A late request removes nothing."""
         live = self._live.get(broker.broker_addr)
         if live is None or live.broker != broker or conn_id < live.conn_id:
             return False
@@ -268,14 +268,14 @@ class RouteInfoManager:
         return True
 
     def connection_closed(self, conn_id: int) -> list[Broker]:
-        """Take away the brokers that were heard last over a connection that ended."""
+        """Remove the brokers that were heard last over a connection that ended."""
         ended = [self._live[address] for address in self._by_connection.get(conn_id, ())]
         for live in ended:
             self._end(live)
         return [live.broker for live in ended]
 
     def expire(self, now: float) -> list[BrokerLiveInfo]:
-        """Take away the brokers that were not heard of for `expired_s`."""
+        """Remove the brokers that were silent for `expired_s`."""
         expired = []
         while self.next_expiry_s() <= now:
             live = next(iter(self._live.values()))
@@ -284,7 +284,7 @@ class RouteInfoManager:
         return expired
 
     def next_expiry_s(self) -> float:
-        """When `expire` has something to do, if nobody is heard of until then; infinity with no broker."""
+        """When `expire` has something to do, if no broker is heard of until then; infinity without brokers."""
         for live in self._live.values():
             return live.last_update_s + self.expired_s
         return math.inf
@@ -360,9 +360,9 @@ class RouteInfoManager:
     # --- what administrators do ---------------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> int:
-        """Remove a topic from the routes, of one cluster or of all; of how many broker names.
+        """Remove a topic from the routes, of one cluster or of all; from how many broker names.
 
-        A master brings it back when the version of its topics changes and it still has it.
+        A master that still has it brings it back when the version of its topics changes.
         """
         rows = self._topics.get(topic, {})
         names = [name for name in rows if cluster is None or cluster in self._clusters_of(name)]
@@ -371,11 +371,11 @@ class RouteInfoManager:
         return len(names)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Nobody shall write to these brokers; how many topics they have. It lasts while their topics do not change."""
+        """Forbid writes to these brokers; how many topics they have. It lasts until their topics change."""
         return self._change_perm(broker_name, lambda perm: perm & ~_PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Everybody may read from and write to these brokers; how many topics they have."""
+        """Allow reads and writes at these brokers; how many topics they have."""
         return self._change_perm(broker_name, lambda _: _PERM_READ | _PERM_WRITE)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ class RouteInfoManager:
             )
 
     def _claim(self, broker: Broker) -> int:
-        """The number of a broker's claim: the one that it has, or a new one."""
+        """The number of a broker's present claim, or of a new one."""
         claim = self._claims.get(broker.broker_addr)
         if claim is not None and (claim.broker_name, claim.broker_id) == (broker.broker_name, broker.broker_id):
             self._claims[broker.broker_addr] = self._claims.pop(broker.broker_addr)
@@ -437,7 +437,7 @@ class RouteInfoManager:
         return claim.number
 
     def _note_place(self, info: BrokerLiveInfo, now: float) -> None:
-        """A broker was heard of: see whether it has its place, and for how long."""
+        """A broker was heard of: note whether it is routed, and since when."""
         name = self._names[info.broker.broker_name]
         if name.routed(info.broker.broker_id) is not info:
             info.routed_since_s = None
@@ -472,7 +472,7 @@ class RouteInfoManager:
             del self._by_connection[info.conn_id]
 
     def _hear(self, info: BrokerLiveInfo, conn_id: int, now: float) -> None:
-        """A broker is heard of, and as it was."""
+        """A broker was heard of, and has not changed."""
         self._forget(info)
         info.conn_id, info.last_update_s = conn_id, now
         self._remember(info)
@@ -484,7 +484,7 @@ class RouteInfoManager:
         self._detach(info)
 
     def _detach(self, info: BrokerLiveInfo) -> None:
-        """Take a broker from its name and id, and the topics from a name that nobody has any more."""
+        """Remove a broker from its name and id, and the topics from a name that no broker has any more."""
         broker = info.broker
         name = self._names[broker.broker_name]
         rivals = name.ids[broker.broker_id]
@@ -502,7 +502,8 @@ class RouteInfoManager:
     def _take_topics(self, name: _Name, broker: Broker, topics: TopicConfigSerializeWrapper) -> None:
         """The routed master's topics become those of its name, unless all of this version are known.
 
-        A permission that an operator changed stays through parts without its topic, and the whole table after them.
+        A permission that an operator changed survives incremental tables without its topic, and the complete table
+        after them.
         """
         version, table = topics.data_version, topics.topic_config_table
         before = name.table if name.table is not None and name.table.broker_addr == broker.broker_addr else None

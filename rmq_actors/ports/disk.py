@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:  # who writes no columns does not wait for numpy
+if TYPE_CHECKING:  # a program that writes no columns does not wait for numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -17,11 +17,11 @@ BytesLike = bytes | bytearray | memoryview
 
 
 class DiskFile(Protocol):
-    """An open file of fixed size: RocketMQ allocates a file whole, then fills it."""
+    """An open file of fixed size: RocketMQ allocates the whole file, then fills it."""
 
     @property
     def path(self) -> str:
-        """The path that it was opened by, relative to the disk's root."""
+        """The path by which it was opened, relative to the disk's root."""
         ...
 
     @property
@@ -57,12 +57,12 @@ class DiskFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the file up; a second call does nothing. Views handed out by `map` stay readable."""
+        """Close the file; a second call does nothing. Views from `map` stay readable."""
         ...
 
 
 class DiskLock(Protocol):
-    """An exclusive lock that this process holds; it ends with the process, and what it has forked without an exec."""
+    """An exclusive lock that this process holds. It ends with the process and its forks that did no exec."""
 
     def close(self) -> None:
         """Release it; a second call does nothing."""
@@ -74,7 +74,7 @@ class DiskUsage(Protocol):
 
     @property
     def used_bytes(self) -> int:
-        """What all files on it take, whosever they are."""
+        """What all files on it take, whoever owns them."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class Disk(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; those who have it open go on."""
+        """Remove a file; open files of it stay usable."""
         ...
 
     def remove_directory(self, path: str) -> None:
@@ -124,11 +124,11 @@ class Disk(Protocol):
     def lock(self, path: str) -> DiskLock:
         """Lock byte 0 of a file for this process, against RocketMQ too; a missing or empty file gets the bytes `lock`.
 
-        Raises `BlockingIOError` while somebody holds it, in another process or in this one: it says which, as far as
-        that can be told, and where.
+        Raises `BlockingIOError` while another process, or this one, holds it; the error names file and process, as far
+        as they are known.
         """
         ...
 
     def usage(self) -> DiskUsage:
-        """How full the disk is that the root is on."""
+        """How full the disk with the root is."""
         ...

@@ -1,4 +1,4 @@
-"""Sending without waiting: for whoever has something to send and may not yield."""
+"""Sending without waiting, for a task that has something to send and must not yield."""
 
 from __future__ import annotations
 

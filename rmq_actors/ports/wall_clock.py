@@ -1,4 +1,4 @@
-"""The wall clock, for record time stamps only: time-outs come from Trio's, so a jump expires nothing."""
+"""The wall clock, for record time stamps only: time-outs come from Trio's clock, so a jump expires nothing."""
 
 from __future__ import annotations
 

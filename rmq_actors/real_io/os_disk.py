@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _LOCK_BYTES: Final = b"lock"
 # struct flock: l_type, l_whence, l_start, l_len, l_pid; the padding before l_start and after l_pid is the compiler's.
 _FLOCK: Final = struct.Struct("hhqqi4x")
-#: Fewer scattered integers are written one by one: all pages of a mapping are looked through each time, and written
-#: back by the next sync.
+#: Fewer scattered integers than this are written one by one: a mapping would have all its pages looked through each
+#: time, and written back by the next sync.
 _SCATTERED_MIN: Final = 1024
 #: A mapping to write to ends at a multiple of this, or with the file.
 _SCATTERED_MULTIPLE: Final = 1 << 20
 #: Linux 5.14; Python does not name it yet.
 _MADV_POPULATE_WRITE: Final = 23
-#: File systems that write over a block where it stands: once it has a place on the disk, that cannot run out.
+#: File systems that overwrite a block in place: once it is allocated, writing to it cannot run out of space.
 _IN_PLACE: Final = frozenset({"ext4", "xfs", "tmpfs"})
 
 
@@ -41,14 +41,14 @@ _IN_PLACE: Final = frozenset({"ext4", "xfs", "tmpfs"})
 class OsFile:
     """An open file. Appends are `pwrite`; readers share one read-only mapping.
 
-    Mappings are never closed by hand, which would pull pages from under their views: they go with the last view.
+    Never close a mapping by hand, which would pull pages from under its views: it goes with the last view.
     """
 
     path: str
     size_bytes: int
     _fd: int
     _view: memoryview | None = attrs.field(default=None, init=False)
-    #: The file's first part, to write to, from the first scattered write to the next sync.
+    #: A writable mapping of the file's first part, from the first scattered write to the next sync.
     _scattered: mmap.mmap | None = attrs.field(default=None, init=False)
 
     def write_at(self, offset: int, data: BytesLike) -> None:
@@ -60,7 +60,7 @@ class OsFile:
         try:
             while written < len(view):
                 written += os.pwrite(self._fd, view[written:], offset + written)
-        finally:  # a full disk takes a part
+        finally:  # a full disk may take only a part
             if written:
                 self.size_bytes = max(self.size_bytes, offset + written)
 
@@ -77,11 +77,11 @@ class OsFile:
             self.write_at(offset, value.to_bytes(4, "big", signed=True))
 
     def _map_to_scatter(self, offsets: npt.NDArray[np.int64]) -> mmap.mmap | None:
-        """A mapping in which the pages of all offsets can be written to; None if `pwrite` has to say what is wrong.
+        """A mapping in which the pages of all offsets are writable; None if `pwrite` has to say what is wrong.
 
-        To write to a page that has no place on the disk could end in SIGBUS. So all are made writable before, which
-        gives them one, or is an error. If the kernel writes a page back meanwhile and protects it again, its block
-        stays allocated: the file system writes over it there.
+        A write to a page without a block on the disk could end in SIGBUS. So make all pages writable first, which
+        allocates their blocks, or fails with an error. If the kernel writes a page back meanwhile and protects it
+        again, its block stays allocated: the file system writes over it there.
         """
         first, end = int(offsets[0]), int(offsets[-1]) + 4
         if not 0 <= first < end <= self.size_bytes or (offsets & 3).any() or (offsets[1:] <= offsets[:-1]).any():
@@ -96,13 +96,13 @@ class OsFile:
                 )
             first -= first % mmap.PAGESIZE
             self._scattered.madvise(_MADV_POPULATE_WRITE, first, end - first)
-        except OSError:  # an old kernel, a full disk, a broken one: `pwrite` works, or says it
+        except OSError:  # an old kernel, or a full or broken disk: `pwrite` works, or says what is wrong
             return None
         return self._scattered
 
     def map(self) -> memoryview:
         """See `ports.disk.DiskFile`."""
-        self._check()  # to mmap, -1 is memory without a file
+        self._check()  # for mmap, -1 means memory without a file
         if self._view is None or len(self._view) != self.size_bytes:
             mapping = mmap.mmap(self._fd, self.size_bytes, access=mmap.ACCESS_READ) if self.size_bytes else b""
             self._view = memoryview(mapping)
@@ -124,7 +124,7 @@ class OsFile:
     async def sync(self) -> None:
         """See `ports.disk.DiskFile`: `fdatasync` in a worker thread. It covers what was written through a mapping."""
         self._check()
-        self._scattered = None  # its pages become read-only by the sync: a new one costs no more
+        self._scattered = None  # the sync makes its pages read-only: a new one costs no more
         await trio.to_thread.run_sync(os.fdatasync, self._fd)
 
     def truncate(self, size_bytes: int) -> None:
@@ -166,7 +166,7 @@ class OsDiskUsage(NamedTuple):
 
 @attrs.define(eq=False)
 class OsDisk:
-    """The tree below one directory; no path leads out of it."""
+    """The files below one directory; no path leads out of it."""
 
     root: Path
 
@@ -258,7 +258,7 @@ def _file_size(fd: int, path: str) -> int:
 
 
 def _file_system(fd: int) -> str:
-    """The type of the file system that a file is on, as /proc has it; empty if that does not say."""
+    """The type of a file's file system, from /proc; empty if that does not say."""
     device = os.fstat(fd).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
@@ -299,10 +299,10 @@ def _lock_first_byte(fd: int, target: Path, path: str) -> None:
 
 
 def _holder_of_lock(fd: int) -> str:
-    """The process that has locked a file's first byte, as it is to be called in an error.
+    """The process that has locked a file's first byte, in words for an error.
 
-    A lock of a process, as Java takes it, names that one; one of an open file, as ours, is looked for in /proc, which
-    shows the files of this user's processes.
+    A process's lock, which Java takes, names the process. An open file's lock, which this class takes, is looked for in
+    /proc, which shows the files of this user's processes.
     """
     pid = 0
     if hasattr(fcntl, "F_OFD_GETLK"):
