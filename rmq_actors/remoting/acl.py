@@ -17,7 +17,7 @@ from rmq_actors.wire.response_code import ResponseCode
 
 _log = logging.getLogger(__name__)
 
-#: What the answer to a refused request begins with: RocketMQ's clients and their users know it by that.
+#: How the answer to a refused request begins: RocketMQ's clients and their users recognise it by that.
 _JAVA_NAME = "org.apache.rocketmq.acl.common.AclException"
 
 
@@ -37,7 +37,7 @@ class AclClientRpcHook:
 
 @attrs.define(eq=False)
 class AclServerRpcHook:
-    """Refuses, with SYSTEM_ERROR as RocketMQ does, what the rules of the moment do not allow."""
+    """Refuses requests that the present rules do not allow, with SYSTEM_ERROR as RocketMQ does."""
 
     name = "PlainAccessValidator"
     _rules: Callable[[], PlainAccessRules]

@@ -1,4 +1,4 @@
-"""Name servers by address server (TopAddressing): a list that one web server keeps for everybody.
+"""Name servers from an address server (TopAddressing): a list that one web server keeps for all.
 
     GET http://<rocketmq.namesrv.domain>:8080/rocketmq/<rocketmq.namesrv.domain.subgroup>
 
@@ -22,7 +22,7 @@ NAME_SERVERS_MAX = 256
 
 
 class AddressServerError(ConnectionError):
-    """No list of name servers could be had; says from which URL, and why."""
+    """There is no list of name servers; the message says from which URL, and why."""
 
 
 @attrs.frozen
@@ -42,11 +42,11 @@ class AddressServer:
         for name in ("domain", "subgroup", "unit_name"):
             text = getattr(self, name)
             if not text.isascii() or not text.isprintable() or set(text) & set(" /?#%\\"):
-                raise ValueError(f"{name} {text!r} can be no part of a URL")
+                raise ValueError(f"{name} {text!r} cannot be a part of a URL")
 
     @property
     def url(self) -> str:
-        """What is asked for."""
+        """The URL that is asked for."""
         return f"http://{self._address}{self._target}"
 
     @property
@@ -72,7 +72,7 @@ class AddressServer:
         except trio.BrokenResourceError as error:
             raise AddressServerError(f"{self.url}: the connection broke: {error.__cause__ or error}") from error
         except h11.RemoteProtocolError as error:
-            raise AddressServerError(f"{self.url}: the answer is no HTTP: {error}") from error
+            raise AddressServerError(f"{self.url}: the answer is not HTTP: {error}") from error
         return self._parse(body)
 
     async def _get(self) -> bytes:
@@ -107,11 +107,11 @@ class AddressServer:
                 raise AddressServerError(f"{self.url}: the connection ended before the answer")
 
     def _parse(self, body: bytes) -> tuple[str, ...]:
-        """The first line counts, as in RocketMQ."""
+        """The addresses in the first line: the others do not count, as in RocketMQ."""
         try:
             lines = body.decode().strip().splitlines()
         except UnicodeDecodeError as error:
-            raise AddressServerError(f"{self.url}: the list is no text: {error}") from error
+            raise AddressServerError(f"{self.url}: the list is not text: {error}") from error
         addresses = [text.strip() for text in lines[0].split(";") if text.strip()] if lines else []
         if not addresses:
             raise AddressServerError(f"{self.url}: the list is empty")

@@ -26,22 +26,22 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 
 _log = logging.getLogger(__name__)
 
-#: With more addresses than these, those that nothing is known of any more are forgotten.
+#: With more addresses than this, those about which nothing is known any more are forgotten.
 _PEERS_KEPT = 1000
 
 
 @attrs.define(eq=False)
 class _Peer:
-    """What is known of one address."""
+    """What is known about one address."""
 
     address: str
     host: str
     port: int
     backoff: Backoff
     connection: RemotingConnection | None = None
-    #: Set when the attempt that is under way has ended, in whatever way.
+    #: Set when the present attempt has ended in any way.
     attempt: trio.Event | None = None
-    #: The scope of the last attempt, whether it has begun to run or not.
+    #: The cancel scope of the last attempt, even if its task has not run yet.
     connecting: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     #: Why the last attempt failed.
     failure: str = ""
@@ -53,7 +53,7 @@ class _Peer:
 class RemotingClient(ServiceThread):
     """A Service. Requests that peers make on its connections go to `processors`.
 
-    After a failed attempt, or a connection that soon ended and brought nothing, the next one waits: a pause that
+    After a failed attempt, or a connection that soon ended without a frame, the next attempt waits: a pause that
     doubles, with jitter.
     """
 
@@ -64,7 +64,7 @@ class RemotingClient(ServiceThread):
     hooks: Sequence[RpcHook] = ()
     name: str = "RemotingClient"
     _tls: TlsClient | None = attrs.field(default=None, kw_only=True)
-    #: Told of connections too.
+    #: Hears of connections that begin and end.
     listener: ConnectionListener | None = attrs.field(default=None, init=False)
     connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
@@ -72,14 +72,14 @@ class RemotingClient(ServiceThread):
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the connections until asked to stop. Then each sends what was asked for, and ends."""
+        """Keep the connections until asked to stop. Then each sends what was requested before, and ends."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 try:
                     await super().run(task_status=task_status)
                 finally:
-                    # Before the nursery ends: others still ask, and it takes no task any more.
+                    # Before the nursery ends: other tasks still make requests, and it takes no new task any more.
                     self._nursery = None
                 for peer in self._peers.values():
                     peer.connecting.cancel()
@@ -107,12 +107,12 @@ class RemotingClient(ServiceThread):
         return await connection.invoke(command, timeout_ms, deadline_s=deadline_s)
 
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request that nobody answers; `timeout_ms` is for connecting. Raises as `invoke`."""
+        """Send a one-way request; `timeout_ms` is for connecting. Raises as `invoke`."""
         connection = await self._connection(address, trio.current_time() + timeout_ms / 1000)
         connection.invoke_oneway(command)
 
     async def _connection(self, address: str, deadline_s: float) -> RemotingConnection:
-        """An open connection. An attempt that others began is shared; that it failed is told to all at once."""
+        """An open connection. Tasks share one attempt to connect, and hear of its failure at once."""
         while True:
             peer = self._peer(address)
             if peer.connection is not None and peer.connection.close_reason is None:
@@ -187,7 +187,7 @@ class RemotingClient(ServiceThread):
         await connection.run(self)
 
     def on_connected(self, connection: RemotingConnection) -> None:
-        """A `ConnectionListener`: the tasks that wait for the connection go on."""
+        """A `ConnectionListener`: wake the tasks that wait for the connection."""
         peer = self._peers[connection.remote_address]
         self.connections[connection.conn_id] = connection
         peer.connection = connection
@@ -197,7 +197,7 @@ class RemotingClient(ServiceThread):
             self.listener.on_connected(connection)
 
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
-        """A `ConnectionListener`: the next request connects again, at once only if this lasted or brought something."""
+        """A `ConnectionListener`: the next request connects again, without a pause if this one lasted or had frames."""
         del self.connections[connection.conn_id]
         peer = self._peers[connection.remote_address]
         if peer.connection is connection:
@@ -212,7 +212,7 @@ class RemotingClient(ServiceThread):
             self.listener.on_closed(connection, reason)
 
     def _attempt_failed(self, peer: _Peer, failure: str, *, timed_out: bool = False) -> None:
-        # The caller is told, and knows better what it means.
+        # Debug only: the caller gets the error, and knows better what it means.
         _log.debug("%s: %s", peer.address, failure)
         self._tracer.emit(RemotingClientConnectFailed(peer_address=peer.address, detail=failure[:200]), self.name)
         self._pause(peer, failure)

@@ -1,8 +1,8 @@
 """One remoting connection, the same on both sides: frames in, frames out, and which task waits for which answer.
 
-One receive buffer is one unit of work: every request in it is processed, then all answers go out in one send. Answers
-that come later, and requests of this side, are sent by the task that finds nobody sending, in a task of their own. So
-an idle connection is one task, and a request costs no task, no event and no time-out.
+One receive buffer is one unit of work: all its requests are processed, then all answers go out in one send. For answers
+that come later, and requests of this side, a task is started that sends, unless one is sending already. So an idle
+connection is one task, and a request costs no task, no event and no time-out.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rmq_actors.wire.remoting_command import (
 
 _log = logging.getLogger(__name__)
 
-#: Bytes that are handed to the socket at a time, unless one frame is longer.
+#: How many bytes go to the socket at a time, unless one frame is longer.
 _SEND_BYTES = 256 * 1024
 _BAD_FRAME = "bad_frame"
-#: How long an orderly end waits for a peer to take what was promised to it.
+#: How long an orderly end waits until the peer has taken the answers that it is owed.
 _LAST_SENDS_S = 1.0
 
 
@@ -41,7 +41,7 @@ class RemotingError(Exception):
 
 
 class RemotingConnectError(RemotingError):
-    """No connection to the peer; says to whom and why. `timed_out`: nothing at all was heard from there."""
+    """There is no connection to the peer; the message says to which, and why. `timed_out`: the peer was silent."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -53,11 +53,11 @@ class RemotingSendRequestError(RemotingError):
 
 
 class RemotingBadFrameError(RemotingSendRequestError):
-    """It ended by what came: no frame, or a longer one than is read."""
+    """It ended because something came that is not a frame, or too long a frame."""
 
 
 class RemotingTimeoutError(RemotingError):
-    """No answer in time."""
+    """No answer came in time."""
 
 
 class RemotingTooMuchRequestError(RemotingError):
@@ -65,14 +65,14 @@ class RemotingTooMuchRequestError(RemotingError):
 
 
 class ConnectionListener(Protocol):
-    """Told of connections that begin and end (ChannelEventListener), at once and in order."""
+    """Hears of connections that begin and end (ChannelEventListener), at once and in order."""
 
     def on_connected(self, connection: RemotingConnection) -> None:
         """A peer is connected; nothing was read from it yet."""
         ...
 
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
-        """It is over: closed_by_peer, closed_within_a_frame, idle, bad_frame, slow_reader, stopped, an error's name."""
+        """It ended: closed_by_peer, closed_within_a_frame, idle, bad_frame, slow_reader, stopped, an error's name."""
         ...
 
 
@@ -84,7 +84,7 @@ class _Waiter:
 
 @attrs.define(eq=False, repr=False)
 class RemotingConnection:
-    """Made by a server or a client, which runs it."""
+    """One connection. The server or client that makes it must `run` it."""
 
     conn_id: int
     remote_address: str
@@ -92,11 +92,11 @@ class RemotingConnection:
     _limits: ConnectionLimits
     #: Has a request processed. Raises nothing.
     _process: Callable[[RemotingRequest], None]
-    #: Who made it: "RemotingServer", "RemotingClient".
+    #: What made it, for the log: "RemotingServer" or "RemotingClient".
     _owner: str
-    #: Around requests that arrive.
+    #: Called around requests that arrive.
     hooks: Sequence[RpcHook] = ()
-    #: Around requests of this side.
+    #: Called around requests of this side.
     request_hooks: Sequence[RpcHook] = ()
     close_reason: str | None = attrs.field(default=None, init=False)
     opened_s: float = attrs.field(factory=trio.current_time, init=False)
@@ -106,14 +106,14 @@ class RemotingConnection:
     _pending: PendingRequests[_Waiter] = attrs.field(init=False)
     _outgoing: list[bytes] = attrs.field(factory=list, init=False)
     _outgoing_bytes: int = attrs.field(default=0, init=False)
-    #: Since nothing was left to send: bytes of answers, and whether requests of this side are among the frames.
+    #: Of the frames that wait: the bytes of answers, and whether requests of this side are among them.
     _owed_bytes: int = attrs.field(default=0, init=False)
     _carries_requests: bool = attrs.field(default=False, init=False)
-    #: The reader is within a batch, and sends at its end.
+    #: Whether the reader is within a batch, at whose end it sends.
     _in_batch: bool = attrs.field(default=False, init=False)
-    #: Somebody sends, and goes on until nothing is left.
+    #: Whether a task is sending; it goes on until nothing is left.
     _sending: bool = attrs.field(default=False, init=False)
-    #: Set when nobody sends any more, and when a reader that waits for that has to go on.
+    #: Set when no task sends any more, and when a reader that waits for that must go on.
     _drained: trio.Event | None = attrs.field(default=None, init=False)
     _reading: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -133,7 +133,7 @@ class RemotingConnection:
         return self._last_active_s + self._limits.idle_s
 
     async def run(self, listener: ConnectionListener) -> None:
-        """Serve the connection until it ends, in whatever way. Everybody who waits for an answer is told."""
+        """Serve the connection until it ends in any way. Then all tasks that wait for an answer get an error."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -143,7 +143,7 @@ class RemotingConnection:
                     if self.close_reason == "stopped":
                         await self._send_last()
                 finally:
-                    # Before the nursery ends: answers still come, and it takes no task any more.
+                    # Before the nursery ends: answers still come, and it takes no new task any more.
                     self._nursery = None
                     self._note_end("cancelled")
                 nursery.cancel_scope.cancel()
@@ -155,18 +155,18 @@ class RemotingConnection:
             listener.on_closed(self, self.close_reason)
 
     def close(self, reason: str) -> None:
-        """End the connection; what was not sent yet is lost. The first reason counts."""
+        """End the connection; unsent frames are lost. Of several reasons the first one counts."""
         self._note_end(reason)
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """End the connection in order: nothing more is read, what is to be sent is sent, but not for long."""
+        """End the connection in order: read nothing more, and send what waits, within a short time."""
         self._note_end("stopped")
         self._reading.cancel()
 
     def send(self, command: RemotingCommand) -> None:
-        """Have a frame sent, in order; nothing happens once the connection ended.
+        """Send a frame after those that wait already; do nothing once the connection has ended.
 
         A peer for which more than `write_buffer_max_bytes` wait is cut off. Raises `ValueError` for a frame that is
         too long.
@@ -194,7 +194,7 @@ class RemotingConnection:
     ) -> RemotingCommand:
         """Send a request and wait for its answer, whatever its code. Sets the request's opaque.
 
-        `deadline_s` is when the time-out ends, where a part of it has passed already.
+        `deadline_s`: when the time-out ends, if a part of it has passed already.
 
         Raises `RemotingTimeoutError`, `RemotingSendRequestError`, `RemotingTooMuchRequestError`, `ValueError` for a
         frame that is too long, and what hooks raise.
@@ -203,7 +203,7 @@ class RemotingConnection:
         opaque = self._pending.begin(waiter)
         if opaque is None:
             raise RemotingTooMuchRequestError(
-                f"{self.remote_address}: {len(self._pending)} requests wait for their answers already"
+                f"{self.remote_address}: {len(self._pending)} requests are waiting for answers already"
             )
         try:
             command.opaque = opaque
@@ -224,7 +224,7 @@ class RemotingConnection:
         return waiter.response
 
     def invoke_oneway(self, command: RemotingCommand) -> None:
-        """Have a request sent that nobody answers.
+        """Send a one-way request.
 
         Raises `RemotingSendRequestError` on a connection that ended, `RemotingTooMuchRequestError`, `ValueError` for a
         frame that is too long, and what a hook raises.
@@ -239,7 +239,7 @@ class RemotingConnection:
         self._check_open(command)
         if self._outgoing_bytes > self._limits.write_buffer_max_bytes:
             raise RemotingTooMuchRequestError(
-                f"{self.remote_address}: {self._outgoing_bytes} bytes wait to be sent already"
+                f"{self.remote_address}: {self._outgoing_bytes} bytes are waiting to be sent already"
             )
         self.send(command)
 
@@ -263,7 +263,7 @@ class RemotingConnection:
             _log.info("%s: %s: %s", self._owner, self.remote_address, error)
             self._note_end(type(error).__name__)
         except RemotingCommandError as error:
-            _log.warning("%s: %s sent what is no frame: %s", self._owner, self.remote_address, error)
+            _log.warning("%s: %s sent something that is not a frame: %s", self._owner, self.remote_address, error)
             self._note_end(_BAD_FRAME)
 
     async def _read(self) -> str:
@@ -282,7 +282,7 @@ class RemotingConnection:
                     break
 
     async def _take_batch(self, commands: list[RemotingCommand]) -> None:
-        """Handle what has arrived; answers wait for the end of the batch, unless they become too many."""
+        """Handle what has arrived. Answers wait for the end of the batch, unless they become too many."""
         self._in_batch = True
         process, arrived_s = self._process, self._last_active_s
         owed_max_bytes = self._limits.write_buffer_high_water_mark_bytes
@@ -307,13 +307,15 @@ class RemotingConnection:
     def _take_response(self, command: RemotingCommand) -> None:
         waiter = self._pending.end(command.opaque)
         if waiter is None:
-            _log.info("%s: %s answers no request that waits: %d", self._owner, self.remote_address, command.opaque)
+            _log.info(
+                "%s: %s answers request %d, which nobody waits for", self._owner, self.remote_address, command.opaque
+            )
             return
         waiter.response = command
         waiter.answered.set()
 
     async def _relieve(self) -> None:
-        """Read nothing more from a peer that does not take the answers it is owed, until everything is sent."""
+        """The peer does not take its answers: read nothing more from it until everything is sent."""
         if not self._sending:
             await self._send_as_reader()
         elif not self._must_read:
@@ -322,11 +324,11 @@ class RemotingConnection:
 
     @property
     def _must_read(self) -> bool:
-        """Whether to keep reading: if both peers wait for the other one to read, neither ever goes on."""
+        """Whether to keep reading: if each peer waited for the other one to read, they would deadlock."""
         return self._carries_requests or len(self._pending) > 0
 
     async def _send_as_reader(self) -> None:
-        """Send until nothing is left, or until there is something to read for: then in a task of its own."""
+        """Send until nothing is left. If the reader must go on, a task of its own sends the rest."""
         if not self._must_read:
             await self._send_outgoing(only_answers=True)
         if self._outgoing and self._nursery is not None:
@@ -349,7 +351,7 @@ class RemotingConnection:
             self.close(type(error).__name__)
 
     async def _send_outgoing(self, *, only_answers: bool = False) -> None:
-        """Send until nothing is left, or if `only_answers` until requests are among it. One task at a time."""
+        """Send until nothing is left; with `only_answers`, until requests are among it. One task at a time may send."""
         self._sending = True
         try:
             while self._outgoing and not (only_answers and self._carries_requests):
@@ -370,11 +372,11 @@ class RemotingConnection:
                 self._last_active_s = trio.current_time()
         finally:
             if sent < len(data):
-                # A stop ends what the reader does: the task that sends the rest begins within a frame.
+                # A stop cancels the reader: the task that sends the rest begins in the middle of a frame.
                 self._outgoing.insert(0, data[sent:])
 
     def _next_piece(self) -> bytes:
-        """Frames to send together: all there are, as long as they are not too many bytes."""
+        """Frames to send together: all that wait, up to a number of bytes."""
         if self._outgoing_bytes <= _SEND_BYTES or len(self._outgoing) == 1:
             data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
             self._outgoing.clear()
@@ -411,7 +413,7 @@ class RemotingRequest:
     is_answered: bool = attrs.field(default=False, init=False)
 
     def respond(self, response: RemotingCommand) -> None:
-        """Answer, now or later, once. Nothing is sent for a one-way request, or on a connection that ended.
+        """Answer, now or later, but only once. Does nothing for a one-way request, or once the connection has ended.
 
         Raises what a hook raises, and `ValueError` for an answer that is too long: the request can still be refused.
         """
@@ -420,7 +422,7 @@ class RemotingRequest:
         self._answer(response)
 
     def refuse(self, code: int, remark: str) -> None:
-        """Answer with a code and a text, and nothing else. As in RocketMQ no hook sees it."""
+        """Answer with just a code and a text. As in RocketMQ, no hook sees it."""
         self._answer(self.command.response(code, remark))
 
     def _answer(self, response: RemotingCommand) -> None:

@@ -1,4 +1,4 @@
-"""What may look at each request and answer (RPCHook): access control, above all."""
+"""Hooks that look at each request and answer (RPCHook), above all for access control."""
 
 from __future__ import annotations
 

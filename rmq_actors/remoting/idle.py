@@ -8,16 +8,16 @@ import trio
 
 from rmq_actors.remoting.connection import RemotingConnection
 
-#: Woken later than this the whole process stood still: for a second what arrived meanwhile is read, before anything
-#: counts as idle.
+#: If the task wakes later than this, the whole process stood still. Then what arrived meanwhile is read for a second
+#: before anything counts as idle.
 _STOOD_STILL_S = 0.1
 _CATCH_UP_S = 1.0
 
 
 async def close_idle_connections(connections: Mapping[int, RemotingConnection], idle_s: float) -> None:
-    """Watch `connections`, which others change, and close each when it is due. Never returns.
+    """Watch `connections`, which other tasks change, and close each one that is idle for too long. Never returns.
 
-    Sleeps until the earliest is due: whatever connects or moves meanwhile is due later.
+    Sleeps until the first one is due: a connection that begins, or moves a byte, meanwhile is due later.
     """
     while True:
         now_s = trio.current_time()

@@ -12,8 +12,8 @@
         groupPerms: [groupA=SUB]
 
 All files are read together, `conf/plain_acl.yml` and those below `conf/acl`, and take effect together or not at all. An
-error names the file, the account and the key, and never quotes a secret. (RocketMQ takes a permission that it does not
-know for DENY, ignores keys that it does not know, and of two accounts with one access key takes either.)
+error names the file, the account and the key, and never quotes a secret. (RocketMQ takes an unknown permission as DENY,
+ignores unknown keys, and takes either of two accounts with one access key.)
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _log = logging.getLogger(__name__)
 
 PLAIN_ACL_FILE = "conf/plain_acl.yml"
 ACL_DIRECTORY = "conf/acl"
-#: What mqadmin keeps there for itself.
+#: A key that mqadmin keeps there for itself.
 _TOOLS_FILE = "tools.yml"
 
 FILE_MAX_BYTES = 1024 * 1024
 _FILES_MAX = 1024
 _DEPTH_MAX = 16
-#: AclConstants.ACCESS_KEY_MIN_LENGTH and SECRET_KEY_MIN_LENGTH are 6: a key is longer than that.
+#: A key must be longer than AclConstants.ACCESS_KEY_MIN_LENGTH and SECRET_KEY_MIN_LENGTH, which are 6.
 _KEY_MIN_LENGTH = 7
 
 _PERMISSIONS = {
@@ -68,16 +68,16 @@ _ACCOUNT_KEYS = frozenset(
 )
 #: The C loader, where there is one, is several times as fast.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: Lists and mappings within one another: such a file has four. The C loader dies of many.
+#: How deeply lists and mappings may be nested: such a file has four levels. The C loader crashes on very many.
 _NESTING_MAX = 8
 
 
 class PlainAclError(ValueError):
-    """Files of accounts that cannot be used: which file, account and key, and why."""
+    """The files of accounts cannot be used; the message names file, account and key, and says why."""
 
 
 def parse_plain_acl(contents: Mapping[str, bytes]) -> PlainAccessRules:
-    """The rules that files say together, by their paths. Raises `PlainAclError`."""
+    """The rules of all files together, which are given by path. Raises `PlainAclError`."""
     accounts: dict[str, PlainAccessResource] = {}
     found_in: dict[str, str] = {}
     white_list: list[RemoteAddressStrategy] = []
@@ -103,7 +103,7 @@ def _load_yaml(path: str, data: bytes) -> Mapping[object, object]:
     except PlainAclError:
         raise
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:  # PyYAML's own, of `!!int ''`
-        # The error itself quotes the file, and so, at worst, a secret.
+        # The error itself quotes the file, and perhaps a secret.
         raise PlainAclError(f"{path}: {_yaml_error(error)}") from None
     if value is None:
         return {}
@@ -111,7 +111,7 @@ def _load_yaml(path: str, data: bytes) -> Mapping[object, object]:
 
 
 def _check_nesting(path: str, data: bytes) -> None:
-    """Raise `PlainAclError` for what a loader could not stand: deep nesting, and aliases, which multiply."""
+    """Raise `PlainAclError` for what could crash a loader: deep nesting, and aliases, which multiply."""
     nesting = 0
     for event in yaml.parse(data, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -158,7 +158,7 @@ def _mapping(where: str, value: object, keys: frozenset[str]) -> Mapping[object,
         raise PlainAclError(f"{where}: a mapping is expected, not {_kind(value)}")
     for key in value:
         if key not in keys:
-            shown = str(key).partition(":")[0]  # what follows may be a secret that lacks its space
+            shown = str(key).partition(":")[0]  # what follows the colon may be a secret, if its space is missing
             raise PlainAclError(f"{where}: the key {shown!r} is not one of {', '.join(sorted(keys))}")
     return value
 
@@ -172,7 +172,7 @@ def _list(where: str, value: object) -> Sequence[object]:
 
 
 def _key(where: str, value: object) -> str:
-    """A key is text; one of digits alone is a number in YAML."""
+    """A key must be text: YAML takes digits alone for a number."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise PlainAclError(f"{where}: text is expected, not {_kind(value)}: put it in quotes")
     text = str(value)
@@ -220,9 +220,9 @@ def _kind(value: object) -> str:
 
 @attrs.define(eq=False)
 class AclFileWatchService(ServiceThread):
-    """Keeps the rules that the files say: a Service. Until `load` has read them nobody may do anything.
+    """A Service that keeps the rules of the files. Until `load` has read them, every request is refused.
 
-    Paths are relative to the disk's root, RocketMQ's home. The files are looked at every `watch_interval_ms`. When they
+    Paths are relative to the disk's root, RocketMQ's home. It looks at the files every `watch_interval_ms`. If they
     cannot be used any more, the rules stay as they were, and the reason is logged and traced once.
     """
 
@@ -239,7 +239,7 @@ class AclFileWatchService(ServiceThread):
 
     @classmethod
     def below(cls, home: str, disk: Disk, tracer: Tracer) -> AclFileWatchService:
-        """The files of a RocketMQ whose home is that directory; empty: the disk's root."""
+        """The files of a RocketMQ with that home directory; empty: the disk's root."""
         directory = f"{home.strip('/')}/".removeprefix("/")
         return cls(disk, tracer, f"{directory}{PLAIN_ACL_FILE}", f"{directory}{ACL_DIRECTORY}")
 
@@ -249,7 +249,7 @@ class AclFileWatchService(ServiceThread):
         if contents == self._contents:
             return
         for path, data in contents.items():
-            # Who rewrites a file in place empties it first.
+            # A program that rewrites a file in place empties it first.
             if not data.strip() and self._contents.get(path, b"").strip():
                 raise PlainAclError(f"{path}: is empty now")
         rules = parse_plain_acl(contents)

@@ -1,4 +1,4 @@
-"""Who processes which request: at once, or from a bounded queue by workers (NettyRequestProcessor, its executors)."""
+"""Which processor serves which request, at once or by workers from a bounded queue (NettyRequestProcessor)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rmq_actors.wire.response_code import ResponseCode
 _log = logging.getLogger(__name__)
 
 
-#: Runs at once, in the task that reads the connection. None: `respond` is called later.
+#: Runs at once, in the task that reads the connection. If it returns None, it calls `respond` later.
 ProcessRequest = Callable[[RemotingRequest], RemotingCommand | None]
 #: Runs in a worker of a `RequestPool`.
 ProcessRequestAsync = Callable[[RemotingRequest], Awaitable[RemotingCommand | None]]
@@ -42,8 +42,8 @@ def _size_bytes(command: RemotingCommand) -> int:
 class RequestPool(ServiceThread):
     """The executor of some processors: `workers` tasks and a queue of `queue_capacity` requests; a Service.
 
-    A request that finds the queue full, or waits `wait_time_max_ms`, is answered SYSTEM_BUSY, as RocketMQ's thread
-    pools and BrokerFastFailure answer. Full is a queue also when bodies and fields of `queue_max_bytes` wait in it.
+    If the queue is full, or a request has waited `wait_time_max_ms`, the answer is SYSTEM_BUSY, as from RocketMQ's
+    thread pools and BrokerFastFailure. A queue is also full once `queue_max_bytes` of bodies and fields wait in it.
     """
 
     name: str
@@ -61,7 +61,7 @@ class RequestPool(ServiceThread):
         self._queue = RequestQueue(self.queue_capacity, self.wait_time_max_ms)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
-        """Answer what is queued. What waits at a stop is not answered: its connections end with the server."""
+        """Serve queued requests. Those that wait at a stop are not answered: their connections end with the server."""
         async with trio.open_nursery() as nursery:
             for _ in range(self.workers):
                 nursery.start_soon(self._work)
@@ -70,7 +70,7 @@ class RequestPool(ServiceThread):
             task_status.started()
 
     def submit(self, request: RemotingRequest, process: ProcessRequestAsync) -> None:
-        """Queue a request, or answer that there are too many."""
+        """Queue a request, or answer that too many wait."""
         size_bytes = _size_bytes(request.command)
         is_full = self._queued_bytes + size_bytes > self.queue_max_bytes
         if is_full or not self._queue.offer(_Queued(request, process, size_bytes), request.arrived_s):
@@ -136,7 +136,7 @@ class _Registered:
 
 @attrs.define(eq=False)
 class ProcessorTable:
-    """Processors by request code, for any number of servers; a code that has none is answered by the default, or 3."""
+    """Processors by request code, for any number of servers. A code without one goes to the default, or gets 3."""
 
     _tracer: Tracer
     _by_code: dict[int, _Registered] = attrs.field(factory=dict, init=False)
@@ -145,7 +145,7 @@ class ProcessorTable:
     def register(
         self, codes: Iterable[int], process: ProcessRequest, *, reject_request: Callable[[], bool] | None = None
     ) -> None:
-        """Process these codes at once. While `reject_request` says so they are answered SYSTEM_BUSY instead."""
+        """Process these codes at once. While `reject_request` returns true, the answer is SYSTEM_BUSY instead."""
         for code in codes:
             self._add(code, _Registered(process, None, None, reject_request))
 
@@ -166,7 +166,7 @@ class ProcessorTable:
         self._default = _Registered(process, None, None, None)
 
     def process(self, request: RemotingRequest) -> None:
-        """Have a request processed; whatever goes wrong is answered, and nothing is raised."""
+        """Have a request processed. Raises nothing: every failure is answered."""
         command = request.command
         registered = self._by_code.get(command.code, self._default)
         if registered is None:
@@ -219,5 +219,5 @@ def answer_failure(request: RemotingRequest, error: Exception, tracer: Tracer) -
 
 
 def _sendable(text: str) -> str:
-    """An error's text may repeat what the peer sent: at length, or half of a surrogate pair."""
+    """An error's text, made sendable: it may repeat what the peer sent, such as long text or half a surrogate pair."""
     return text[:1000].encode(errors="replace").decode()

@@ -23,14 +23,14 @@ from rmq_actors.wire.address import address_text
 
 _log = logging.getLogger(__name__)
 
-#: A shortage that passes: wait and accept again, as trio.serve_listeners does.
+#: Errors of a passing shortage: wait and accept again, as trio.serve_listeners does.
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 _SHORTAGE_PAUSE_S = 0.1
 
 
 @attrs.define(eq=False, repr=False)
 class RemotingServer:
-    """A Service: one address, and a task for each connection. A connection's end concerns nobody else."""
+    """A Service: listens on one address, with one task per connection. A connection's end affects no other."""
 
     config: RemotingServerConfig
     _processors: ProcessorTable
@@ -40,7 +40,7 @@ class RemotingServer:
     name: str = "RemotingServer"
     _tls: TlsServer | None = attrs.field(default=None, kw_only=True)
     connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
-    #: "host:port" once listening; the first one if the host's name has several addresses.
+    #: "host:port" once it listens; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
     port: int = attrs.field(default=0, init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
@@ -64,7 +64,7 @@ class RemotingServer:
                 connection.stop()
 
     def request_stop(self) -> None:
-        """Accept nothing more; each connection sends what it owes, and ends."""
+        """Accept nothing more; each connection sends the answers that it owes, and ends."""
         self._accepting.cancel()
 
     async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:

@@ -1,7 +1,7 @@
-"""TLS below remoting connections, off unless asked for (TlsSystemConfig, TlsHelper, HandshakeHandler).
+"""TLS below remoting connections, off by default (TlsSystemConfig, TlsHelper, HandshakeHandler).
 
-A server in permissive mode takes plain connections too: the first byte says which it is, since no plain frame that is
-short enough begins with that of a TLS handshake. Not for simulated worlds: OpenSSL draws randomness of its own.
+A server in permissive mode takes plain connections too. The first byte tells which one it is, as no plain frame that is
+short enough begins like a TLS handshake. TLS is not for simulated worlds: OpenSSL has its own randomness.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rmq_actors.settings.field_types import typed_fields
 _log = logging.getLogger(__name__)
 
 _HANDSHAKE_MAGIC_CODE = 0x16
-#: Names the file that the other keys are in.
+#: The key that names the file with the other keys.
 TLS_CONFIG_FILE = "tls.config.file"
 
 
 class TlsConfigError(ConfigurationError):
-    """Settings of TLS that contradict each other, or name files that cannot be used; says which key."""
+    """Settings of TLS contradict each other, or name files that cannot be used; the message names the key."""
 
 
 class TlsHandshakeError(ConnectionError):
-    """The peer does not speak TLS, or is not trusted, or takes too long; says which."""
+    """The peer does not speak TLS, is not trusted, or takes too long; the message says which."""
 
 
 class TlsBrokenError(ConnectionError):
@@ -37,7 +37,7 @@ class TlsBrokenError(ConnectionError):
 
 
 class TlsMode(enum.Enum):
-    """What a server does about TLS (TlsMode)."""
+    """Whether a server speaks TLS (TlsMode)."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -56,7 +56,7 @@ class ClientAuth(enum.Enum):
 class TlsConfig:
     """RocketMQ's keys: `server_key_path` is tls.server.keyPath. Passwords are never shown.
 
-    Paths are of PEM files. RocketMQ's defaults differ in one thing: its tls.server.mode is permissive, with a
+    Paths name PEM files. RocketMQ's defaults differ in one thing: its tls.server.mode is permissive, with a
     certificate that it makes up (tls.test.mode.enable). `client_check_hostname` (tls.client.checkHostname) is this
     project's own: RocketMQ's clients compare no names.
     """
@@ -76,14 +76,14 @@ class TlsConfig:
     client_auth_server: bool = False
     client_trust_cert_path: str = ""
     client_check_hostname: bool = False
-    #: What netty's SslHandler allows.
+    #: The time-out of a handshake, as in netty's SslHandler.
     handshake_timeout_ms: int = attrs.field(default=10_000, validator=attrs.validators.ge(1))
 
     @classmethod
     def from_properties(cls, properties: Properties) -> TlsConfig:
         """The settings among the `tls.` keys of `properties`, such as a tls.properties. Raises `TlsConfigError`.
 
-        tls.config.file is for others to follow.
+        The caller must read tls.config.file itself.
         """
         values: dict[str, object] = {}
         for key, text in properties.values.items():
@@ -142,7 +142,7 @@ def _truth(text: str) -> bool:
 
 
 def tls_server(config: TlsConfig) -> TlsServer | None:
-    """What a server needs, None if it speaks no TLS. Raises `TlsConfigError`."""
+    """A server's TLS, None if it speaks none. Raises `TlsConfigError`."""
     if config.server_mode is TlsMode.DISABLED:
         return None
     if not config.server_cert_path or not config.server_key_path:
@@ -151,7 +151,7 @@ def tls_server(config: TlsConfig) -> TlsServer | None:
         )
     asks = config.server_need_client_auth is not ClientAuth.NONE
     if asks != config.server_auth_client or (asks and not config.server_trust_cert_path):
-        # RocketMQ takes any certificate then, or asks for none, and lets everybody believe that it checks.
+        # With only some of them RocketMQ takes any certificate, or asks for none, and seems to check.
         raise TlsConfigError(
             "clients are checked with tls.server.need.client.auth=require (or optional), tls.server.authClient=true "
             "and tls.server.trustCertPath together, or not at all"
@@ -167,7 +167,7 @@ def tls_server(config: TlsConfig) -> TlsServer | None:
 
 
 def tls_client(config: TlsConfig) -> TlsClient | None:
-    """What a client needs, None if it speaks no TLS. Raises `TlsConfigError`."""
+    """A client's TLS, None if it speaks none. Raises `TlsConfigError`."""
     if not config.enable:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -192,7 +192,7 @@ def tls_client(config: TlsConfig) -> TlsClient | None:
 
 def _load_own(context: ssl.SSLContext, side: str, cert_path: str, key_path: str, password: str) -> None:
     try:
-        # Never None: OpenSSL would ask the terminal for the password of a key that has one.
+        # Never None: OpenSSL would ask the terminal for an encrypted key's password.
         context.load_cert_chain(cert_path, key_path, password)
     except (OSError, ValueError) as error:
         raise TlsConfigError(
@@ -217,13 +217,13 @@ class TlsServer:
     _handshake_timeout_ms: int
 
     def transport(self, stream: trio.SocketStream) -> Transport:
-        """The transport of a connection whose peer speaks first: only then is it known whether it is TLS."""
+        """The transport of a connection. The peer speaks first: only then is it known whether that is TLS."""
         return _AcceptedTransport(stream, self)
 
     async def accept(self, stream: trio.SocketStream) -> Transport:
-        """Wait for the first byte, and shake hands if it is that of TLS. Raises `TlsHandshakeError`, `OSError`.
+        """Wait for the first byte, and shake hands if TLS begins with it. Raises `TlsHandshakeError`, `OSError`.
 
-        The wait has no end of its own: idle connections are closed by others.
+        The wait has no time-out: idle connections are closed elsewhere.
         """
         first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
         if first and first[0] != _HANDSHAKE_MAGIC_CODE:
@@ -257,7 +257,7 @@ class TlsClient:
 
 @attrs.frozen
 class Tls:
-    """What one process speaks, as a server and as a client."""
+    """The TLS of one process, as a server and as a client."""
 
     server: TlsServer | None = None
     client: TlsClient | None = None
@@ -280,7 +280,7 @@ async def _shake_hands(stream: trio.SSLStream[trio.SocketStream], timeout_ms: in
 
 
 def _reason(error: BaseException) -> str:
-    """What OpenSSL or the system said, below Trio's words for it."""
+    """What OpenSSL or the system said, without Trio's words around it."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error) or type(error).__name__
@@ -316,7 +316,7 @@ class TlsTransport:
 
 @attrs.define(eq=False)
 class _AcceptedTransport:
-    """A server's connection: what is below is known once the peer has sent its first byte."""
+    """A server's connection: plain or TLS, which is known once the peer has sent its first byte."""
 
     _stream: trio.SocketStream
     _tls: TlsServer

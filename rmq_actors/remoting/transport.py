@@ -12,11 +12,11 @@ class Transport(Protocol):
     """A byte stream. Its errors are `OSError`s."""
 
     async def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, put them into `buffer`; how many, 0 at the stream's end."""
+        """Wait for bytes and put them into `buffer`; how many, 0 at the stream's end."""
         ...
 
     async def send_some(self, data: bytes | memoryview) -> int:
-        """Wait for room, hand over bytes from the beginning of `data`; how many."""
+        """Wait for room and hand over bytes from the beginning of `data`; how many."""
         ...
 
     def close(self) -> None:
@@ -26,7 +26,7 @@ class Transport(Protocol):
 
 @attrs.define(eq=False)
 class SocketTransport:
-    """A plain TCP connection. The socket is used without its stream, which would cost more than the system call."""
+    """A plain TCP connection. It uses the socket directly: Trio's stream would cost more than the system call."""
 
     _stream: trio.SocketStream
 

@@ -1,8 +1,8 @@
-"""RocketMQ's properties to settings, and back (Configuration, MixAll.properties2Object and object2Properties).
+"""Turns RocketMQ's properties into settings, and back (Configuration, MixAll.properties2Object, object2Properties).
 
-A setting is a field of an attrs class; its property is RocketMQ's key: the field's name in camelCase without the unit
-at its end, `flush_interval_commit_log_ms` is `flushIntervalCommitLog`. What does not follow that rule is a `Key`.
-Settings that are attrs classes themselves share the one flat name space of a file.
+A setting is a field of an attrs class. Its property is RocketMQ's key: the field's name in camelCase without the unit
+at its end, so `flush_interval_commit_log_ms` is `flushIntervalCommitLog`. A key that does not follow that rule is a
+`Key`. Settings that are attrs classes themselves share the one flat name space of a file.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
 _UNITS = ("_bytes", "_hours", "_ms")
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _WORD = re.compile(r"\w+", re.ASCII)
-#: A name of several words: others may be meant as they stand.
+#: A field's name of several words: a single word in a message may be an ordinary one.
 _FIELD = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b", re.ASCII)
-#: So much of a refused value is shown: a peer may have sent it.
+#: How much of a refused value is shown, as a peer may have sent it.
 _SHOWN_CHARS = 200
 
 
 class ConfigurationError(ValueError):
-    """Properties that cannot be taken: names where they stand, each key, its value, and what is wrong with it."""
+    """Properties cannot be taken; the message names their place, each key, its value, and what is wrong with it."""
 
 
 @attrs.frozen
 class Properties:
-    """Text by key, and where it was found. `lines`: of a file's keys, from 1."""
+    """Text by key, and where it was found. `lines`: the line of each key of a file, from 1."""
 
     source: str
     values: Mapping[str, str]
@@ -45,7 +45,7 @@ class Properties:
 
 @attrs.frozen
 class Key:
-    """A property that is not spelt by the rule; 1 of its value is `factor` of the field's."""
+    """A property that is not spelt by the rule. The field's value is the property's times `factor`."""
 
     name: str
     factor: int = 1
@@ -54,7 +54,7 @@ class Key:
 #: Keys by the path of their field, its parts joined by dots: "limits.channel_max_idle_time_ms".
 Keys = Mapping[str, Key]
 
-#: What RocketMQ spells differently, by the name of the field in whatever class.
+#: Fields whose key RocketMQ spells differently, by their name in any class.
 _IRREGULAR: Keys = {
     "broker_ip1": Key("brokerIP1"),
     "broker_ip2": Key("brokerIP2"),
@@ -88,7 +88,7 @@ def known_keys(config_type: type[attrs.AttrsInstance], keys: Keys | None = None)
 
 
 def configure(base: ConfigT, properties: Properties, keys: Keys | None = None) -> ConfigT:
-    """`base` with the settings that `properties` has; other keys are passed over. Raises `ConfigurationError`."""
+    """`base` with the settings that `properties` has; other keys are ignored. Raises `ConfigurationError`."""
     problems: list[str] = []
     changes: dict[str, object] = {}
     settings = _settings(type(base), keys or {})
@@ -105,7 +105,7 @@ def configure(base: ConfigT, properties: Properties, keys: Keys | None = None) -
     if not problems:
         try:
             return _changed(base, "", changes)
-        except (ValueError, TypeError) as error:  # settings that do not go together
+        except (ValueError, TypeError) as error:  # settings that contradict each other
             message = _in_keys(str(error), settings)
             problems.append(f"{_where_told(message, properties, settings)}: {message}")
     raise ConfigurationError("; ".join(problems))
@@ -129,13 +129,13 @@ def unknown_keys(properties: Properties, known: Collection[str]) -> list[str]:
 
 
 def _about(setting: _Setting, error: Exception) -> str:
-    """What is wrong with the value of a key, which is named already: without the field's name."""
+    """What is wrong with a key's value, without the field's name, as the key is named already."""
     field, message = setting.attribute.name, str(error)
     return re.sub(f"^'{field}' must", "it must", message.removeprefix(f"{field}: "))
 
 
 def _in_keys(message: str, settings: Mapping[str, _Setting]) -> str:
-    """A message about fields with their keys: the author of a file knows no other names."""
+    """A message about fields, with their keys instead: the author of a file knows only these."""
     keys: dict[str, set[str]] = {}
     for name, setting in settings.items():
         keys.setdefault(setting.attribute.name, set()).add(name)

@@ -1,7 +1,7 @@
-"""What a field of settings holds, by its annotation: text for an enum becomes its member, another type is refused.
+"""Checks settings by their annotations: text for an enum becomes the member, other types are refused.
 
-A class of settings says `@attrs.frozen(field_transformer=typed_fields)`. Python would take `broker_role="SYNC_MASTER"`
-as it stands: no comparison with the enum's members is true then, and what the setting promises is lost without a word.
+A settings class says `@attrs.frozen(field_transformer=typed_fields)`. Python would take `broker_role="SYNC_MASTER"` as
+it is. Then no comparison with the enum's members is true, and the setting silently has no effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
-#: So much of a refused value is shown.
+#: How much of a refused value is shown.
 _SHOWN_CHARS = 200
 
 _NAMES = {bool: "True or False", int: "a whole number", float: "a number", str: "text", tuple: "a tuple"}
@@ -31,7 +31,7 @@ def typed_fields(config_type: type, fields: list[attrs.Attribute[Any]]) -> list[
 
 
 def _hints_of(config_type: type) -> dict[str, Any]:
-    # Names are the module's: a class may have a field called `type`.
+    # Names are looked up in the module: a class may have a field called `type`.
     return get_type_hints(config_type, vars(sys.modules[config_type.__module__]), {})
 
 
@@ -51,7 +51,7 @@ def _converter(
         except ValueError as error:
             raise ValueError(f"{config_type.__name__}.{field.name} {error}") from None
 
-    # What help() and type checkers of others show of the class.
+    # What help() shows of the class.
     convert.__annotations__ = {"value": field.type, "return": field.type}
     return convert
 
@@ -97,7 +97,7 @@ def _is_of(value: object, hint: object) -> bool:
         return value in get_args(hint)
     kind = get_origin(hint) or hint
     if not isinstance(kind, type):
-        return True  # nothing that can be told of one value, such as Any
+        return True  # nothing that can be checked at one value, such as Any
     if isinstance(value, bool):
         return kind in {bool, object}
     return isinstance(value, (int, float) if kind is float else kind)

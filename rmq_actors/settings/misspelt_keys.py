@@ -1,21 +1,21 @@
-"""Which key was meant by one that nobody knows: `brokerRol=SLAVE` must not start a master."""
+"""Finds which key was meant by an unknown one: `brokerRol=SLAVE` must not start a master."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
 
-#: Of 1, as difflib counts what two texts have in common: one letter too many, too few, or two that changed places, in
-#: the shortest key; two in a longer one.
+#: How alike two texts must be, from 0 to 1 as difflib counts: one letter too many or too few, or two that changed
+#: places, in the shortest key; two such mistakes in a longer one.
 _ALIKE = 0.85
-#: Longer than any key with mistakes in it.
+#: No key with mistakes in it is longer.
 _KEY_MAX_CHARS = 60
 
 
 def meant_key(key: str, known: Collection[str]) -> str | None:
-    """The one of `known` that `key` resembles most, whatever its case, hyphens and underscores; None: there is none.
+    """The one of `known` that `key` resembles most, apart from case, hyphens and underscores; None if there is none.
 
-    Asked of keys that are neither known nor RocketMQ's own.
+    Call it for keys that are neither known nor RocketMQ's own.
     """
     if len(key) > _KEY_MAX_CHARS:
         return None

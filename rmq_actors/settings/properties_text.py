@@ -9,7 +9,7 @@ import javaproperties
 
 from rmq_actors.settings.configure import ConfigurationError, Properties
 
-#: The most characters that are read: a request may bring as many as a frame has.
+#: How many characters are read at most: a request may bring as many as a frame holds.
 TEXT_MAX_CHARS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -32,9 +32,9 @@ def parse_properties(text: str, source: str) -> Properties:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each line that is neither blank nor a comment, with those that continue it, and the number of its first.
+    """Each line that is neither blank nor a comment, with its continuation lines, and the number of the first of them.
 
-    javaproperties can do that too, but looks through the whole line again for each that continues it.
+    javaproperties can do that too, but reads the whole line again for each continuation.
     """
     first, parts = 0, list[str]()
     for number, whole in enumerate(_LINE_END.split(text), 1):
@@ -55,7 +55,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def format_properties(values: Mapping[str, str]) -> str:
-    """One `key=value` a line, as RocketMQ writes them: escaped only where they could not be read back otherwise."""
+    """One `key=value` per line, as RocketMQ writes them: escaped only if they could not be read back otherwise."""
     return "".join(f"{_line(key, value)}\n" for key, value in values.items())
 
 

@@ -1,7 +1,7 @@
-"""Keys of RocketMQ that cannot be passed over: without what they ask for, messages or promises would be lost silently.
+"""Keys of RocketMQ that must not be ignored: without their effect, messages or promises would be lost silently.
 
-RocketMQ 4.9 and 5 know them; this project has nothing of what they turn on. Each other key that has no effect here
-changes speed, or what is not served at all.
+RocketMQ 4.9 and 5 know them; this project lacks what they turn on. All other keys without effect here change speed, or
+things that this project does not serve at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _is_no_file_store(value: str) -> bool:
     return value.strip().lower() not in {"", "default"}
 
 
-#: By key: which values are refused, and why.
+#: Which values are refused, and why, by key.
 REFUSED_KEYS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "enableDLegerCommitLog": (
         _is_true,

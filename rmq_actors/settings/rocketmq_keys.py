@@ -1,7 +1,7 @@
 """The keys that RocketMQ reads from its properties files: those of 4.9.8, and those that came with 5 (5.3.1).
 
-Those of BrokerConfig, MessageStoreConfig, NamesrvConfig, NettyServerConfig and NettyClientConfig; of 5 also those of
-AuthConfig and ControllerConfig.
+They are the keys of BrokerConfig, MessageStoreConfig, NamesrvConfig, NettyServerConfig and NettyClientConfig, and for 5
+those of AuthConfig and ControllerConfig.
 """
 
 from __future__ import annotations
@@ -115,5 +115,5 @@ waitTimeMillsInLitePullQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
 """
 
 ROCKETMQ_KEYS = frozenset(_KEYS.split())
-#: Those that 4.9 has not.
+#: The keys that 4.9 lacks.
 ROCKETMQ_5_KEYS = frozenset(_KEYS_5.split())

@@ -1,1 +1,1 @@
-"""What servers and clients of every protocol share: how they listen, and what operators are told of a failure."""
+"""What servers and clients of every protocol share: listening, and words for operators when a connection fails."""

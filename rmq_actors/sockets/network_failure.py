@@ -1,4 +1,4 @@
-"""What operators are told of a connection that could not be made, or broke."""
+"""Says to operators why a connection could not be made, or broke."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _OF_TRIO = "Error connecting to "
 
 
 def network_failure(error: BaseException) -> str:
-    """The system's own words, "Connection refused" say: each once where several addresses of one name were tried.
+    """The system's own words, such as "Connection refused", each once if several addresses of a name were tried.
 
-    Trio's error says no more than that all attempts failed: why is in its cause.
+    Trio's error only says that all attempts failed; its cause says why.
     """
     return ", ".join(dict.fromkeys(_text(cause) for cause in _causes(error)))
 

@@ -1,4 +1,4 @@
-"""Listening, with errors that name the address: the system's say only that one is in use."""
+"""Listens, with errors that name the address: the system's only say that an address is in use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import trio
 
 
 async def open_tcp_listeners(host: str, port: int, *, backlog: int | None = None) -> list[trio.SocketListener]:
-    """Listen where `host` is. Raises `OSError` naming host and port."""
+    """Listen on all addresses of `host`. Raises `OSError` naming host and port."""
     try:
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
     except OSError as error:
         raise OSError(error.errno, f"{host}:{port}: {error.strerror or error}") from error
-    except UnicodeError as error:  # a host's name that cannot be one
+    except UnicodeError as error:  # the text cannot be a host's name
         raise OSError(errno.EINVAL, f"{host}:{port}: {error}") from error

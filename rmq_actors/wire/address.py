@@ -29,7 +29,7 @@ def parse_address(text: str) -> tuple[str, int]:
             ipaddress.IPv6Address(host)
         host.encode("idna")  # name lookup would fail on it later, with an error that names nothing
     except ValueError as error:
-        raise IllegalAddress(f"{text[:_SHOWN_CHARS]!r}: {host!r} can be no host's name: {error}") from error
+        raise IllegalAddress(f"{text[:_SHOWN_CHARS]!r}: {host!r} cannot be a host's name: {error}") from error
     return host, int(port)
 
 

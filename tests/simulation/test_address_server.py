@@ -105,7 +105,7 @@ def test_the_url_is_rocketmqs() -> None:
     ],
 )
 def test_what_makes_no_url_is_refused(domain: str, subgroup: str, unit_name: str) -> None:
-    with pytest.raises(ValueError, match=r"is not an address of the form|can be no part of a URL|can be no host"):
+    with pytest.raises(ValueError, match=r"is not an address of the form|cannot be a part of a URL|cannot be a host"):
         AddressServer(domain, subgroup, unit_name)
 
 
@@ -150,21 +150,21 @@ def test_any_split_of_an_answer_is_the_same_list(cuts: list[int]) -> None:
             send(b"HTTP/1.1 302 Found\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n"),
             "the answer is 302, not 200",
         ),
-        (send(b"\0\0\0\x10 a remoting frame"), "the answer is no HTTP"),
-        (send(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), "the answer is no HTTP"),
-        (send(plain(BODY)[:-1]), "the answer is no HTTP: peer closed connection without sending complete message body"),
-        (send(b"HTTP/1.1 200 OK\r\n"), "the answer is no HTTP"),
-        (send(), "the answer is no HTTP"),
+        (send(b"\0\0\0\x10 a remoting frame"), "the answer is not HTTP"),
+        (send(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), "the answer is not HTTP"),
+        (send(plain(BODY)[:-1]), "the answer is not HTTP: peer closed connection without sending complete message"),
+        (send(b"HTTP/1.1 200 OK\r\n"), "the answer is not HTTP"),
+        (send(), "the answer is not HTTP"),
         (send(plain(b"")), "the list is empty"),
         (send(plain(b" ; \n")), "the list is empty"),
         (send(plain(b"<html>moved</html>")), "'<html>moved</html>' is not an address of the form host:port"),
         (send(plain(b"10.1.1.1:9876;10.1.1.2")), "'10.1.1.2' is not an address of the form host:port"),
         (send(plain(b"10.1.1.1:0")), "'10.1.1.1:0' is not an address"),
-        (send(plain(b"\xff:9876")), "the list is no text"),
+        (send(plain(b"\xff:9876")), "the list is not text"),
         (send(plain(b";".join(b"h:%d" % port for port in range(1, 258)))), "257 name servers, at most 256 are taken"),
         (send(plain(b"x" * (BODY_MAX_BYTES + 1))), f"the list has more than {BODY_MAX_BYTES} bytes"),
         (send(chunked(*[b"x" * 1000] * 20)), f"the list has more than {BODY_MAX_BYTES} bytes"),
-        (send(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000), "the answer is no HTTP"),
+        (send(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000), "the answer is not HTTP"),
         (send(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 9000), f"the answer has more than {ANSWER_MAX_BYTES} bytes"),
     ],
 )

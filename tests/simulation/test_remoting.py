@@ -401,7 +401,7 @@ def test_requests_beyond_the_limit_are_not_sent() -> None:
                 nursery.start_soon(ask)
                 nursery.start_soon(ask)
                 await trio.sleep(0.5)
-                with pytest.raises(RemotingTooMuchRequestError, match="2 requests wait"):
+                with pytest.raises(RemotingTooMuchRequestError, match="2 requests are waiting"):
                     await client.invoke(remoting.address, RemotingCommand(ECHO), 1000)
                 await trio.sleep(1)
                 assert (await client.invoke(remoting.address, RemotingCommand(ECHO), 1000)).code == 0

@@ -428,7 +428,7 @@ def test_requests_that_find_too_many_bytes_before_them_leave_the_connection_alon
                 (connection,) = client.connections.values()
                 for _ in range(4):
                     connection.invoke_oneway(RemotingCommand(BIG, body=bytes(1_000_000)))
-                with pytest.raises(RemotingTooMuchRequestError, match=r"4000\d* bytes wait to be sent already"):
+                with pytest.raises(RemotingTooMuchRequestError, match=r"4000\d* bytes are waiting to be sent already"):
                     connection.invoke_oneway(RemotingCommand(BIG))
                 await ask()
             done.set()
