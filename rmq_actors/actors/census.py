@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.actors.messages.cell import Cell, Envelope, Notice, Terminated
+from rmq_actors.actors.messages.cell import Cell, Envelope, Notice
 from rmq_actors.actors.messages.mailbox import EMPTY
+from rmq_actors.actors.messages.spawner import ActorChild
+from rmq_actors.actors.restart import Terminated
 from rmq_actors.actors.services.child import Child, Kind, State
 from rmq_actors.actors.services.supervisor import Supervisor, nested
 
 
 @attrs.frozen
 class Entry:
-    """One child. Mailbox fields are 0, and `handles` and `waits_for` empty, for what is no actor.
+    """One child. Mailbox fields are 0, and `handles` and `waits_for` empty, for what is not an actor.
 
     `parent` is the path of its supervisor or parent actor, "" for the root; `handles` the type of the message under
     way; `waits_for` the paths of those whose replies its handler awaits.
@@ -78,9 +80,9 @@ def _below(supervisor: Supervisor) -> list[Entry]:
 
 
 def _entry(child: Child, parent: str) -> Entry:
-    cell = child.cell
-    if cell is None:
+    if not isinstance(child, ActorChild):
         return Entry(child.path, parent, child.kind, child.state, child.restarts)
+    cell = child.cell
     mailbox = cell.mailbox
     return Entry(
         child.path,

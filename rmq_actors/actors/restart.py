@@ -1,21 +1,21 @@
-"""When a child that ended is made anew, and which of its siblings with it: pure decisions, after OTP's supervisor.
+"""When a child that ended is made again, and which of its siblings with it: pure decisions, after OTP's supervisor.
 
 https://www.erlang.org/doc/system/sup_princ: strategies, restart types and intensity mean what they mean there, but
-intensity is counted a child, pauses grow, and a failure of a type that `on` does not name goes up at once.
+intensity is counted per child, pauses grow, and a failure of a type that `on` does not name goes up at once.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import attrs
 
-from rmq_actors.settings.field_types import typed_fields
+from rmq_actors.actors.field_checks import check_number, check_tuple, check_whole_number, one_of
 
 #: Which children a restart takes along. `one_for_one`: none. `one_for_all`: all. `rest_for_one`: those started later.
 Strategy = Literal["one_for_one", "one_for_all", "rest_for_one"]
 
-#: `permanent`: made anew however it ended. `transient`: only after a crash. `temporary`: never; a crash is logged only.
+#: `permanent`: made again however it ended. `transient`: only after a crash. `temporary`: never; a crash is logged.
 RestartType = Literal["permanent", "transient", "temporary"]
 
 #: `finished`: returned by itself. `crashed`: raised. `stopped`: was asked to stop, or cancelled.
@@ -34,20 +34,29 @@ class Exit:
     error: Exception | None = None
 
 
-@attrs.frozen(field_transformer=typed_fields)
+@attrs.frozen
+class Terminated:
+    """An actor has ended and will not be restarted. `error` is what it raised if it crashed."""
+
+    path: str
+    kind: ExitKind
+    error: Exception | None = None
+
+
+@attrs.frozen
 class Restart:
-    """When to make a child anew. Times are in seconds.
+    """When to make a child again. Times are in seconds.
 
     At most `restarts_max` restarts in any `within_s`; the pause doubles from `initial_pause_s` to `pause_max_s`, with
     up to as much again of jitter. A failure of another type than `on` goes up at once, and so does one too many.
     """
 
-    on: tuple[type[Exception], ...] = (Exception,)
-    restarts_max: int = attrs.field(default=5, validator=attrs.validators.ge(0))
-    within_s: float = attrs.field(default=60.0, validator=attrs.validators.gt(0.0))
-    initial_pause_s: float = attrs.field(default=0.1, validator=attrs.validators.ge(0.0))
-    pause_max_s: float = attrs.field(default=5.0, validator=attrs.validators.ge(0.0))
-    type: RestartType = "permanent"
+    on: tuple[type[Exception], ...] = attrs.field(default=(Exception,), validator=check_tuple)
+    restarts_max: int = attrs.field(default=5, validator=[check_whole_number, attrs.validators.ge(0)])
+    within_s: float = attrs.field(default=60.0, validator=[check_number, attrs.validators.gt(0.0)])
+    initial_pause_s: float = attrs.field(default=0.1, validator=[check_number, attrs.validators.ge(0.0)])
+    pause_max_s: float = attrs.field(default=5.0, validator=[check_number, attrs.validators.ge(0.0)])
+    type: RestartType = attrs.field(default="permanent", validator=one_of(get_args(RestartType)))
 
     def verdict(self, ended: Exit) -> Verdict:
         """What to do about an exit, intensity aside."""

@@ -9,22 +9,22 @@ import attrs
 import trio
 
 from rmq_actors.actors.census import Census, take_census
-from rmq_actors.actors.messages.cell import Runtime
+from rmq_actors.actors.messages.cell import Messaging
 from rmq_actors.actors.messages.dead_letters import DeadLetters
+from rmq_actors.actors.messages.spawner import Spawner
 from rmq_actors.actors.restart import Restart, Strategy
-from rmq_actors.actors.services.supervisor import Supervisor
-from rmq_actors.ports.entropy import Entropy
-from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.actors.services.runtime import Chance, Runtime
+from rmq_actors.actors.tracer import ActorTracer
 
 
 @attrs.define(eq=False)
-class ActorSystem(Supervisor):
+class ActorSystem(Spawner):
     """The root of a tree of actors, and a supervisor like the others below it."""
 
     @property
     def dead_letters(self) -> DeadLetters:
         """Every message of this system that was not handled."""
-        return self._runtime.dead_letters
+        return self._messaging.dead_letters
 
     def census(self) -> Census:
         """The tree as it is now."""
@@ -34,9 +34,9 @@ class ActorSystem(Supervisor):
 @contextlib.asynccontextmanager
 async def open_actor_system(
     name: str,
-    tracer: Tracer | None = None,
+    tracer: ActorTracer | None = None,
     *,
-    entropy: Entropy | None = None,
+    entropy: Chance | None = None,
     strategy: Strategy = "one_for_one",
     restart: Restart | None = None,
     stop_budget_s: float = 5.0,
@@ -51,10 +51,9 @@ async def open_actor_system(
     all the same. Without `entropy` the pauses between restarts have no jitter. With `trace_messages`, messages, replies
     and dead letters are traced too.
     """
-    runtime = Runtime(
-        name, tracer, entropy, DeadLetters(dead_letters_max), stop_budget_s, cancel_budget_s, trace_messages
-    )
-    system = ActorSystem(name, "", runtime, strategy, restart or Restart())
+    runtime = Runtime(name, tracer, entropy, stop_budget_s, cancel_budget_s)
+    messaging = Messaging(tracer, DeadLetters(dead_letters_max), trace_messages)
+    system = ActorSystem(name, "", runtime, strategy, restart or Restart(), messaging=messaging)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(system.run)

@@ -18,14 +18,13 @@ from typing import Any, NoReturn, TypeVar
 
 import attrs
 
-from rmq_actors.actors.messages.actor import Actor, Context
-from rmq_actors.actors.messages.cell import Cell, Envelope, PendingReply, Runtime, Terminated
+from rmq_actors.actors.messages.actor import Actor, ActorSupervisor, Context
+from rmq_actors.actors.messages.cell import Cell, Envelope, Messaging, PendingReply
 from rmq_actors.actors.messages.dead_letters import DeadLetters
 from rmq_actors.actors.messages.mailbox import EMPTY, MailboxLimits
 from rmq_actors.actors.messages.ref import ActorRef, Request
 from rmq_actors.actors.messages.timers import Timer, Timers
-from rmq_actors.actors.restart import Restart
-from rmq_actors.actors.services.supervisor import Supervisor
+from rmq_actors.actors.restart import Restart, Terminated
 
 M = TypeVar("M")
 N = TypeVar("N")
@@ -78,11 +77,11 @@ class Probe:
 
     path: str = "probe"
     _effects: Effects = attrs.field(factory=Effects, init=False)
-    _runtime: Runtime = attrs.field(init=False)
+    _messaging: Messaging = attrs.field(init=False)
     _context: _ProbeContext = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._runtime = Runtime("probe", None, None, DeadLetters(0), 0.0, 0.0, trace_messages=False)
+        self._messaging = Messaging(None, DeadLetters(0), trace_messages=False)
         timers = _ProbeTimers()
         self._context = _ProbeContext(self.ref(self.path), timers, self._cell(self.path), _no_children, _no_tasks)
         self._context.probe = timers.probe = self
@@ -124,7 +123,7 @@ class Probe:
         return self._run(actor.on_stop(self._context))
 
     def _cell(self, path: str) -> Cell:
-        return Cell(path, self._runtime, MailboxLimits())
+        return Cell(path, self._messaging, MailboxLimits())
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> Effects:
         self._effects = Effects()
@@ -213,7 +212,7 @@ class _ProbeContext(Context[Any]):
         self.probe.effects.spawned.append(name)
         return self.probe.ref(f"{self.probe.path}/{name}")
 
-    async def children(self) -> Supervisor:
+    async def children(self) -> ActorSupervisor:
         return await _no_children()
 
     def start_soon(self, run: Callable[[], Awaitable[object]], name: str | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 import attrs
 
+from rmq_actors.tracing.actor_tracer import EmitsActorEvents
 from rmq_actors.tracing.event import KINDS, Event, RunInfo, UnknownKind
 from rmq_actors.tracing.events.node import NodeBoot
 
@@ -112,7 +113,7 @@ class Recorder:
 
 
 @attrs.define(eq=False)
-class Tracer:
+class Tracer(EmitsActorEvents):
     """Records for one node; silent once `fence` was called, as a dead process is."""
 
     recorder: Recorder

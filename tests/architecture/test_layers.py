@@ -32,10 +32,16 @@ def dotted(path: str) -> str:
 PURE = "wire, protocols and settings are pure"
 ROOMS = "rooms of the store"
 LAYERS = "layers of rmq_actors"
+ALONE = "actors can be read and used alone"
+TWO_ROOMS = "actors with messages and services are two rooms"
 SERVICES = "no clocks, randomness, sockets or threads but Trio's and the ports'"
 BREACHES = [
     Breach("rmq_actors/wire/breach.py", "import rmq_actors.store", LAYERS),
-    Breach("rmq_actors/protocols/breach.py", "import rmq_actors.actors", LAYERS),
+    Breach("rmq_actors/protocols/breach.py", "import rmq_actors.actors", PURE),
+    Breach("rmq_actors/actors/breach.py", "import rmq_actors.tracing", LAYERS),
+    Breach("rmq_actors/actors/breach.py", "import rmq_actors.ports.entropy", ALONE),
+    Breach("rmq_actors/actors/services/breach.py", "import rmq_actors.actors.messages.ref", TWO_ROOMS),
+    Breach("rmq_actors/actors/messages/breach.py", "import rmq_actors.actors.services.timer", TWO_ROOMS),
     Breach("rmq_actors/ha/breach.py", "import rmq_actors.broker", LAYERS),
     Breach("rmq_actors/embedding/breach.py", "import rmq_actors.testing", LAYERS),
     Breach("rmq_actors/analysis/breach.py", "import rmq_actors.broker", LAYERS),

@@ -15,11 +15,10 @@ from rmq_actors.actors.messages.actor import Actor, Context
 from rmq_actors.actors.messages.cell import (
     ActorStopped,
     AskFailed,
-    Terminated,
 )
 from rmq_actors.actors.messages.ref import ActorRef
 from rmq_actors.actors.messages.timers import Timer
-from rmq_actors.actors.restart import Restart
+from rmq_actors.actors.restart import Restart, Terminated
 from rmq_actors.actors.services.supervisor import NotSupervising
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from tests.worlds.actors_in_world import (

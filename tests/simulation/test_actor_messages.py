@@ -16,12 +16,11 @@ from rmq_actors.actors.messages.cell import (
     ActorDied,
     AskFailed,
     HandlerFailed,
-    Terminated,
 )
 from rmq_actors.actors.messages.dead_letters import DeadLetter
 from rmq_actors.actors.messages.incarnation import MESSAGES_PER_TURN
 from rmq_actors.actors.messages.mailbox import MailboxFull, MailboxLimits, Overflow
-from rmq_actors.actors.restart import Restart
+from rmq_actors.actors.restart import Restart, Terminated
 from rmq_actors.actors.system import ActorSystem
 from tests.worlds.actors_in_world import (
     ONCE,

@@ -11,10 +11,10 @@ import trio
 import trio.lowlevel
 
 from rmq_actors.actors.messages.actor import Actor, Context
-from rmq_actors.actors.messages.cell import ActorDied, ActorStopped, AskFailed, Terminated
+from rmq_actors.actors.messages.cell import ActorDied, ActorStopped, AskFailed
 from rmq_actors.actors.messages.mailbox import MailboxLimits
 from rmq_actors.actors.messages.ref import ActorRef, ReplyTo
-from rmq_actors.actors.restart import Restart, Strategy, first_leaf
+from rmq_actors.actors.restart import Restart, Strategy, Terminated, first_leaf
 from rmq_actors.actors.services.supervisor import NotSupervising
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from sim_net import CancelInjection, cancel_at_every_checkpoint

@@ -16,9 +16,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_actors.actors.messages.actor import ActorSupervisor
 from rmq_actors.actors.messages.ref import ActorRef
 from rmq_actors.actors.restart import Restart, RestartType, Strategy, first_leaf
-from rmq_actors.actors.services.supervisor import ActorEnded, Supervisor
+from rmq_actors.actors.services.supervisor import ActorEnded
 from rmq_actors.actors.system import open_actor_system
 from tests.worlds.actors_in_world import Crash, Finish, Journal, Obedient, Order, PlannedCrash, run_in_world
 
@@ -49,7 +50,7 @@ WITH_RESTART: dict[Strategy, dict[float, str]] = {
 WITHOUT_RESTART = {1.0: "b-", 10.0: "c- a-"}
 
 
-StartChildren = Callable[[Supervisor, Journal, End], Awaitable[None]]
+StartChildren = Callable[[ActorSupervisor, Journal, End], Awaitable[None]]
 
 
 def by_time(journal: Journal) -> dict[float, str]:
@@ -85,7 +86,7 @@ class ObedientService:
         self._stopping.set()
 
 
-async def three_actors(supervisor: Supervisor, journal: Journal, end: End) -> None:
+async def three_actors(supervisor: ActorSupervisor, journal: Journal, end: End) -> None:
     refs: dict[str, ActorRef[Order]] = {}
     for name in "abc":
         refs[name] = await supervisor.spawn(name, lambda name=name: Obedient(name, journal))  # type: ignore[misc]
@@ -96,7 +97,7 @@ async def three_actors(supervisor: Supervisor, journal: Journal, end: End) -> No
         await refs["b"].tell(Crash() if end == "crashed" else Finish())
 
 
-async def three_services(supervisor: Supervisor, journal: Journal, end: End) -> None:
+async def three_services(supervisor: ActorSupervisor, journal: Journal, end: End) -> None:
     for name in "abc":
         ends = end if name == "b" and end != "stopped" else None
         await supervisor.start_supervised(name, lambda name=name, ends=ends: ObedientService(name, journal, ends))  # type: ignore[misc]

@@ -11,8 +11,8 @@ from typing import assert_type
 import attrs
 
 from rmq_actors.actors.messages.actor import Actor, Context
-from rmq_actors.actors.messages.cell import Terminated
 from rmq_actors.actors.messages.ref import ActorRef, ReplyTo, Request
+from rmq_actors.actors.restart import Terminated
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.testing.probe import Probe
 

@@ -7,8 +7,9 @@ import pytest
 import trio
 
 from rmq_actors.actors.messages.actor import Actor, Context
-from rmq_actors.actors.messages.cell import AskTimeout, Terminated
+from rmq_actors.actors.messages.cell import AskTimeout
 from rmq_actors.actors.messages.ref import ActorRef, ReplyTo, Request
+from rmq_actors.actors.restart import Terminated
 from rmq_actors.testing.probe import Effects, HandlerWaits, Probe, Sent, TimerSet, run_handler
 
 

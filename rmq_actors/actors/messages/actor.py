@@ -1,20 +1,19 @@
-"""`Actor`, what programs write, and `Context`, what its handlers may do."""
+"""`Actor`, what programs write; `Context`, what its handlers may do; `ActorSupervisor`, what starts actors."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 
-from rmq_actors.actors.messages.cell import HANDLING, Cell, Envelope, Notice, PendingReply, Terminated
+from rmq_actors.actors.messages.cell import HANDLING, Cell, Envelope, Notice, PendingReply
 from rmq_actors.actors.messages.mailbox import MailboxLimits
 from rmq_actors.actors.messages.ref import ActorRef, ReplyTo, Request
 from rmq_actors.actors.messages.timers import Timers
-from rmq_actors.actors.restart import Restart
-
-if TYPE_CHECKING:
-    from rmq_actors.actors.services.supervisor import Supervisor
+from rmq_actors.actors.restart import Restart, Strategy, Terminated
+from rmq_actors.actors.services.supervisor import Supervisor
 
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -26,8 +25,8 @@ N_contra = TypeVar("N_contra", contravariant=True)
 class Actor(Generic[M]):
     """Base of actors that take messages of type `M`, which mostly is a union of attrs classes.
 
-    One task runs the hooks and the handler, one at a time: its state needs no lock. It is made by a factory, anew for
-    each incarnation, so a restart begins with fresh state. The mailbox outlives it.
+    One task runs the hooks and the handler, one at a time: its state needs no lock. A factory makes one for each
+    incarnation, so a restart begins with fresh state. The mailbox outlives it.
     """
 
     __slots__ = ()
@@ -44,13 +43,46 @@ class Actor(Generic[M]):
 
 
 @attrs.define(eq=False)
+class ActorSupervisor(Supervisor, abc.ABC):
+    """A supervisor that starts actors too. Those that it makes below it are of its kind."""
+
+    @abc.abstractmethod
+    async def spawn(
+        self,
+        name: str,
+        make: Callable[[], Actor[N]],
+        *,
+        restart: Restart | None = None,
+        mailbox: MailboxLimits | None = None,
+        log_and_go_on_after: tuple[type[Exception], ...] = (),
+        stop_budget_s: float | None = None,
+    ) -> ActorRef[N]:
+        """Start an actor, and return when it is ready; `make` makes one for each incarnation.
+
+        If a handler raises one of `log_and_go_on_after`, that is logged, and the actor goes on with the state that it
+        has; by default each failure is a crash. Raises what `on_start` raises. ValueError if `name` is taken.
+        """
+
+    @abc.abstractmethod
+    async def supervisor(
+        self,
+        name: str,
+        *,
+        strategy: Strategy = "one_for_one",
+        restart: Restart | None = None,
+        own_restart: Restart | None = None,
+    ) -> ActorSupervisor:
+        """Start a supervisor below this one. `restart` is for its children; `own_restart` for when it fails itself."""
+
+
+@attrs.define(eq=False)
 class Context(Generic[M_contra]):
     """What an incarnation of an actor that takes `M` may do, in its handler and hooks."""
 
     ref: ActorRef[M_contra]
     timers: Timers[M_contra]
     _cell: Cell
-    _spawn_children: Callable[[], Awaitable[Supervisor]]
+    _spawn_children: Callable[[], Awaitable[ActorSupervisor]]
     _start_soon: Callable[[Callable[[], Awaitable[object]], str | None], None]
     is_stopping: bool = attrs.field(default=False, init=False)
     #: Answers that are given later, all failed when the incarnation ends.
@@ -78,13 +110,13 @@ class Context(Generic[M_contra]):
         mailbox: MailboxLimits | None = None,
         log_and_go_on_after: tuple[type[Exception], ...] = (),
     ) -> ActorRef[N]:
-        """Start a child of this actor, as `Supervisor.spawn` does. It is stopped before its parent ends."""
+        """Start a child of this actor, as `ActorSupervisor.spawn` does. It is stopped before its parent ends."""
         children = await self._spawn_children()
         return await children.spawn(
             name, make, restart=restart, mailbox=mailbox, log_and_go_on_after=log_and_go_on_after
         )
 
-    async def children(self) -> Supervisor:
+    async def children(self) -> ActorSupervisor:
         """The supervisor of this actor's children, one_for_one, to spawn services and supervisors too."""
         return await self._spawn_children()
 
@@ -110,7 +142,7 @@ class Context(Generic[M_contra]):
             self._watches[key] = forget
 
     def stop(self) -> None:
-        """End this incarnation after the message under way, as `finished`: a permanent actor is then made anew."""
+        """End this incarnation after the message under way, as `finished`: a permanent actor is then made again."""
         self.is_stopping = True
         self._cell.mailbox.wake()
 

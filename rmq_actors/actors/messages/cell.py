@@ -1,6 +1,6 @@
 """What an actor is to others: a path and a mailbox, which outlive its restarts, and the asks it waits for.
 
-`Runtime` is what all cells of a system share. Both are the inside of the runtime: programs hold `ActorRef`s.
+`Messaging` is what all cells of a system share. Both are the inside of the runtime: programs hold `ActorRef`s.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ import trio
 
 from rmq_actors.actors.messages.dead_letters import DeadLetter, DeadLetters, Reason
 from rmq_actors.actors.messages.mailbox import EMPTY, Mailbox, MailboxLimits
-from rmq_actors.actors.restart import ExitKind
-from rmq_actors.ports.entropy import Entropy
-from rmq_actors.tracing.event import Event
-from rmq_actors.tracing.events.actor import ActorDeadLetter, ActorSend
-from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.actors.restart import Terminated
+from rmq_actors.actors.tracer import ActorTracer
 
 
 class AskFailed(Exception):
@@ -49,15 +46,6 @@ class NotAnswered(AskFailed):
     """The handler returned without a reply, and kept no `ReplyTo`."""
 
 
-@attrs.frozen
-class Terminated:
-    """An actor has ended and will not be restarted. `error` is what it raised if it crashed."""
-
-    path: str
-    kind: ExitKind
-    error: Exception | None = None
-
-
 @attrs.frozen(eq=False)
 class Notice:
     """In the mailbox of a watcher: somebody has ended. What it is as a message is the watcher's own affair."""
@@ -71,31 +59,19 @@ class Notice:
 
 
 @attrs.define(eq=False)
-class Runtime:
-    """What all actors of a system share."""
+class Messaging:
+    """What all actors of a system share: where messages that nobody handles go, and whether messages are traced."""
 
-    system_name: str
-    tracer: Tracer | None
-    entropy: Entropy | None
+    tracer: ActorTracer | None
     dead_letters: DeadLetters
-    stop_budget_s: float
-    cancel_budget_s: float
     trace_messages: bool
     _next_link_id: int = attrs.field(default=0, init=False)
-
-    def emit(self, event: Event, actor: str) -> int | None:
-        """Record one event, if anything is recorded, and return its seq."""
-        return None if self.tracer is None else self.tracer.emit(event, actor)
-
-    def chance(self) -> float:
-        """The jitter of one pause, in [0, 1); none without a source of randomness."""
-        return 0.0 if self.entropy is None else self.entropy.random()
 
     def lose(self, message: object, to: str, reason: Reason) -> None:
         """Make `message` a dead letter."""
         self.dead_letters.add(DeadLetter(message, to, reason))
-        if self.trace_messages:
-            self.emit(ActorDeadLetter(status=reason, message=type(message).__name__), to)
+        if self.trace_messages and self.tracer is not None:
+            self.tracer.dead_letter(to, reason, type(message).__name__)
 
     def sealed(self, message: object, to: str, reply: PendingReply | None, deadline: float) -> Envelope:
         """`message` in an envelope, numbered and traced if messages are."""
@@ -103,15 +79,10 @@ class Runtime:
             return Envelope(message, reply, deadline)
         link_id, self._next_link_id = self._next_link_id, self._next_link_id + 1
         handling = HANDLING.get()
-        seq = self.emit(
-            ActorSend(
-                link_id=link_id,
-                parent_seq=None if handling is None else handling.seq,
-                to=to,
-                message=type(message).__name__,
-            ),
-            "" if handling is None else handling.cell.path,
-        )
+        seq = None
+        if self.tracer is not None:
+            sender, cause = ("", None) if handling is None else (handling.cell.path, handling.seq)
+            seq = self.tracer.message_sent(sender, link_id, cause, to, type(message).__name__)
         return Envelope(message, reply, deadline, link_id, seq)
 
 
@@ -205,7 +176,7 @@ class Cell:
     """One actor, through all its lives."""
 
     path: str
-    runtime: Runtime
+    messaging: Messaging
     limits: MailboxLimits
     request_stop: Callable[[], None] = _cannot_stop
     mailbox: Mailbox = attrs.field(init=False)
@@ -252,7 +223,7 @@ class Cell:
             item = item.message
         elif isinstance(item, Notice):
             item = item.terminated
-        self.runtime.lose(item, self.path, reason)
+        self.messaging.lose(item, self.path, reason)
 
     def failure(self, reason: Reason, error: BaseException | None = None) -> AskFailed:
         """What an ask of this actor raises that ends for `reason`."""

@@ -1,26 +1,23 @@
-"""One life of an actor: hooks and loop, as a `Service` that a supervisor runs like any other."""
+"""One life of an actor: hooks and loop, as a `Service` that a supervisor runs as it does any other."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 import attrs
 import trio
 
-from rmq_actors.actors.messages.actor import Actor, Context
+from rmq_actors.actors.messages.actor import Actor, ActorSupervisor, Context
 from rmq_actors.actors.messages.cell import HANDLING, Cell, Envelope, HandlerFailed, Handling, NotAnswered, Notice
 from rmq_actors.actors.messages.dead_letters import Reason
 from rmq_actors.actors.messages.mailbox import EMPTY
 from rmq_actors.actors.messages.ref import ActorRef
 from rmq_actors.actors.messages.timers import Timers
 from rmq_actors.actors.restart import covers, first_leaf
-from rmq_actors.tracing.events.actor import ActorHandlerFailed, ActorMessage
-
-if TYPE_CHECKING:
-    from rmq_actors.actors.services.supervisor import Supervisor
+from rmq_actors.actors.services.supervisor import Parent
 
 M = TypeVar("M")
 
@@ -31,19 +28,19 @@ MESSAGES_PER_TURN: Final = 16
 
 
 @attrs.define(eq=False)
-class Incarnation(Generic[M]):
+class Incarnation(Parent, Generic[M]):
     """An actor from `on_start` to `on_stop`."""
 
     _cell: Cell
     _actor: Actor[M]
     _log_and_go_on_after: tuple[type[Exception], ...]
-    _make_supervisor: Callable[[str], Supervisor]
+    _make_supervisor: Callable[[str], ActorSupervisor]
     _context: Context[M] = attrs.field(init=False)
     _idle: Handling = attrs.field(init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _opening: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     #: The supervisor of its children, once it has any.
-    children: Supervisor | None = attrs.field(default=None, init=False)
+    children: ActorSupervisor | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         cell = self._cell
@@ -84,6 +81,10 @@ class Incarnation(Generic[M]):
             raise failures[0]
         if failures:
             raise ExceptionGroup(f"{self.name}: the actor and what ran beside it failed", failures)
+
+    def supervisor_of_children(self) -> ActorSupervisor | None:
+        """The supervisor of its children; None while there is none."""
+        return self.children
 
     def request_stop(self) -> None:
         """End after the message under way."""
@@ -144,11 +145,9 @@ class Incarnation(Generic[M]):
             cell.lose(envelope, "expired" if envelope.deadline <= trio.current_time() else "abandoned")
             return
         seq = None
-        if envelope.link_id is not None:
-            seq = cell.runtime.emit(
-                ActorMessage(link_id=envelope.link_id, parent_seq=envelope.seq, message=type(message).__name__),
-                cell.path,
-            )
+        tracer = cell.messaging.tracer
+        if envelope.link_id is not None and tracer is not None:
+            seq = tracer.message_handled(cell.path, envelope.link_id, envelope.seq, type(message).__name__)
         HANDLING.set(Handling(cell, envelope.deadline, seq))
         try:
             await self._actor.handle(cast("M", message), self._context)
@@ -164,7 +163,8 @@ class Incarnation(Generic[M]):
         cell = self._cell
         cause = first_leaf(error)
         _log.error("%s goes on after %r", cell.path, cause)
-        cell.runtime.emit(ActorHandlerFailed(status=type(cause).__name__, detail=str(cause)), cell.path)
+        if cell.messaging.tracer is not None:
+            cell.messaging.tracer.handler_failed(cell.path, cause)
         if isinstance(item, Envelope) and item.reply is not None:
             failure = HandlerFailed(f"{cell.path} failed to handle {type(item.message).__name__}")
             failure.__cause__ = error
@@ -187,7 +187,7 @@ class Incarnation(Generic[M]):
         for reply in tuple(self._context.kept_replies):
             reply.fail(cell.failure(reason, error))
 
-    async def _open_children(self) -> Supervisor:
+    async def _open_children(self) -> ActorSupervisor:
         async with self._opening:
             if self._nursery is None:
                 raise RuntimeError(f"{self.name} is not running")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import attrs
 import trio
 
-from rmq_actors.settings.field_types import typed_fields
+from rmq_actors.actors.field_checks import check_whole_number, one_of
 
 #: What a full mailbox does with one more message. `wait`: the sender waits for room (back-pressure). `drop_newest`: the
 #: new one is lost. `drop_oldest`: the one that has waited longest is lost. `fail`: the sender gets `MailboxFull`.
@@ -25,12 +25,13 @@ class MailboxFull(Exception):
     """A message found no room in a mailbox."""
 
 
-def _positive(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+def _positive(instance: object, attribute: attrs.Attribute[Any], value: int) -> None:
+    check_whole_number(instance, attribute, value)
     if value < 1:
         raise ValueError(f"{attribute.name} of a mailbox must be 1 or more, not {value}")
 
 
-@attrs.frozen(field_transformer=typed_fields)
+@attrs.frozen
 class MailboxLimits:
     """How many messages a mailbox holds in each lane, and what happens to one more user message.
 
@@ -38,7 +39,7 @@ class MailboxLimits:
     """
 
     messages_max: int = attrs.field(default=64, validator=_positive)
-    overflow: Overflow = "wait"
+    overflow: Overflow = attrs.field(default="wait", validator=one_of(get_args(Overflow)))
     control_messages_max: int = attrs.field(default=64, validator=_positive)
 
 
@@ -90,7 +91,7 @@ class Mailbox:
         return len(self._senders)
 
     def put_nowait(self, item: object) -> bool:
-        """Queue `item` behind the others, or do what the policy says; False if it was not taken. Never waits."""
+        """Queue `item` after the others, or do what the policy says; False if it was not taken. Never waits."""
         if self.is_closed:
             return False
         queue = self._queue

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar, cast
 import attrs
 import trio
 
-from rmq_actors.actors.messages.cell import HANDLING, AskTimeout, Cell, PendingReply, Terminated
+from rmq_actors.actors.messages.cell import HANDLING, AskTimeout, Cell, PendingReply
 from rmq_actors.actors.messages.mailbox import MailboxFull
+from rmq_actors.actors.restart import Terminated
 
 M_contra = TypeVar("M_contra", contravariant=True)
 M_co = TypeVar("M_co", covariant=True)
@@ -63,8 +64,8 @@ class ActorRef(Generic[M_contra]):
         under the policy `fail`.
         """
         cell = self._cell
-        runtime = cell.runtime
-        item: object = runtime.sealed(message, cell.path, None, math.inf) if runtime.trace_messages else message
+        messaging = cell.messaging
+        item: object = messaging.sealed(message, cell.path, None, math.inf) if messaging.trace_messages else message
         mailbox = cell.mailbox
         await trio.lowlevel.checkpoint_if_cancelled()
         if mailbox.put_nowait(item):
@@ -73,23 +74,23 @@ class ActorRef(Generic[M_contra]):
         if await mailbox.put(item):
             return
         if cell.mailbox.is_closed:
-            runtime.lose(message, cell.path, "not_running")
+            messaging.lose(message, cell.path, "not_running")
         elif cell.limits.overflow == "fail":
             raise MailboxFull(f"the mailbox of {cell.path} holds {cell.limits.messages_max} messages already")
         else:
-            runtime.lose(message, cell.path, "dropped_newest")
+            messaging.lose(message, cell.path, "dropped_newest")
 
     def try_tell(self, message: M_contra) -> bool:
         """Send without ever waiting; False if the message was not taken, which then is the caller's to deal with."""
         cell = self._cell
-        runtime = cell.runtime
-        item: object = runtime.sealed(message, cell.path, None, math.inf) if runtime.trace_messages else message
+        messaging = cell.messaging
+        item: object = messaging.sealed(message, cell.path, None, math.inf) if messaging.trace_messages else message
         return cell.mailbox.put_nowait(item)
 
     def tell_control(self, message: M_contra) -> bool:
         """As `try_tell`, in the lane that passes all user messages."""
         cell = self._cell
-        return cell.mailbox.put_control(cell.runtime.sealed(message, cell.path, None, math.inf))
+        return cell.mailbox.put_control(cell.messaging.sealed(message, cell.path, None, math.inf))
 
     async def ask(self, message: Asks[M_contra, R], timeout_s: float) -> R:
         """Send and wait for the reply. A checkpoint.
@@ -138,7 +139,7 @@ class ActorRef(Generic[M_contra]):
 
 
 async def _ask(cell: Cell, message: object, deadline: float, reply: PendingReply) -> object:
-    envelope = cell.runtime.sealed(message, cell.path, reply, deadline)
+    envelope = cell.messaging.sealed(message, cell.path, reply, deadline)
     mailbox = cell.mailbox
     try:
         with trio.CancelScope(deadline=deadline):
@@ -167,6 +168,6 @@ class ReplyTo(Generic[R]):
     def send(self, value: R) -> None:
         """Answer. An answer that nobody waits for becomes a dead letter."""
         if self._reply is None:
-            self._cell.runtime.lose(value, self._cell.path, "nobody_asked")
+            self._cell.messaging.lose(value, self._cell.path, "nobody_asked")
         elif not self._reply.succeed(value):
-            self._cell.runtime.lose(value, self._cell.path, "late_reply")
+            self._cell.messaging.lose(value, self._cell.path, "late_reply")

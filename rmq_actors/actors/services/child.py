@@ -9,10 +9,9 @@ from typing import Literal
 import attrs
 import trio
 
-from rmq_actors.actors.messages.cell import HANDLING, Cell, Runtime, Terminated
-from rmq_actors.actors.restart import Exit, History, Restart, first_leaf
+from rmq_actors.actors.restart import Exit, History, Restart, Terminated, first_leaf
+from rmq_actors.actors.services.runtime import Runtime
 from rmq_actors.actors.services.service import Service
-from rmq_actors.tracing.events.actor import ActorCrash, ActorRestart, ActorStart, ActorStop, ActorStuck
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +44,6 @@ class Child:
     #: Called when it has ended for good.
     terminate: Callable[[Terminated], None]
     _runtime: Runtime
-    cell: Cell | None = None
     is_renewable: bool = attrs.field(default=True, init=False)
     state: State = attrs.field(default="ended", init=False)
     service: Service | None = attrs.field(default=None, init=False)
@@ -64,7 +62,7 @@ class Child:
     _task: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
     _asked: bool = attrs.field(default=False, init=False)
     _is_ready: bool = attrs.field(default=False, init=False)
-    #: Who waits until it is ready; who waited was cancelled; and why it ended before it was ready.
+    #: The task that waits until it is ready; whether that was cancelled; and why it ended before it was ready.
     _starter: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
     _is_abandoned: bool = attrs.field(default=False, init=False)
     _start_failure: Exception | None = attrs.field(default=None, init=False)
@@ -115,7 +113,6 @@ class Child:
     async def _live(self, report: Callable[[Child, Exit], None]) -> None:
         self.state, self._task = "starting", trio.lowlevel.current_task()
         self._asked = self.is_awaited = False
-        HANDLING.set(None)  # a child that a handler starts does not work for the message of that moment
         try:
             with trio.CancelScope() as self._scope:
                 if self._is_abandoned:
@@ -184,9 +181,10 @@ class Child:
             self._runtime.cancel_budget_s,
             where,
         )
-        self._runtime.emit(ActorStuck(detail=where), self.path)
+        if self._runtime.tracer is not None:
+            self._runtime.tracer.actor_stuck(self.path, where)
 
-    def begin_anew(self) -> None:
+    def forget_past(self) -> None:
         """Its supervisor is started again, and starts it with a clean record."""
         self.restarts += 1
         self.history, self.due = History(), None
@@ -202,22 +200,24 @@ class Child:
             raise RuntimeError("called 'started' twice on the same task status")
         if self._is_abandoned:
             return  # it ends as one that was never ready
-        if self.restarts:
-            self._runtime.emit(ActorRestart(parent_seq=self.exit_seq), self.path)
-        else:
-            self._runtime.emit(ActorStart(), self.path)
+        tracer = self._runtime.tracer
+        if tracer is not None and self.restarts:
+            tracer.actor_restarted(self.path, self.exit_seq)
+        elif tracer is not None:
+            tracer.actor_started(self.path)
         self._is_ready = True
         self._wake_starter()
         if self.state == "starting":
             self.state = "running"
 
     def _trace_exit(self, ended: Exit) -> None:
-        if ended.error is None:
-            status = None if ended.kind == "stopped" else ended.kind
-            self.exit_seq = self._runtime.emit(ActorStop(status=status), self.path)
+        tracer = self._runtime.tracer
+        if tracer is None:
+            self.exit_seq = None
+        elif ended.error is None:
+            self.exit_seq = tracer.actor_stopped(self.path, None if ended.kind == "stopped" else ended.kind)
         else:
-            cause = first_leaf(ended.error)
-            self.exit_seq = self._runtime.emit(ActorCrash(status=type(cause).__name__, detail=str(cause)), self.path)
+            self.exit_seq = tracer.actor_crashed(self.path, first_leaf(ended.error))
 
 
 def waits_at(task: trio.lowlevel.Task) -> Iterator[str]:

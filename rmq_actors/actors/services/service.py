@@ -8,8 +8,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from rmq_actors.tracing.events.actor import ActorWakeup
-from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.actors.tracer import ActorTracer
 
 
 class Service(Protocol):
@@ -69,7 +68,7 @@ class WakeUp:
     """
 
     name: str = ""
-    _tracer: Tracer | None = None
+    _tracer: ActorTracer | None = None
     _event: trio.Event = attrs.field(factory=trio.Event, init=False)
     _cause: str = attrs.field(default="", init=False)
 
@@ -87,5 +86,5 @@ class WakeUp:
         if woken:
             self._event = trio.Event()
         if self._tracer is not None:
-            self._tracer.emit(ActorWakeup(status=self._cause if woken else "interval"), self.name)
+            self._tracer.actor_woke(self.name, self._cause if woken else "interval")
         return woken

@@ -1,11 +1,12 @@
-"""A supervisor: starts children in order, makes them anew by its strategy when they fail, stops them in reverse.
+"""A supervisor: starts children in order, makes them again by its strategy when they fail, stops them in reverse.
 
-Children are `Service`s, actors or supervisors; a supervisor is itself a `Service`, so they nest. One task takes all
-decisions, one after the other; `restart` holds the rules.
+Children are `Service`s, and that is all that it knows of them; a supervisor is itself a `Service`, so they nest. One
+task takes all decisions, one after the other; `restart` holds the rules.
 """
 
 from __future__ import annotations
 
+import abc
 import collections
 import logging
 import math
@@ -15,25 +16,20 @@ from typing import TypeVar, get_args
 import attrs
 import trio
 
-from rmq_actors.actors.messages.actor import Actor
-from rmq_actors.actors.messages.cell import Cell, Runtime, Terminated
-from rmq_actors.actors.messages.incarnation import Incarnation
-from rmq_actors.actors.messages.mailbox import MailboxLimits
-from rmq_actors.actors.messages.ref import ActorRef
-from rmq_actors.actors.restart import ESCALATE, Exit, Restart, Strategy, Verdict, affected, first_leaf
+from rmq_actors.actors.restart import ESCALATE, Exit, Restart, Strategy, Terminated, Verdict, affected, first_leaf
 from rmq_actors.actors.services.child import Child, Kind
+from rmq_actors.actors.services.runtime import Runtime
 from rmq_actors.actors.services.service import Service, WakeUp
 
 _log = logging.getLogger(__name__)
 
-M = TypeVar("M")
+S = TypeVar("S", bound="Supervisor")
 
-_LIMITS = MailboxLimits()
 _RESTART = Restart()
 
 
 class ActorEnded(RuntimeError):
-    """A child returned by itself and cannot be made anew: the others would go on without it and never know."""
+    """A child returned by itself and cannot be made again: the others would go on without it and never know."""
 
 
 class NotSupervising(RuntimeError):
@@ -69,33 +65,8 @@ class Supervisor:
 
     # --- starting children --------------------------------------------------------------------------------------------
 
-    async def spawn(
-        self,
-        name: str,
-        make: Callable[[], Actor[M]],
-        *,
-        restart: Restart | None = None,
-        mailbox: MailboxLimits | None = None,
-        log_and_go_on_after: tuple[type[Exception], ...] = (),
-        stop_budget_s: float | None = None,
-    ) -> ActorRef[M]:
-        """Start an actor, which `make` makes anew for each incarnation, and return when it is ready.
-
-        A handler that raises one of `log_and_go_on_after` is logged, and the actor goes on with the state it has; by
-        default each failure is a crash. Raises what `on_start` raises. ValueError if `name` is taken.
-        """
-        cell = Cell(self._path_of(name), self._runtime, mailbox or _LIMITS)
-
-        def make_incarnation() -> Service:
-            return Incarnation(cell, make(), log_and_go_on_after, self._supervisor_of_actor)
-
-        child = self._child(name, "actor", make_incarnation, restart, stop_budget_s, cell.terminate, cell)
-        cell.request_stop = lambda: self._request_stop_of(child)
-        await self._start_new(child)
-        return ActorRef(cell)
-
     async def start(self, service: Service, *, stop_budget_s: float | None = None) -> None:
-        """Start a service, return when it is ready. A failure, or an end unasked, goes up: it cannot be made anew."""
+        """Start a service, return when it is ready. A failure, or an end unasked, goes up: it cannot be made again."""
         child = self._child(service.name, "service", lambda: service, ESCALATE, stop_budget_s)
         child.is_renewable = False
         await self._start_new(child)
@@ -108,7 +79,7 @@ class Supervisor:
         restart: Restart | None = None,
         stop_budget_s: float | None = None,
     ) -> None:
-        """Start a service that `make` makes anew after each crash that `restart` allows; return when it is ready."""
+        """Start a service that `make` makes again after each crash that `restart` allows; return when it is ready."""
         await self._start_new(self._child(name, "service", make, restart, stop_budget_s))
 
     async def supervisor(
@@ -116,24 +87,26 @@ class Supervisor:
         name: str,
         *,
         strategy: Strategy = "one_for_one",
-        restart: Restart = _RESTART,
+        restart: Restart | None = None,
         own_restart: Restart | None = None,
     ) -> Supervisor:
         """Start a supervisor below this one. `restart` is for its children; `own_restart` for when it fails itself."""
-        supervisor = Supervisor(name, self._path_of(name), self._runtime, strategy, restart)
-        child = self._child(
-            name,
-            "supervisor",
-            lambda: supervisor,
-            own_restart,
-            0.0,
-            lambda _: supervisor.terminate(),
+        below = Supervisor(name, self._path_of(name), self._runtime, strategy, restart or _RESTART)
+        return await self._start_below(below, own_restart)
+
+    async def _start_below(self, below: S, own_restart: Restart | None) -> S:
+        """Start a supervisor that was made with a path below this one's."""
+
+        def make() -> Service:
+            return below
+
+        await self._start_new(
+            self._child(below.name, "supervisor", make, own_restart, 0.0, lambda _: below.terminate())
         )
-        await self._start_new(child)
-        return supervisor
+        return below
 
     def stop_child(self, name: str) -> None:
-        """Ask a child to stop for good; it is not made anew. KeyError if there is none of that name."""
+        """Ask a child to stop for good; it is not made again. KeyError if there is none of that name."""
         self._request_stop_of(self._children[name])
 
     @property
@@ -162,7 +135,7 @@ class Supervisor:
         try:
             async with trio.open_nursery() as self._nursery:
                 try:
-                    await self._start_anew(self._nursery)
+                    await self._start_again(self._nursery)
                     task_status.started()
                     await self._supervise()
                 except (Exception, BaseExceptionGroup, trio.Cancelled) as error:
@@ -204,12 +177,12 @@ class Supervisor:
             child.terminate(Terminated(child.path, "stopped"))
         self._children.clear()
 
-    async def _start_anew(self, nursery: trio.Nursery) -> None:
+    async def _start_again(self, nursery: trio.Nursery) -> None:
         for child in self.children:
             if child.stop_requested:
                 self._remove(child, Exit("stopped"))
             else:
-                child.begin_anew()
+                child.forget_past()
                 await child.start(nursery, self._report)
 
     async def _outlast_cancelled(self) -> None:
@@ -254,7 +227,7 @@ class Supervisor:
             member.due = trio.current_time() + pause_s
 
     async def _take_down(self, ended: Child) -> list[Child]:
-        """Stop those that a restart of `ended` takes along, the last started first; all that are to be made anew."""
+        """Stop those that a restart of `ended` takes along, the last started first; all that are to be made again."""
         members = [
             child
             for child in affected(self.strategy, list(self._children.values()), ended)
@@ -265,7 +238,7 @@ class Supervisor:
                 await self._stop_child(child, for_good=False)
             while child.is_up and not self._stop_requested:
                 await self._changed.wait_for_running(math.inf)
-        # What ended by itself meanwhile is made anew with the others, unless it says otherwise.
+        # What ended by itself meanwhile is made again with the others, unless it says otherwise.
         for other, how in [entry for entry in self._exits if entry[0] in members]:
             self._exits.remove((other, how))
             if self._verdict(other, how) == "remove":
@@ -378,11 +351,13 @@ class Supervisor:
         restart: Restart | None,
         stop_budget_s: float | None,
         terminate: Callable[[Terminated], None] = lambda _: None,
-        cell: Cell | None = None,
     ) -> Child:
         path = self._path_of(name)
-        budget = self._runtime.stop_budget_s if stop_budget_s is None else stop_budget_s
-        return Child(name, path, kind, make, restart or self.restart, budget, terminate, self._runtime, cell)
+        budget_s = self._stop_budget_s(stop_budget_s)
+        return Child(name, path, kind, make, restart or self.restart, budget_s, terminate, self._runtime)
+
+    def _stop_budget_s(self, own_s: float | None) -> float:
+        return self._runtime.stop_budget_s if own_s is None else own_s
 
     def _path_of(self, name: str) -> str:
         if not name or "/" in name:
@@ -391,8 +366,15 @@ class Supervisor:
             raise ValueError(f"{self.path or self.name} has a child {name} already")
         return f"{self.path}/{name}" if self.path else name
 
-    def _supervisor_of_actor(self, path: str) -> Supervisor:
-        return Supervisor(path, path, self._runtime)
+
+class Parent(abc.ABC):
+    """A service that runs a supervisor for children of its own: these get their budgets too when it is stopped."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def supervisor_of_children(self) -> Supervisor | None:
+        """The supervisor of its children; None while there is none."""
 
 
 def budget_s(child: Child) -> float:
@@ -402,11 +384,11 @@ def budget_s(child: Child) -> float:
 
 
 def nested(child: Child) -> Supervisor | None:
-    """The supervisor that a child is, or that an actor has for its children; None while there is none."""
+    """The supervisor that a child is, or has for children of its own; None while there is none."""
     service = child.service
-    if isinstance(service, Incarnation):
-        return service.children
-    return service if isinstance(service, Supervisor) else None
+    if isinstance(service, Supervisor):
+        return service
+    return service.supervisor_of_children() if isinstance(service, Parent) else None
 
 
 def _error(child: Child, ended: Exit) -> Exception:
