@@ -26,7 +26,7 @@ ConfigFile = Annotated[
     typer.Option(
         "-c",
         "--config-file",
-        help="Settings: a RocketMQ properties file (broker.conf). Without one RocketMQ's defaults, and ~/store.",
+        help="Settings: a RocketMQ properties file (broker.conf). Without it: RocketMQ's defaults, and ~/store.",
         show_default=False,
     ),
 ]
@@ -35,7 +35,7 @@ NameServers = Annotated[
     typer.Option(
         "-n",
         "--name-server",
-        help='Where name servers are, "host:port;host:port". Goes before namesrvAddr, and that before $NAMESRV_ADDR.',
+        help='Where name servers are, "host:port;host:port". Overrides namesrvAddr, which overrides $NAMESRV_ADDR.',
         show_default=False,
     ),
 ]
@@ -49,17 +49,17 @@ def broker(
 ) -> None:
     """Run a broker, a master or a slave, until SIGTERM, SIGINT or SIGHUP.
 
-    The file's brokerRole says which: ASYNC_MASTER, SYNC_MASTER or SLAVE.
+    The brokerRole in the file is ASYNC_MASTER, SYNC_MASTER or SLAVE.
     A slave follows haMasterAddress, or the master that name servers name;
     it may be RocketMQ's own. Messages are kept below storePathRootDir.
 
-    It listens on listenPort (10911), two below it (the fast port), and one
-    above it for slaves: on 127.0.0.1 unless bindAddress=... says otherwise.
-    Where that is 0.0.0.0, brokerIP1=... says how others reach it.
+    It listens on listenPort (10911), on listenPort - 2 (the fast port), and
+    for slaves on listenPort + 1: on 127.0.0.1 unless bindAddress=... names
+    another address. If that is 0.0.0.0, brokerIP1=... says how others reach
+    it.
 
     Log lines go to standard output. Watch and change it with mqadmin, or
-    with rmq-actors broker-admin. What mqadmin updateBrokerConfig changes is
-    written to the file.
+    with rmq-actors broker-admin. Settings that mqadmin updateBrokerConfig changes are written to the file.
 
     Exit codes: 0 stopped by a signal, 1 it cannot start (an address or the
     store is taken, a disk error), 2 a setting or a file is bad, 3 it crashed.
@@ -117,7 +117,7 @@ def _run(loaded: LoadedBroker) -> ExitCode:
 
 
 def _why_not(error: OSError, loaded: LoadedBroker) -> str:
-    """The error, and what the broker would have opened: the system's errors name no whole path."""
+    """The error with what the broker would have opened, as the system's errors do not name the whole path."""
     config = loaded.config
     servers = [server for server in (config.remoting, config.fast_server) if server is not None]
     addresses = [(server.listen_host, server.listen_port) for server in servers]
@@ -139,7 +139,7 @@ async def _serve(loaded: LoadedBroker, running: list[BrokerController]) -> None:
             async for number in signals:
                 _log.info("%s: the broker stops", signal.Signals(number).name)
                 break
-        # A stop in order makes everything durable, and then closes the log.
+        # An orderly stop makes everything durable, then closes the log.
         _log.info("the broker has stopped, its log ends at offset %d", controller.store.commit_log.flushed_where)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: A change of role, or a truncation, of a large store on a slow disk.
+#: How long a change of role, or a truncation, may take for a large store on a slow disk.
 _CHANGE_TIMEOUT_MS = 60_000
 
 broker_admin_app = typer.Typer(no_args_is_help=True)
@@ -35,10 +35,10 @@ Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the bro
 def _broker_admin() -> None:
     """Look at a running broker, change its role, end the halt of a slave.
 
-    The requests are RocketMQ's own, but for truncate, follow-again and
-    exchange: mqadmin brokerStatus, haStatus and updateBrokerConfig do the
-    same. For a broker with aclEnable set ROCKETMQ_ACCESS_KEY and
-    ROCKETMQ_SECRET_KEY, of an admin account.
+    All requests but truncate, follow-again and exchange are RocketMQ's own:
+    mqadmin brokerStatus, haStatus and updateBrokerConfig do the same. If the
+    broker has aclEnable, set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY to
+    those of an admin account.
 
     Exit codes: 0 done, 1 the broker refused or does not answer, 2 bad usage.
     """
@@ -48,8 +48,8 @@ def _broker_admin() -> None:
 def status(address: Address) -> None:
     """Show role, log, and how replication is doing: a master's slaves, or what a slave follows.
 
-    Of RocketMQ's own brokers it shows what they tell: 4.9 tells no role, and
-    nothing of replication.
+    RocketMQ's own brokers tell less: 4.9 tells neither its role nor anything
+    about replication.
     """
 
     async def ask(client: RemotingClient) -> tuple[Mapping[str, str], HARuntimeInfo | None]:
@@ -75,13 +75,15 @@ def status(address: Address) -> None:
 @broker_admin_app.command("change-role")
 def change_role(
     address: Address,
-    role: Annotated[BrokerRole, typer.Argument(help="What the broker shall be.")],
+    role: Annotated[BrokerRole, typer.Argument(help="The role that the broker gets.")],
     broker_id: Annotated[
         int | None, typer.Option(min=1, help="A slave's brokerId; by default the one it has, or 1.", show_default=False)
     ] = None,
     ha_master_address: Annotated[
         str | None,
-        typer.Option(help="Whose log a slave follows; by default as configured.", show_default=False),
+        typer.Option(
+            help="HA address of the master that a slave follows; by default as configured.", show_default=False
+        ),
     ] = None,
     master_addr: Annotated[
         str | None,
@@ -125,10 +127,11 @@ def truncate(
     address: Address,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to cut.")] = False,
 ) -> None:
-    """Cut the log of a halted slave where its master's parts from it, and follow again.
+    """Cut the log of a halted slave where it diverges from its master's, and follow again.
 
-    What the slave alone has is lost to consumers; the bytes are kept in its store,
-    in cut/. haTruncateOnDivergence=true does it without being asked each time.
+    Consumers lose the messages that only the slave has; the bytes are kept in
+    its store, in cut/. With haTruncateOnDivergence=true a slave does it by
+    itself.
     """
     if not yes:
         typer.confirm(f"Cut what {address} has and its master has not?", abort=True)
@@ -150,9 +153,9 @@ def exchange(
 ) -> None:
     """Exchange the roles of a master and its slave; or change nothing, and say why.
 
-    The master refuses puts, which producers send again. When the slave has all
-    that it has, messages, topics, groups and offsets, the slave becomes the
-    master, and the master its slave. Both keep that in their files.
+    The master refuses puts meanwhile, and producers send them again. Once the
+    slave has all messages, topics, groups and offsets, it becomes the master,
+    and the master becomes its slave. Both write that into their files.
     """
     _check_address(slave)
     _run(master, lambda client: exchange_roles(client, master, slave, time_limit))
@@ -161,11 +164,11 @@ def exchange(
 
 @broker_admin_app.command("follow-again")
 def follow_again(address: Address) -> None:
-    """Have a slave that has halted ask its master again, and follow it if that ends well.
+    """Let a halted slave ask its master again, and follow it if both logs agree.
 
-    Nothing is cut. Use it once the cause of the halt is gone: the master has its log
-    back, say. Where it is not known up to where the two have the same log, the slave
-    asks by itself, too, every 45 s or a little sooner.
+    Nothing is cut. Use it once the cause of the halt is gone, for example when
+    the master has its log back. If it is not known up to where both logs are the
+    same, the slave also asks by itself, about every 45 s.
     """
 
     async def ask(client: RemotingClient) -> str:
@@ -249,7 +252,7 @@ def _run(address: str, ask: Callable[[RemotingClient], Awaitable[T]]) -> T:
         async with open_remoting_client(hooks=hooks) as client:
             try:
                 return await ask(client)
-            except RequestFailed as error:  # not through the nursery: it would come out as a group
+            except RequestFailed as error:  # not raised within the nursery, which would make a group of it
                 return error
 
     outcome = trio.run(with_client)

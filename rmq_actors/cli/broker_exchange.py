@@ -1,6 +1,6 @@
 """`rmq-actors broker-admin exchange`: asks a master to exchange roles with its slave, and waits for how that ends.
 
-The master does it all: the client that asks may go away.
+The master does everything: the client that asks may go away.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGER_S = 60.0
 
 
 async def exchange_roles(client: RemotingClient, master: str, slave: str, limit_s: float) -> None:
-    """Return when the slave is the master, and the master its slave. Raises `RequestFailed`, saying what is so."""
+    """Return when the roles are exchanged. Raises `RequestFailed`, saying which broker is the master."""
     from rmq_actors.protocols.exchange import OVERRULED
     from rmq_actors.wire.bodies.encoding import encode_body
     from rmq_actors.wire.bodies.role_exchange import BeginExchangeBody
@@ -40,7 +40,7 @@ async def exchange_roles(client: RemotingClient, master: str, slave: str, limit_
             info, silent = _info((await broker_request(client, master, OwnRequestCode.GET_EXCHANGE)).body), None
         except RequestFailed as error:
             silent = error
-        # One that goes on after a restart has the name of its promotion.
+        # An exchange that goes on after a restart bears the name of its promotion.
         if not info.exchange_id.startswith(exchange_id):
             raise RequestFailed(f"{master} was started again meanwhile, and exchanges no roles: see the status of both")
     if info.detail == OVERRULED:

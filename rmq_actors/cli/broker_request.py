@@ -14,7 +14,7 @@ TIMEOUT_MS = 5_000
 
 
 class RequestFailed(Exception):
-    """The broker refused, or could not be asked; says why. `code`: of its answer."""
+    """The broker refused, or did not answer; the message says why. `code`: that of its answer."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)

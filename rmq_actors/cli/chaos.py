@@ -20,11 +20,11 @@ def run(
     ] = "replication",
     jobs: Annotated[int, typer.Option(min=1, max=64, help="How many processes.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="Where traces/ and failures/ go; nothing is written without.")
+        Path | None, typer.Option(help="Where traces/ and failures/ go; without it nothing is written.")
     ] = None,
-    digest: Annotated[bool, typer.Option("--digest", help="Print a line a run: seed, digest, events.")] = False,
+    digest: Annotated[bool, typer.Option("--digest", help="Print one line per run: seed, digest, events.")] = False,
     planted_bug: Annotated[str | None, typer.Option(help="Run with this bug planted; see `chaos list`.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a run instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run instead of a table.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the scenario's runs that OUT holds from an earlier call.")
     ] = False,
@@ -32,7 +32,7 @@ def run(
     """Run a scenario once for each seed and check its invariants after every event.
 
     The same seed gives the same run, digest and trace, on any machine. Each failing run is written to OUT/failures.
-    Failures that are alike are told once, with the one command that runs the first of them again.
+    Failures that are alike are reported once, with the command that runs the first of them again.
 
     Exit code 1: an invariant broke; 2: bad usage; 3: a broker crashed; 4: no progress after the last fault; 130:
     interrupted.
@@ -60,7 +60,7 @@ def replay(
 
 @chaos_app.command("list")
 def list_(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print the scenarios, and the bugs that can be planted."""
     from rmq_actors.cli import chaos_runs

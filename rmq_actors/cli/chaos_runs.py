@@ -50,15 +50,15 @@ def parse_seeds(text: str) -> range:
 def campaign_of(
     seeds: str, scenario: str, *, jobs: int, out: Path | None, planted_bug: str | None, force: bool
 ) -> Campaign:
-    """What the command line asks for, and everything it names is known. Raises `typer.BadParameter`."""
+    """The campaign that the command line asks for; everything that it names exists. Raises `typer.BadParameter`."""
     campaign = Campaign(parse_seeds(seeds), _scenario(scenario), jobs=jobs, out=out, planted_bug=planted_bug)
     return _campaign(campaign, force=force)
 
 
 def run(campaign: Campaign, scenario: str, *, digest: bool, as_json: bool) -> None:
-    """Run it, and tell of it; `scenario` is how the command line names that. Raises `typer.Exit` for what failed."""
+    """Run it and report; `scenario` is its name on the command line. Raises `typer.Exit` if a run failed."""
     chosen = campaign.seeds
-    # What brokers log of their peers' deaths is in the trace.
+    # The trace has what brokers log about their peers' deaths.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     stderr = Console(stderr=True)
     failures = Failures(campaign, scenario)
@@ -133,7 +133,7 @@ def _print_summary(runs: list[RunSummary], scenario: Scenario) -> None:
 
 
 def _campaign(campaign: Campaign, *, force: bool) -> Campaign:
-    """`campaign`, of which everything is known, with a directory that has room. Raises `typer.BadParameter`."""
+    """A checked `campaign`, with a directory that is ready for its runs. Raises `typer.BadParameter`."""
     if campaign.planted_bug is not None:
         _known(campaign.planted_bug, PLANTED_BUGS, "planted bug")
     if campaign.out is not None:
@@ -184,7 +184,9 @@ def replay(case: Path, scenario: str | None, *, as_json: bool, last: int) -> Non
     typer.echo(f"{result.outcome}: {result.failure or 'every invariant held'}", err=as_json)
     typer.echo(f"digest {result.digest}, {len(result.events)} events, {result.virtual_s:.3f} virtual s", err=as_json)
     if case_file.outcome and case_file.outcome != result.outcome:
-        typer.echo(f"when the case was written it ended otherwise: {case_file.outcome}: {case_file.failure}", err=True)
+        typer.echo(
+            f"when the case was written, it ended differently: {case_file.outcome}: {case_file.failure}", err=True
+        )
     raise typer.Exit(EXIT_OF_OUTCOME[result.outcome])
 
 
@@ -226,7 +228,7 @@ def list_(*, as_json: bool) -> None:
 
 
 def print_failure(console: Console, result: RunResult, path: Path) -> None:
-    """What is said of a failing run: why, its schedule, and the command."""
+    """What is printed about a failing run: why, its schedule, and the command."""
     console.print(f"{result.outcome}: {result.failure}", markup=False, soft_wrap=True)
     for number, fault in enumerate(result.case.schedule.faults):
         console.print(f"  fault {number}: {fault}", markup=False, soft_wrap=True)

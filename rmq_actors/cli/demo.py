@@ -29,7 +29,7 @@ def demo(
     a planted bug from a random start, shrinks its schedule, and prints the command that replays it. 3. Analyses the
     traces of both in Spark and writes OUT/report.html.
 
-    Exit code 1 if any of it does not show what it should, 2 if Java is missing or DIR cannot be written, 130 if it is
+    Exit code 1 if a step does not show what it should, 2 if Java is missing or DIR cannot be written, 130 if it is
     interrupted.
     """
     console = Console(soft_wrap=True, highlight=False)
@@ -46,7 +46,7 @@ def demo(
     except JavaMissing as error:
         console.print(f"rmq-actors demo: {error}", markup=False)
         raise typer.Exit(ExitCode.BAD_INPUT) from error
-    # What brokers log of their peers' deaths is in the traces.
+    # The traces have what brokers log about their peers' deaths.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     make_directory(out)
     steps.clear(out)

@@ -1,4 +1,4 @@
-"""The three steps of `rmq-actors demo`, and what it says of them."""
+"""The three steps of `rmq-actors demo`, and what it prints about them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from rmq_actors.tracing.spool import TraceWriter
 from rmq_actors.wire.record import Message
 
 _GOLDEN_STORE = "golden/store_master_clean"
-#: What the RocketMQ that wrote it was told.
+#: The file size with which RocketMQ wrote it.
 _GOLDEN_CONFIG = MessageStoreConfig(
     broker_role=BrokerRole.SYNC_MASTER,
     mapped_file_size_commit_log_bytes=256 * 1024,
@@ -223,7 +223,7 @@ def print_summary(console: Console, done: Replicated, summaries: list[RunSummary
 
 
 def clear(out: Path) -> None:
-    """Remove what an earlier demo left, and nothing else. Raises `typer.BadParameter` for a store of somebody's."""
+    """Remove what an earlier demo left, and nothing else. Raises `typer.BadParameter` for any other store."""
     if (out / "store").exists() and not (out / "traces" / "v1" / f"campaign={_CAMPAIGN}").is_dir():
         raise typer.BadParameter(f"{out / 'store'} is no demo's: choose another directory", param_hint="--out")
     for name in ("store", "traces", "failures", "tables"):

@@ -1,7 +1,7 @@
-"""Where the command `rmq-actors` begins. It imports next to nothing: Ctrl-C ends what comes after it from here on.
+"""Where the command `rmq-actors` begins. It imports next to nothing, so that Ctrl-C works from here on.
 
-While the modules of a command are imported an interrupt has nothing to tidy up, and an exception might come out of any
-line of any library, which could take it for its own. So the process ends at once, until a command runs.
+While the modules of a command are imported, an interrupt has nothing to tidy up. As an exception it could come out of
+any line of any library, which might handle it as its own. So Ctrl-C ends the process at once until a command runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 import sys
 from types import FrameType
 
-#: What a shell tells of a process that SIGINT has ended.
+#: The exit code that a shell gives to a process that SIGINT has ended.
 EXIT_CODE = 128 + signal.SIGINT
 
 
@@ -29,7 +29,7 @@ def a_command_runs() -> None:
 
 def main() -> None:
     """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 bad input, 3 crash, 4 liveness, 130 interrupted."""
-    # Where SIGINT is ignored, as a shell has it for what runs in the background, it stays so.
+    # If SIGINT is ignored, as in a shell's background processes, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_at_once)
     try:

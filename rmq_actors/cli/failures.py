@@ -1,4 +1,4 @@
-"""Failing runs as a person reads them: alike ones once, each with the command that runs it again."""
+"""Failing runs for a reader: one of each kind, with the command that runs it again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Failures:
     _alike: dict[str, list[RunSummary]] = attrs.field(factory=dict[str, list[RunSummary]], init=False)
 
     def lines(self, summary: RunSummary) -> list[str]:
-        """What is told of a run when it has ended: of failures that are alike the first alone."""
+        """What is printed about a run when it has ended: only the first of similar failures."""
         if summary.outcome == "passed":
             return []
         alike = self._alike.setdefault(signature(summary.outcome, summary.failure), [])

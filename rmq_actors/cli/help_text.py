@@ -1,4 +1,4 @@
-"""Help is prose: where a docstring's lines end in the source is nothing to a reader's terminal."""
+"""Lets help flow: the line ends of a docstring's source do not suit every terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ctrl-C: a command ends with exit code 130, says how far it came, and leaves no spool and no process behind.
 
-Before a command runs, `entry` ends the process. broker and namesrv serve until a signal: to them SIGINT is an order to
-stop (`stop_signals`). Where SIGINT is ignored, as a shell has it for what runs in the background, it stays so.
+Before a command runs, `entry` ends the process. broker and namesrv serve until a signal: for them SIGINT is an order to
+stop (`stop_signals`). If SIGINT is ignored, as in a shell's background processes, it stays ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rmq_actors.cli.entry import EXIT_CODE
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether an exception is KeyboardInterrupt, perhaps in a group of Trio's, among what it made others raise."""
+    """Whether an exception is KeyboardInterrupt, perhaps in a group with what it made other tasks raise."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_interrupt, error.exceptions))
     return isinstance(error, KeyboardInterrupt)
@@ -38,7 +38,7 @@ def exits_with_130(what: Callable[[], str]) -> Iterator[None]:
 def held_back() -> Iterator[Callable[[], bool]]:
     """Within the block SIGINT only answers true to the question that is yielded; a second one is KeyboardInterrupt.
 
-    For runs in simulated worlds: one that is interrupted in its midst is no run of its seed any more.
+    For runs in simulated worlds: an interrupt in the middle of a run would make it another run than its seed's.
     """
     came = False
 

@@ -1,4 +1,4 @@
-"""One file of log bytes that a cut has kept (`cut/<offset>`), or that was copied out of a log: for `store dump`."""
+"""One file of log bytes, for `store dump`: kept by a cut (`cut/<offset>`), or copied out of a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmq_actors.wire.record import (
     decode_record,
 )
 
-#: What was kept of other bytes at the same offset ends in .1, .2 and so on.
+#: Files of other bytes that were kept at the same offset end in .1, .2 and so on.
 _NAME = re.compile(r"([0-9]{20})(\.[0-9]+)?")
 
 
@@ -44,7 +44,7 @@ class _LogPart(OsDisk):
 def read_log_part(path: Path) -> Iterator[StoredMessage | Unreadable]:
     """Every message of the file from the offset on that its name says, and each place that cannot be read.
 
-    Raises `StoreLayoutError` when its name is no offset, and `OSError`.
+    Raises `StoreLayoutError` if its name is not an offset, and `OSError`.
     """
     match = _NAME.fullmatch(path.name)
     if match is None:

@@ -21,7 +21,7 @@ from rmq_actors.cli.trace import trace_app
 
 
 class _Commands(typer.core.TyperGroup):
-    """All commands: Ctrl-C ends each of them alike, and their help flows."""
+    """All commands: Ctrl-C ends each of them in the same way, and their help flows."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # Typer's own
         super().__init__(**settings)

@@ -23,7 +23,7 @@ ConfigFile = Annotated[
     typer.Option(
         "-c",
         "--config-file",
-        help="Settings: a RocketMQ properties file (namesrv.conf). Without it RocketMQ's defaults, files in ~/namesrv.",
+        help="Settings: a RocketMQ properties file (namesrv.conf). Without it: RocketMQ's defaults, ~/namesrv.",
         show_default=False,
     ),
 ]
@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 def namesrv(config_file: ConfigFile = None, print_config_item: PrintConfig = False) -> None:
     """Run a name server until SIGTERM, SIGINT or SIGHUP: brokers register, clients ask for routes.
 
-    It listens on 127.0.0.1:9876 unless the file says otherwise, with
-    listenPort=... and bindAddress=0.0.0.0. Log lines go to standard output.
-    The KV table is kept at kvConfigPath; what mqadmin updateNamesrvConfig
-    changes is written to the file of the settings.
+    It listens on 127.0.0.1:9876 unless the file has another listenPort=... or
+    bindAddress=... (0.0.0.0 for all). Log lines go to standard output. The KV
+    table is kept at kvConfigPath. Settings that mqadmin updateNamesrvConfig
+    changes are written to the file of settings.
 
     Exit codes: 0 stopped by a signal, 1 the address is taken, 2 a setting
     or a file is bad, 3 it crashed.

@@ -1,4 +1,4 @@
-"""The directory that a command writes into (`--out`): looked at before anything is run."""
+"""The directory that a command writes into (`--out`), checked before anything is run."""
 
 from __future__ import annotations
 

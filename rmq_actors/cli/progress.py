@@ -1,4 +1,4 @@
-"""The project's way to show long work."""
+"""How commands show long work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 def progress_bar(console: Console) -> Progress:
-    """A bar on a terminal; anywhere else nothing, or it would stand in a log before what matters."""
+    """A bar on a terminal; elsewhere nothing, as it would clutter a log."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""`rmq-actors store`: looking into store directories; only `truncate` changes anything."""
+"""`rmq-actors store`: looks into store directories; only `truncate` changes anything."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def dump(
 ) -> None:
     """Print every message of a commit log, oldest first, or of what a cut has kept (cut/00000000000000001234).
 
-    The name of a file says at which offset its bytes stand: 20 digits, and perhaps .1, .2 and so on after them.
+    A file's name is the offset of its bytes: 20 digits, and perhaps .1, .2 and so on after them.
 
-    Nothing is changed, and no configuration is needed: file sizes are taken from the files. Places that are no record
-    are named on standard error, and the exit code is then 1; files that do not fit together give 2.
+    Nothing is changed, and no configuration is needed: file sizes are taken from the files. Places without a valid
+    record are named on standard error, and the exit code is then 1; files that do not fit together give 2.
     """
     if not path.is_file():
         _need_directory("dump", path)
@@ -106,7 +106,7 @@ def dump(
             else:
                 typer.echo(json.dumps(message_to_json(item)) if as_json else _row(item))
     except BrokenPipeError:
-        # The reader of the output has seen enough: click ends the command without a word.
+        # The reader of the output has seen enough: click ends the command silently.
         raise
     except (StoreLayoutError, OSError) as error:
         _refuse("dump", path, str(error), error)
@@ -124,9 +124,10 @@ def check(
 ) -> None:
     """Verify a store: log, queues, index, checkpoint, transactions, configuration. Nothing is changed.
 
-    One finding a line, `path: offset N: severity: text`; the last line, on standard error, says how much was checked.
-    An `error` no crash explains; what is `recoverable` a crash has left, and the next start mends it; a `note` is
-    nothing wrong. Exit code 1 if there is an error, 2 for a directory that is no store, or that a broker has open.
+    One finding per line, `path: offset N: severity: text`; the last line, on standard error, says how much was checked.
+
+    No crash explains an `error`. A crash has left what is `recoverable`, and the next start mends it. A `note` is not a
+    fault. Exit code 1 if there is an error, 2 for a directory that is not a store, or that a broker has open.
     """
     levels = _delay_levels(message_delay_level)
     summary, counts = CheckSummary(), Counter[str]()
@@ -153,8 +154,8 @@ def repair(
 ) -> None:
     """Say what the next start would mend, and what a person could do about each error. Nothing is changed.
 
-    Lines of `start` are what the next start does; `refusal` is why there will be none; `person` is advice, one line a
-    file with errors. Exit code 1 if the next start refuses or errors are left.
+    Lines of `start` are what the next start does; `refusal` says why the store will not start; `person` is advice, one
+    line per file with errors. Exit code 1 if the next start refuses or errors are left.
     """
     if not dry_run:
         typer.echo("rmq-actors store repair: only with --dry-run: repairing in place is not offered yet", err=True)
@@ -162,7 +163,7 @@ def repair(
     levels = _delay_levels(message_delay_level)
     with _closed_store("repair", directory) as disk:
         found = _check("repair", directory, disk, CheckSummary(), levels, max_hash_slot_num)
-        # One error a file is enough for its line of advice.
+        # One error per file is enough for its line of advice.
         errors = {finding.path: finding for finding in found if finding.severity == "error"}
         try:
             steps = list(plan_repair(disk, list(errors.values()), levels))
@@ -194,12 +195,12 @@ def _refuse(command: str, directory: Path, why: str, cause: Exception | None = N
 
 @contextlib.contextmanager
 def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
-    """The store's disk, locked against a broker that would start meanwhile, if there is a lock to take."""
+    """The store's disk, locked against a broker that starts meanwhile, if there is a lock to take."""
     _need_directory(command, directory)
     disk = OsDisk(directory)
     with contextlib.ExitStack() as stack:
         lock = directory / LOCK_FILE
-        # To lock a file that is missing or empty would write it.
+        # Locking a missing or empty file would write it.
         if lock.is_file() and lock.stat().st_size:
             try:
                 stack.callback(disk.lock(LOCK_FILE).close)
@@ -207,7 +208,7 @@ def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
                 _refuse(command, directory, f"a broker has the store open: {error.strerror}", error)
             except OSError:  # a read-only file system: nobody writes there
                 pass
-        # A broker that has the store open may have stored nothing yet.
+        # A broker that has the store open may not have stored anything yet.
         if not disk.exists(COMMIT_LOG_DIRECTORY):
             _refuse(command, directory, f"no store: it holds no {COMMIT_LOG_DIRECTORY}/")
         yield disk
@@ -221,7 +222,7 @@ def _check(
     delay_levels_ms: Sequence[int],
     max_hash_slot_num: int | None,
 ) -> Iterator[Finding]:
-    """Check, with a progress bar if a person waits for a large store."""
+    """Check, with a progress bar for a large store on a terminal."""
     with contextlib.ExitStack() as stack:
         show = None
         if sys.stderr.isatty() and _log_bytes(directory) >= _PROGRESS_FROM_BYTES:

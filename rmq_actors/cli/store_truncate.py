@@ -1,4 +1,4 @@
-"""`rmq-actors store truncate`: cutting the end of a log that nobody has open."""
+"""`rmq-actors store truncate`: cuts the end of a log that nobody has open."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def truncate(
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to cut.")] = False,
 ) -> None:
-    """Cut a stopped broker's log, where its master's parts from it; the bytes are kept in cut/.
+    """Cut a stopped broker's log where it diverges from its master's; the bytes are kept in cut/.
 
     A slave that has halted says where: "the master is known to have the log
-    up to N". While the broker runs, rmq-actors broker-admin truncate does it.
-    What was cut is printed by rmq-actors store dump with a file of cut/.
+    up to N". While the broker runs, use rmq-actors broker-admin truncate.
+    rmq-actors store dump prints what was cut, from a file of cut/.
 
     Exit codes: 0 done, 1 a disk error, 2 the store is open, or cannot be cut there.
     """

@@ -49,12 +49,12 @@ def analyze_command(
     ] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Run the Spark jobs: OUT/tables/<name>/ as Parquet, one directory a table.
+    """Run the Spark jobs: OUT/tables/<name>/ as Parquet, one directory per table.
 
     Tables: run_summary, replication_lag, fault_intervals, put_latency, put_latency_by_scenario, put_latency_histogram.
     Each row names the events that it rests on, as (run_id, seq).
 
-    Files that are missing, cut or in no manifest are named, and nothing is computed from the rest. Exit code 1: the
+    If files are missing, cut or not in a manifest, they are named and nothing is computed. Exit code 1: the
     traces are not what their manifests promise; 2: there are none, no Java, an unknown table.
     """
     with _named_failures("analyze"), _progress("analyze", out) as on_progress:
@@ -80,7 +80,7 @@ def report_command(
     """Run all jobs and make OUT/report.html, a page that needs no network.
 
     The page shows runs and their faults, replication lag over time, the latency of puts, and a table of all runs.
-    That a run failed is no failure of this command. Exit codes as for `analyze`.
+    A failed run is not a failure of this command. Exit codes as for `analyze`.
     """
     with _named_failures("report"), _progress("report", out) as on_progress:
         from rmq_actors.analysis.report import report
@@ -97,8 +97,8 @@ def recover_command(
     """Turn what a crash left unfinished into Parquet.
 
     A process that was killed leaves spools. All their whole batches become a part like any other; the run that was cut
-    is marked incomplete. A spool that is still being written is left alone. Does nothing where nothing is left over.
-    Exit code 1: a spool cannot be read at all; it stays where it is.
+    is marked incomplete. A spool that is still being written is left alone. Does nothing if nothing is left over. Exit
+    code 1: a spool cannot be read at all; it stays where it is.
     """
     with _named_failures("recover", extra="trace"):
         from rmq_actors.tracing.spool import recover
@@ -144,7 +144,7 @@ def _named_failures(command: str, extra: Literal["spark", "trace"] = "spark") ->
         raise typer.Exit(failure.exit_code) from failure
 
 
-class _Failure(Exception):  # it carries an exit code to the one place that exits
+class _Failure(Exception):  # it carries an exit code to the single place that exits
     def __init__(self, cause: BaseException, exit_code: ExitCode) -> None:
         notes = "".join(f"\n{note}" for note in getattr(cause, "__notes__", ()))
         super().__init__(f"{cause}{notes}")
@@ -170,7 +170,7 @@ _Failures = tuple[type[Exception], ...]
 
 
 def _failures_of_files() -> _Failures:
-    """What may be wrong with traces, or with the input. Raises `ModuleNotFoundError` without pyarrow."""
+    """The errors that traces, or the input, may cause. Raises `ModuleNotFoundError` without pyarrow."""
     import rmq_actors.tracing.spool  # noqa: F401 - who writes and mends traces
     from rmq_actors.tracing.manifest import ManifestError
 
@@ -178,7 +178,7 @@ def _failures_of_files() -> _Failures:
 
 
 def _failures_of_spark() -> tuple[_Failures, _Failures]:
-    """The checks of traces that may fail, and what else may. Raises `ModuleNotFoundError` without pyspark."""
+    """The errors of failed checks of traces, and all others. Raises `ModuleNotFoundError` without pyspark."""
     from rmq_actors.analysis.analyze import UnknownTable
     from rmq_actors.analysis.demo_facts import DemoFactsError
     from rmq_actors.analysis.session import JavaMissing, SparkNotStarted
@@ -226,7 +226,7 @@ def _print_analysis(analysis: Analysis, page: Path | None, *, as_json: bool) -> 
 
 
 def _print_table(rows: Sequence[Mapping[str, object]]) -> None:
-    """Columns side by side, whatever the width of the terminal: paths are there to be copied."""
+    """Columns side by side, even beyond the terminal's width, so that paths can be copied."""
     lines = [list(rows[0])]
     for row in rows:
         values = (", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in row.values())

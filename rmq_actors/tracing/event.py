@@ -80,7 +80,7 @@ class KindRefused(TypeError):
 
 
 class UnknownKind(ValueError):
-    """Nobody has registered a kind of this name."""
+    """No kind of this name is registered."""
 
 
 _kinds: dict[str, type[Event]] = {}
@@ -109,7 +109,7 @@ class EventMeta(_Meta):
         emitter: str = "",
         actor: str = "",
     ) -> Any:  # noqa: ANN401  # type checkers know what a class statement makes
-        """`kind`: its name in traces. `emitter`: the modules that emit it. `actor`: who does, if it is not told."""
+        """`kind`: its name in traces. `emitter`: the modules that emit it. `actor`: its default actor."""
         if any(isinstance(base, EventMeta) for base in bases):
             _check_class(name, bases, namespace, kind)
             namespace |= {"kind": kind, "emitter": emitter, "default_actor": actor}
@@ -247,7 +247,7 @@ def of_kind(events: Iterable[Event], kind: type[_E]) -> list[_E]:
 def event_of(kind: str, values: Mapping[str, object]) -> Event:
     """The event of that kind whose columns and attributes have these values, by the names that traces give them.
 
-    For those who have names instead of classes: a journal, a table. Raises `UnknownKind`, and `TypeError` for a name
+    For callers with names instead of classes: a journal, a table. Raises `UnknownKind`, and `TypeError` for a name
     that the kind does not have, or one that is missing.
     """
     made = KINDS.get(kind)

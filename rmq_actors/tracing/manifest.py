@@ -5,9 +5,9 @@
     traces/v1/campaign=C/scenario=S/.part-<worker>-<n>.arrows.inprogress a spool: being written, or left by a crash
     traces/v1-runs/campaign=C/scenario=S/part-<worker>-<n>.parquet       the runs table: one row for each of those runs
 
-One manifest a part, written once and last: a part without one does not count as published. So several processes share
-a directory without a lock, and nothing is ever merged. Names that begin with a dot or an underscore are invisible to
-Spark, so `traces/v1` and `traces/v1-runs` can be read by anything that knows Hive partitions.
+There is one manifest per part, written once and last: a part without one does not count as published. So several
+processes share a directory without a lock, and nothing is ever merged. Names that begin with a dot or an underscore are
+invisible to Spark, so `traces/v1` and `traces/v1-runs` can be read by anything that knows Hive partitions.
 """
 
 from __future__ import annotations

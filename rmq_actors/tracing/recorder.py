@@ -1,4 +1,4 @@
-"""Recording events: a `Recorder` a run, a `Tracer` a node.
+"""Recording events: one `Recorder` per run, one `Tracer` per node.
 
 The recorder numbers and times events, keeps them, and tells its listeners (the invariant checker, the digest, a
 spool). It does no I/O: `spool` writes files.
@@ -72,8 +72,8 @@ class Recorder:
     def record(self, event: Event, node: str = "", actor: str = "") -> int:
         """Record one event and return its seq; from then on it belongs to the trace, and is not recorded again.
 
-        `actor`: who tells it, if not the one whom its kind names. Raises `UnknownKind` if nobody has registered its
-        class, `TraceLimitExceeded` past `events_max`, `ValueError` if it is recorded already.
+        `actor`: the actor that tells it, if it is not its kind's default. Raises `UnknownKind` if its class is not
+        registered, `TraceLimitExceeded` past `events_max`, `ValueError` if it is recorded already.
         """
         listeners = self._listeners.get(event.__class__)
         if listeners is None:

@@ -1,9 +1,9 @@
 """Writing traces: events go to an Arrow stream first, and become Parquet when the part is full.
 
-Parquet has its index at the end: a crash leaves nothing of it. So a part is written as a spool, an Arrow IPC stream
-whose every batch can be read by itself, and turned into Parquet in one go (`_publish`): write, fsync, rename, fsync the
-directory; the runs table likewise; then the manifest; then the spool is removed. Until that last step a crash loses
-nothing, and `recover` does the same again from the spool.
+Parquet has its index at the end, so a crash would leave nothing readable. Therefore a part is first a spool, an Arrow
+IPC stream in which each batch can be read by itself. Then it becomes Parquet in one go (`_publish`), in this order:
+write, fsync, rename, fsync the directory; the runs table likewise; then the manifest; then remove the spool. Until that
+last step a crash loses nothing, and `recover` does the same again from the spool.
 
 A batch belongs to one run and says so in its metadata; the last batch of a run also says how the run ended. A run is
 never spread over two parts, a part holds many runs. What a killed process loses is its last unwritten buffer; a power

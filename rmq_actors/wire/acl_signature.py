@@ -1,7 +1,7 @@
-"""Signed requests (SessionCredentials, AclUtils, AclSigner): who sends one, and the proof, in three extension fields.
+"""Signed requests (SessionCredentials, AclUtils, AclSigner): the sender and the proof, in three extension fields.
 
-Signed are the values of all extension fields but the signature itself, in the order of their names, and the body after
-them. The signature is the HMAC-SHA1 of that with the account's secret key, in base64.
+The values of all extension fields but the signature are signed, in the order of their names, and the body after them.
+The signature is the HMAC-SHA1 of that with the account's secret key, in base64.
 """
 
 from __future__ import annotations

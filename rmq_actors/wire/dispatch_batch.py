@@ -42,7 +42,7 @@ _BoolArray = npt.NDArray[np.bool_]
 _ByteArray = npt.NDArray[np.uint8]
 _Heads = npt.NDArray[np.void]
 
-#: Of fewer records the scalar reader makes less work.
+#: Fewer records are read with less work by the scalar reader.
 BATCH_RECORDS_MIN = 64
 #: How many bytes of the log one batch spans at most: its columns, and what is in between, take a part of it.
 _BATCH_BYTES_MAX = 16 * 1024 * 1024
@@ -104,7 +104,7 @@ class DispatchBatch:
     consume_queue_offsets: Int64Array
     #: The keys' hashes for the index, record by record, as `index_key_hash` gives them; UNIQ_KEY comes first.
     key_hashes: Int32Array
-    #: Of which record each key is.
+    #: The number of each key's record.
     key_records: Int32Array
     #: The last record, read one by one.
     last: DispatchRequest

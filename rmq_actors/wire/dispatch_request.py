@@ -54,7 +54,7 @@ DELAY_LEVELS_MS: Sequence[int] = (
 # The head of a record with IPv4 hosts: totalSize magic bodyCRC queueId (flag) queueOffset physicalOffset sysFlag (born)
 # storeTimestamp (storeHost reconsumeTimes) preparedTransactionOffset bodyLen.
 _HEAD = struct.Struct(">iIii4xqqi16xq12xqi")
-#: What a put takes for a level too. Of thousands of digits `int` makes an error, which would stop the dispatch.
+#: What a put takes as a level too. `int` fails on thousands of digits, which would stop the dispatch.
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
 _LONG_MAX = (1 << 63) - 1
 _V6_FLAGS = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG

@@ -58,7 +58,7 @@ def parse_fastjson(
 ) -> JsonValue:
     """Parse UTF-8 text. Unquoted integer keys come as `int`, objects as keys as `ObjectKey`.
 
-    Of equal keys the last one counts, as in Java. Raises `FastJsonError`.
+    If a key comes twice, the last one counts, as in Java. Raises `FastJsonError`.
     """
     if len(data) > max_bytes:
         raise FastJsonError(f"{len(data)} bytes of JSON: at most {max_bytes} are read")

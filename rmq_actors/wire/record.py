@@ -34,7 +34,7 @@ MAX_MESSAGE_SIZE_BYTES = 4 * 1024 * 1024
 RECORD_MAX_BYTES = 64 * 1024 * 1024
 BODY_MAX_BYTES = RECORD_MAX_BYTES - 128 * 1024
 MAX_TOPIC_BYTES = 127
-#: Of more RocketMQ reads a negative length: see `RecordCheck.is_passed_over`.
+#: Above this RocketMQ reads a negative length: see `RecordCheck.is_passed_over`.
 MAX_PROPERTIES_BYTES = 32767
 
 # MessageSysFlag

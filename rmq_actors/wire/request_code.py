@@ -114,9 +114,9 @@ class RequestCode5(enum.IntEnum):
 class OwnRequestCode(enum.IntEnum):
     """Codes that RocketMQ does not have. They are far above its own, and fit into the 16 bits of its binary header."""
 
-    #: To a slave that has halted: cut the log where the master's parts from it, and follow again.
+    #: To a slave that has halted: cut the log where it diverges from the master's, and follow again.
     TRUNCATE_LOG = 30_001
-    #: What a broker is now, in one answer: role, term, log, and whom it follows.
+    #: What a broker is now, in one answer: role, term, log, and which master it follows.
     GET_REPLICATION_STATE = 30_002
     #: To a master: exchange roles with a slave.
     BEGIN_EXCHANGE = 30_003

@@ -66,7 +66,7 @@ def replication_lag(events: DataFrame, *, bucket_ms: int | None = None) -> DataF
 
 
 def _pairs(timed: DataFrame, bucket_ms: int | None) -> DataFrame:
-    """Who replicates from whom, and when: `_PAIR`. Of several masters in a run, the one with the most puts."""
+    """Which slave follows which master, and when: `_PAIR`. Of several masters the one with the most puts counts."""
     told = F.coalesce("msg_id_last", "msg_id") - F.col("msg_id") + 1
     nodes = timed.groupBy("campaign", "scenario", "run_id", "node").agg(
         F.max(F.col("kind").isin(*_MASTER_KINDS)).alias("serves"),

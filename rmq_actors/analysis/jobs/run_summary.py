@@ -1,4 +1,4 @@
-"""One row a run: how it ended, what was done to it, and what it did."""
+"""One row per run: how it ended, what was done to it, and what it did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts of runs and faults: every run a square, every kind of fault a bar, a shrunk schedule as a timeline."""
+"""Charts of runs and faults: a square per run, a bar per kind of fault, a shrunk schedule as a timeline."""
 
 from __future__ import annotations
 

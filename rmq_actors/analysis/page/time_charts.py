@@ -167,7 +167,7 @@ def _lag_hover(lag: LagOfRun, across: LinearScale, top: float, bottom: float) ->
 
 
 def latency_plot(latencies: Sequence[LatencyOfScenario]) -> Plot:
-    """A histogram a scenario, one above the other on one logarithmic axis, real brokers first."""
+    """One histogram per scenario, one above the other on one logarithmic axis, real brokers first."""
     shown = latencies[:_LATENCY_SCENARIOS_MAX]
     has_zero = any(bucket.lower_ms == 0 for latency in shown for bucket in latency.buckets)
     # Answers in no time have no place on a logarithmic axis: they stand left of it.

@@ -30,7 +30,7 @@ class ExchangeInfo(RemotingSerializable, frozen=True, kw_only=True):
 class PrepareExchangeBody(RemotingSerializable, frozen=True, kw_only=True):
     """A master of `term` asks its slave whether it can take over; with a `promotion` also to be ready for that.
 
-    Ready is who has the log up to `end`, synced, and the tables as they are.
+    A slave is ready if it has the log up to `end`, synced, and the tables as they are.
     """
 
     broker_name: str

@@ -50,7 +50,7 @@ class QueryDataVersionResponseHeader(CommandHeader, frozen=True):
 
 
 class WipeWritePermOfBrokerRequestHeader(CommandHeader, frozen=True):
-    """No message shall be sent to this broker."""
+    """From now on no message may be sent to this broker."""
 
     broker_name: str
 
