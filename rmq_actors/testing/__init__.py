@@ -1,4 +1,4 @@
-"""What users import in their tests: a cluster in a simulated world, and what is looked for there.
+"""What users import in their tests: a cluster in a simulated world, scenarios, and invariants.
 
 Each name is imported at its first use: a test of one's own actors loads no broker.
 """

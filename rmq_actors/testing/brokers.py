@@ -25,7 +25,7 @@ from sim_net import Node, World
 STORE = MessageStoreConfig(
     max_hash_slot_num=16,
     max_index_num=64,
-    # Nobody reads the rates, and each look at the counters is a step of the run.
+    # Nobody reads the rates, and counting them costs steps of the run.
     store_stats_sampling=False,
 )
 _READ_BUFFER_BYTES = 4096
@@ -45,7 +45,7 @@ class BrokersUnderTest(SimBrokers):
     #: The settings of the first master and of the others, as masters.
     _first: MessageStoreConfig
     view: ClusterView = attrs.field(init=False)
-    #: Whose configuration an operator has written since it was started last.
+    #: The brokers whose configuration an operator has written since their last start.
     _written: set[str] = attrs.field(factory=set, init=False)
 
     @property
@@ -55,7 +55,7 @@ class BrokersUnderTest(SimBrokers):
 
     @property
     def master(self) -> str:
-        """Who is configured to be it; while nobody is, whose log counts."""
+        """The broker that is configured to be the master; if none is, the one whose log counts."""
         return next((name for name in self.names if self.is_configured_master(name)), self.view.master.name)
 
     def _settings(self, name: str) -> tuple[MessageStoreConfig, HaConfig]:
@@ -68,7 +68,7 @@ class BrokersUnderTest(SimBrokers):
         self._written.update(names)
 
     async def _started_with(self, node: Node) -> tuple[BrokerConfig, BrokerFiles | None]:
-        """As its file says, unless somebody has written another one since."""
+        """The configuration of its file, unless an operator has written another one since."""
         config = self._config(node.name)
         if not self.keeps_files:
             return config, None
@@ -125,7 +125,7 @@ def brokers_under_test(
 
 
 def _cleaned(store: MessageStoreConfig) -> MessageStoreConfig:
-    """Any disk is short of space; checkpoints come soon, as no file goes that a start would read."""
+    """Makes any disk look short of space. Checkpoints come soon, as cleaning keeps files that a start would read."""
     return attrs.evolve(
         store,
         disk_max_used_space_ratio=0,

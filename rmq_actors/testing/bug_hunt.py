@@ -1,4 +1,4 @@
-"""Finding a planted bug from a random start, and making the schedule that shows it small."""
+"""Finds a planted bug from a random start, and shrinks the schedule that shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sim_net.search.search import Case, find, shrink
 
 @attrs.frozen
 class Hunt:
-    """Where to begin and when to give up. `time_max_s` bounds the search, `shrink_runs_max` what follows it."""
+    """Where to begin and when to give up. `time_max_s` bounds the search, `shrink_runs_max` the shrinking."""
 
     planted_bug: str
     start: int
@@ -56,7 +56,7 @@ def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None
     if found is None:
         return None
     search_s = time.monotonic() - began
-    # The seed stays: another one would be another run.
+    # Keep the seed: another one would make another run.
     small = shrink(
         found.case,
         lambda case: REPLICATION.can_run(case) and failure_of(case) == found.failure,

@@ -1,7 +1,7 @@
-"""Many runs: seeds in, one summary a run out, in the order of the seeds; traces and failing cases as files.
+"""Many runs: takes seeds, gives one summary per run in the order of the seeds, writes traces and failing cases.
 
-With several jobs the seeds are dealt out to processes, each of which writes trace files of its own. They never see
-SIGINT, which a terminal sends to all: who has started them asks them to stop.
+With several jobs the seeds are dealt out to processes, each of which writes its own trace files. They ignore SIGINT,
+which a terminal sends to all processes: the process that has started them asks them to stop.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def run_campaign(
 ) -> list[RunSummary]:
     """Run all seeds; `on_summary` sees each run in the order of the seeds. Raises `CampaignFailed`.
 
-    Once `stop()` is true no run begins, and one that was under way in this process does not count: what told of the
-    stop, a signal, may have been an event of that run.
+    Once `stop()` is true, no run begins, and the present run of this process does not count: the signal that caused the
+    stop may have been an event of that run.
     """
     summaries = []
     with many_runs():
@@ -153,7 +153,7 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
 
 
 def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary], stopping: Stopping) -> None:
-    # What brokers log of their peers' deaths is in the traces; the parent's settings do not reach a spawned process.
+    # The traces have what brokers log about their peers' deaths; the parent's settings do not reach a spawned process.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     with many_runs():
         for summary in _run_seeds(campaign, worker, seeds, stopping.is_set):
@@ -176,7 +176,7 @@ def _run_in_processes(campaign: Campaign, stop: Callable[[], bool]) -> Iterator[
         for seed in campaign.seeds:
             while seed not in early:
                 summary = _take(done, workers, stop, stopping)
-                if summary is None:  # they were stopped: of the seeds that are left some may have been run
+                if summary is None:  # they were stopped: some of the remaining seeds may have been run
                     yield from (early[left] for left in sorted(early))
                     return
                 early[summary.seed] = summary
@@ -210,7 +210,7 @@ def _take(
     while True:
         if stop():
             stopping.set()
-        # What a worker has put is there once it has ended.
+        # Once a worker has ended, all that it has put is there.
         have_ended = all(worker.exitcode == 0 for worker in workers)
         try:
             return done.get(timeout=_POLL_S)

@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 class IllegalCaseFile(ValueError):
-    """A file that is no case: says which file, and what is wrong."""
+    """A file is not a case; the message names the file and says what is wrong."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""The clients of a run: they put messages at whoever is the master, and put again what was refused."""
+"""The clients of a run: they put messages to the broker that is the master, and put refused ones again."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from sim_net import Node
 
 _WRITERS = 2
 _LOOK_EVERY_S = 0.1
-#: The pause before what was refused is put again.
+#: The pause before a refused message is put again.
 _PUT_AGAIN_S = 0.5
 
 
 @attrs.define(eq=False)
 class Writers:
-    """Two writers at each node, of which those at the master put what is left of `puts_left` messages."""
+    """Two writers at each node; those at the master put what is left of `puts_left` messages."""
 
     brokers: BrokersUnderTest
     puts_left: int = attrs.field(init=False)
-    #: Whether an operator lets them.
+    #: Whether an operator lets them put.
     may_write: bool = attrs.field(default=True, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.puts_left = self.brokers.workload.puts
 
     def beside(self, name: str) -> Iterable[Beside]:
-        """The writers at a node: where roles stay, the master alone has any."""
+        """The writers at a node. If roles do not change, only the master has any."""
         if self.brokers.changes_roles or name == self.brokers.master:
             for number in range(_WRITERS):
                 yield functools.partial(self._write, number)
 
     def put_once_more(self) -> None:
-        """At least one message is put from now on."""
+        """Let at least one more message be put."""
         self.puts_left = max(1, self.puts_left)
 
     async def _write(self, number: int, broker: BrokerController, node: Node) -> None:

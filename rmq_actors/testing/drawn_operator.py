@@ -1,7 +1,7 @@
 """An operator whose work is drawn as faults are: every procedure of docs/operating.md, early, late, hasty, or twice.
 
-It asks brokers as `broker-admin` does, and they keep what it asks for in files. It takes no broker for a master because
-a node's trace says so: it looks at what brokers answer. One procedure that changes roles goes on at a time.
+It makes the same requests as `broker-admin`, and brokers write what it asks for into their files. It does not learn
+from traces which broker is the master, but from brokers' answers. One procedure that changes roles goes on at a time.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from rmq_actors.tracing.events.run import OperatorCommand
 from sim_net import Node
 
 _LOOK_EVERY_S: Final = 0.1
-#: For so long a command is waited for.
+#: How long a command may take.
 _COMMAND_S: Final = 60.0
-#: For so long a process is given to end in order; then it is killed.
+#: How long a process may take to end in order before it is killed.
 _STOP_S: Final = 20.0
-#: When the faults are over, all that has been begun ends within this time, and brokers are up.
+#: Once faults are over, all procedures end and all brokers are up within this time.
 _SETTLE_S: Final = 200.0
 _EXCHANGE_LIMIT_MIN_S: Final = 1.0
-#: The pause before the machine that was lost is there again, and before a stopped broker is started.
+#: The pause before a lost machine is back, and before a stopped broker is started.
 _BACK_S: Final = 0.5
 
 
 @attrs.define(eq=False)
 class DrawnOperator(RoleOperator):
-    """Does what the schedule's `Operation`s say; what cannot be done is given up, as it stands then.
+    """Does what the schedule's `Operation`s say. A procedure that fails is given up half-way.
 
-    When the faults are over it makes the broker the master whose log counts, if nobody is, and has the others follow.
+    Once faults are over, it makes the broker whose log counts the master, if there is none, and lets the others follow.
     """
 
     takes_orders = True
@@ -58,7 +58,7 @@ class DrawnOperator(RoleOperator):
         take_orders(self.brokers.world, self)
 
     def beside(self, name: str) -> Iterable[Beside]:
-        """Halts and old terms are ended once the faults are over: until then by what is drawn alone."""
+        """Halts and old terms are ended once the faults are over; until then only by drawn operations."""
         yield from Operator.beside(self, name)
         yield partial(self._once_settling, self._end_halts)
         yield partial(self._once_settling, self._end_old_terms)
@@ -75,7 +75,7 @@ class DrawnOperator(RoleOperator):
     # --- orders -------------------------------------------------------------------------------------------------------
 
     def order(self, operation: Operation) -> None:
-        """Begin to do it, beside whatever else is under way; once faults are over nothing is begun any more."""
+        """Begin an operation, beside those under way; once faults are over, do nothing."""
         if self._nursery is not None and not self._settling.is_set():
             self._nursery.start_soon(self._do, operation)
 
@@ -235,7 +235,7 @@ class DrawnOperator(RoleOperator):
             await self.brokers.kill(name)
 
     def _leading(self) -> str | None:
-        """Who says that it is the master; of two the one of the later term."""
+        """The broker that says it is the master; of two, the one of the later term."""
         brokers = self.brokers
         masters = [name for name in brokers.running if not brokers.broker(name).config.is_slave]
         return max(masters, key=lambda name: brokers.broker(name).term.number, default=None)
@@ -249,7 +249,7 @@ class DrawnOperator(RoleOperator):
     # --- when the faults are over -------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Wait for what was begun; start who is down; see that one is the master, and the others follow it."""
+        """Wait for begun operations; start brokers that are down; make one the master, and let the others follow it."""
         brokers = self.brokers
         self._settling.set()
         await self._look(lambda: not self._at_work, _SETTLE_S)

@@ -1,4 +1,4 @@
-"""What can be looked at in a simulated world, whatever the brokers say: page caches, stores, what is left open."""
+"""What a test can look at in a simulated world without asking brokers: page caches, stores, what is left open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
 from rmq_actors.wire.bodies.topic_configs import TopicConfigSerializeWrapper
 from sim_net import Node, SimDisk, SimFile, World
 
-#: After one of these other files may stand under the names: recovery, a truncation or a power cut has put them there.
+#: After one of these events other files may have the same names: recovery, a truncation or a power cut made them.
 FILES_CHANGE: tuple[type[Event], ...] = (StoreOpen, LogTruncate, NodePowerLoss)
 
 
@@ -62,14 +62,14 @@ class WorldEvidence:
         self._files.clear()
 
     def is_kept(self, node: str, offset: int, data: bytes, *, except_at: Collection[int] = ()) -> bool:
-        """Whether `cut/` has the bytes of the node's log from `offset` on, a file for each of the log's."""
+        """Whether `cut/` has the bytes of the node's log from `offset` on, in one file per file of the log."""
         disk, size = self.nodes[node].disk, self.log_file_bytes
         names = self._outside.run(disk.list, CUT_DIRECTORY)
         while data:
             part = data[: size - offset % size]
             own = [name for name in names if name.partition(".")[0] == file_name(offset)]
             differ = [at - offset for at in except_at if offset <= at < offset + len(part)]
-            # Of a blank its head is kept: nothing was written behind it.
+            # A cut keeps only a blank's head, as nothing was written after it.
             kept = _without(part, differ).rstrip(b"\0")
             if not any(_without(self._content(disk, name), differ).startswith(kept) for name in own):
                 return False
@@ -95,7 +95,7 @@ class WorldEvidence:
         return decode_body(ConsumerOffsetSerializeWrapper, text).offset_table if text else {}
 
     def _read(self, node: str, path: str) -> bytes:
-        """The content of a file; nothing where there is none."""
+        """The content of a file; empty if there is none."""
         disk = self.nodes[node].disk
         try:
             file = self._outside.run(disk.open, path, read_only=True)

@@ -1,7 +1,7 @@
 """An operator that loses masters for good: it stops them, promotes a slave, and lets the old master follow.
 
-It decides which broker is the master: it writes the brokers' configurations, and each broker's own process sees to it
-that it becomes what its configuration says.
+It decides which broker is the master: it writes the brokers' configurations, and a task in each broker's process gives
+it the role of its configuration.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.view import LONGEST
 from sim_net import Node
 
-#: For so long the operator waits for slaves to be up, which faults have stopped; longer than any fault lasts.
+#: How long the operator waits for slaves that faults have stopped; longer than any fault lasts.
 _SLAVES_UP_S = 120.0
-#: For so long a master that gives its role up waits for a slave to have its whole log; then it is stopped.
+#: How long a master that gives up its role waits for a slave to have its whole log before it is stopped.
 _CATCH_UP_S = 10.0
 _LOOK_EVERY_S = 0.1
 #: The pause between two looks at a broker that needs a command.
 _COMMAND_EVERY_S = 0.5
-#: A slave that has asked so often where its log parts from its master's, and does not know, is set up again.
+#: How often a slave may ask in vain where its log diverges from its master's before it is set up again.
 _ASKED_AGAIN_MAX = 4
 
 
@@ -50,7 +50,7 @@ class RoleOperator(Operator):
         nursery.start_soon(self._set_up_damaged)
 
     async def _look(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
-        """Look now and then, for so long; whether it came true."""
+        """Look now and then until it is true, or the time is over; whether it came true."""
         give_up_at = trio.current_time() + timeout_s
         while not (is_true := predicate()) and trio.current_time() < give_up_at:  # noqa: ASYNC110 - as operators do
             await trio.sleep(_LOOK_EVERY_S)
@@ -71,10 +71,10 @@ class RoleOperator(Operator):
             await configured.wait()
 
     async def _end_halts(self, broker: BrokerController, node: Node) -> None:
-        """By command, a log that parts from its master's is cut; who could not ask where it does asks again.
+        """By command, cut a diverged log, or let a slave ask again that does not know where its log diverges.
 
-        One that asks in vain is set up again, with nothing: its master has deleted what both had. An empty master may
-        yet have its log back.
+        A slave that asks in vain is set up again, with nothing: its master has deleted what both had. But an empty
+        master may yet get its log back.
         """
         in_vain = 0
         while True:
@@ -90,17 +90,17 @@ class RoleOperator(Operator):
                     return
                 broker.follow_again()
             elif self.brokers.workload.divergence == "command":
-                with contextlib.suppress(TruncationRefused, OSError):  # a full disk, say: it is tried again
+                with contextlib.suppress(TruncationRefused, OSError):  # for example, a full disk: it is tried again
                     await broker.truncate_log()
 
     def _set_up_again(self, node: Node) -> None:
-        """A broker whose log is no use to it any more begins with an empty one. For a node that runs."""
+        """Let a broker whose log is useless begin with an empty one. For a node that runs."""
         self.brokers.empty(node.name)
         node.kill()
         self.brokers.restart_node(node.name)
 
     async def _set_up_damaged(self) -> None:
-        """A slave that does not start, as its log is damaged, begins with an empty one."""
+        """Let a slave that does not start, as its log is damaged, begin with an empty one."""
         brokers, looks = self.brokers, dict.fromkeys(self.brokers.names, 0)
         while True:
             await trio.sleep(_COMMAND_EVERY_S)
@@ -111,7 +111,7 @@ class RoleOperator(Operator):
                     brokers.empty(name)
 
     async def _end_old_terms(self, broker: BrokerController, node: Node) -> None:
-        """By command, a master goes to a greater term than the slaves that refuse it for its own."""
+        """By command, take a master to a greater term than that of slaves that refuse it for its old term."""
         brokers, name = self.brokers, node.name
         while True:
             await trio.sleep(_COMMAND_EVERY_S)
@@ -134,7 +134,7 @@ class FailOverOperator(RoleOperator):
             await self._fail_over()
 
     async def _fail_over(self) -> None:
-        """The old master is never the master again before it has followed the new one."""
+        """The old master must not be the master again before it has followed the new one."""
         brokers, workload = self.brokers, self.brokers.workload
         old = brokers.master
         if not await self._look(lambda: brokers.view.master.name == old, _SLAVES_UP_S):
@@ -156,7 +156,7 @@ class FailOverOperator(RoleOperator):
             brokers.restart_node(old)
 
     async def _step_down(self, old: str) -> bool:
-        """Let a slave have the whole log while nobody writes; whether that worked. Nothing may be lost then."""
+        """Let a slave get the whole log while nobody writes; whether that worked. If so, nothing may be lost."""
         brokers = self.brokers
         self.clients.may_write = False
         try:

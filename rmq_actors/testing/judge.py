@@ -1,4 +1,4 @@
-"""Judging a run: the view applies each event, then the invariants that want its kind look at it."""
+"""Judges a run: the view applies each event, then the invariants that want its kind look at it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Broken:
 
 @attrs.define(eq=False)
 class Judge:
-    """Follows one run, until the first invariant breaks: what it sees after that says nothing."""
+    """Follows one run until the first invariant breaks: after that, what it sees means nothing."""
 
     view: ClusterView
     invariants: Iterable[Invariant[Any]]
     on_broken: Callable[[Broken], object]
-    #: What is documented as a limit has come to pass: nothing is promised any more.
+    #: Called when a documented limit has come to pass: nothing is promised any more.
     on_limit: Callable[[str, str], object]
     broken: Broken | None = attrs.field(default=None, init=False)
     #: How many events were looked at.
     checks: int = attrs.field(default=0, init=False)
-    #: What applies the events of each kind, and who checks them.
+    #: What applies the events of each kind, and which invariants check them.
     _by_kind: Mapping[type[Event], tuple[_Applier | None, Sequence[tuple[Invariant[Any], _Check]]]] = attrs.field(
         init=False
     )

@@ -1,4 +1,4 @@
-"""Logs as the view of a cluster knows them: what one master after the other has written, and where two of them part."""
+"""Logs as a cluster's view knows them: what one master after the other has written, and where two diverge."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Lineage:
         return Lineage(self.log[:end], self._boundaries[: bisect.bisect_right(self._boundaries, end)])
 
     def common(self, other: Lineage) -> int:
-        """So many bytes at the beginning are the same in both."""
+        """How many bytes at the beginning are the same in both."""
         if self is other:
             return len(self.log)
         low, high = 0, min(len(self.log), len(other.log))

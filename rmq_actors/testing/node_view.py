@@ -19,7 +19,7 @@ class Appended:
     #: Whether it goes on where the log ended, or begins a log where it may begin.
     continues: bool = True
     data: bytes = b""
-    #: Where the log parts from the one that the bytes are of, if they go on after that.
+    #: Where the log diverges from the one that the bytes belong to, if they come after that.
     parts_at: int | None = None
 
 
@@ -87,7 +87,7 @@ class NodeView:
     has_lost_power: bool = False
     #: Where its log ended when its power was back the last time; -1: it has always had power.
     power_back_at: int = -1
-    #: It follows nobody, as its log parts from its master's.
+    #: It does not follow, as its log diverges from its master's.
     has_halted: bool = False
     #: It has halted: from then on its log may be cut, also by a life that dies at it.
     may_cut: bool = False
@@ -123,7 +123,7 @@ class NodeView:
     cut: Cut | None = None
 
     def died(self, *, in_order: bool) -> None:
-        """Its process is no more: what waited in it has died with it."""
+        """Its process has ended, and what waited in it with it."""
         self.unanswered.clear()
         self.peers.clear()
         self.paused_at_ns = None
@@ -132,7 +132,7 @@ class NodeView:
             self.has_halted = False
 
     def set_up_anew(self, lineage: Lineage) -> None:
-        """All that it had is removed; it begins as a new slave of who has written `lineage`."""
+        """All that it had is removed; it begins as a new slave of the master that has written `lineage`."""
         self.begin = self.began_at = self.end = self.synced = self.durable = 0
         self.lineage = lineage
         self.rotten.clear()

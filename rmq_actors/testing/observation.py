@@ -1,4 +1,4 @@
-"""Whether the brokers have met the faults that were made: a fault that nobody notices tests nothing."""
+"""Whether the brokers have met the faults of a run: a fault that nobody notices tests nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ OBSERVABLE = (
     "housekeeping_slave",
     "slave_timeout",
 )
-#: What a campaign without fail-overs meets beside all that.
+#: What a campaign without fail-overs meets, too.
 OBSERVABLE_IN_REPLICATION = ("log_cleaned", "offset_gone", "answered_from_pool", "bit_rot")
 #: What a few hundred runs may not meet.
 RARELY_OBSERVED = frozenset({"torn_pages", "clock_drift", "disk_error"})
@@ -85,7 +85,7 @@ RARELY_OBSERVED = frozenset({"torn_pages", "clock_drift", "disk_error"})
 UNASKED = FollowedUnasked.name
 DAMAGED_MASTER = DamagedMaster.name
 QUEUE_BEGUN_AGAIN = QueueBegunAgain.name
-#: What a campaign with fail-overs meets beside all that.
+#: What a campaign with fail-overs meets, too.
 OBSERVABLE_IN_FAIL_OVERS = ("promotion", "step_down", "halt", "truncation", "master_behind")
 
 #: A report that takes this long after the append that it answers was held up by a fault: links take up to 20 ms each
@@ -201,7 +201,7 @@ class FaultObserver:
         if event.node == self._view.master.name:
             self._weigh()
             if event.node in self._jumped:
-                return "clock_jump"  # a record has a time that is not behind that of the one before it, or far behind
+                return "clock_jump"  # a record's time is not later than that of the one before it, or much later
             if any(isinstance(each, ClockDrift) and each.node == event.node for each in self._at_work.values()):
                 return "clock_drift"
         return None

@@ -28,11 +28,11 @@ OPERATIONS: Final = (
     "truncate_on_divergence",
     "reopen",
 )
-#: How long is waited for what should be so: not at all, or as a hasty or a patient person does.
+#: How long the operator waits for what should be so first: not at all, or as a hasty or a patient person does.
 _PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
 _AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
 _LATER_S: Final = (0.0, 0.0003, 0.003, 0.1, 0.7)
-#: At what moments something is begun: when a store has opened, a put waits, a slave halts, an exchange or role changes.
+#: At what events an operation begins: when a store has opened, a put waits, a slave halts, an exchange or role changes.
 _EVENTS: Final = (
     "log.append",
     "put.begin",
@@ -90,7 +90,7 @@ _OPERATORS: Final[WeakKeyDictionary[World, weakref.ref[TakesOrders]]] = WeakKeyD
 
 
 def take_orders(world: World, operator: TakesOrders) -> None:
-    """From now on each `Operation` of the world's schedule is given to `operator`, whom the caller keeps alive."""
+    """From now on give each `Operation` of the world's schedule to `operator`. The caller must keep it alive."""
     _OPERATORS[world] = weakref.ref(operator)
 
 

@@ -17,16 +17,16 @@ from rmq_actors.tracing.events.ha import HaConnectionClose, HaConnectionOpen
 from sim_net import Node
 
 _LOOK_EVERY_S = 0.1
-#: A store cleans its log by itself after a minute. Until then the operator lets it, and not at the same time.
+#: After a minute a store cleans its log by itself. The operator must not do it at the same time, so it stops before.
 _CLEANED_UNTIL_S = 50.0
 
 
 @attrs.define(eq=False)
 class Operator:
-    """Restarts brokers that cannot write any more, and sets up slaves anew whose master has deleted what comes next.
+    """Restarts brokers that cannot write any more, and sets slaves up again whose master has deleted what comes next.
 
-    Where `clean_every_s` says so it has each broker clean its log. A scenario's operator derives from this one,
-    or from `RoleOperator`.
+    If `clean_every_s` is set, it lets each broker clean its log. A scenario's operator derives from this one, or from
+    `RoleOperator`.
     """
 
     #: Whether it changes roles: such brokers have a port on which slaves ask.

@@ -16,7 +16,7 @@ from rmq_actors.protocols.ha_slave import Append, HaSlave
 
 @attrs.frozen
 class PlantedBug:
-    """A bug: its name, what is wrong, and the machines that have it (made anew for each node)."""
+    """A bug: its name, what is wrong, and the machines that have it (made again for each node)."""
 
     name: str
     description: str
@@ -78,7 +78,7 @@ PLANTED_BUGS: Mapping[str, PlantedBug] = {
     for bug in (
         PlantedBug(
             "stale_frame",
-            "a slave keeps half a frame of a broken connection and reads the next connection's bytes behind it",
+            "a slave keeps half a frame of a broken connection and reads the next connection's bytes after it",
             _stale_frame,
         ),
         PlantedBug("ack_of_header", "a slave acknowledges a frame when it has only its header", _ack_of_header),

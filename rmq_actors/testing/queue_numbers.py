@@ -68,7 +68,7 @@ class QueueNumbers:
 
 
 def _messages(lineage: Lineage, begin: int, end: int) -> Iterator[tuple[int, _Queue, int]]:
-    """Of each whole message of a log from `begin` to `end`: where it stands, its queue, and its offset there."""
+    """Each whole message of a log from `begin` to `end`: where it stands, its queue, and its offset there."""
     log = lineage.log
     for at in lineage.records(begin, end):
         if log[at + _MAGIC_POSITION : at + BLANK.size] != _MAGIC:

@@ -34,9 +34,9 @@ from sim_net import World
 from sim_net.search.search import Case
 
 _LOOK_EVERY_S = 0.1
-#: For so long faults may wait for their event; later ones are called off.
+#: How long faults may wait for their event before they are called off.
 _EVENTS_WAIT_S = 5.0
-#: After one of these the run may have become what the harness waits for.
+#: After one of these events, what the harness waits for may be true.
 _MOVES: tuple[type[Event], ...] = (
     StoreDispatch,
     ActorCrash,
@@ -116,17 +116,17 @@ class ReplicationRun:
         self._broken.set()
 
     def _on_crash(self, event: ActorCrash) -> None:
-        # A supervisor may mend it; it is a fault of the product all the same.
+        # A supervisor may restart it; it is a fault of the product all the same.
         is_of_the_disk = self.brokers.met_disk_error(event.node) or bool(self.view.nodes[event.node].rotten)
         if event.status == RoleChangeFailed.__name__ and is_of_the_disk:
-            return  # what a disk's fault makes of a change of role: the process ends, and is started again
+            return  # a disk's fault spoils a change of role: the process ends, and is started again
         self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {event.detail}")
 
     def _on_move(self, event: Event) -> None:
         self._moved.set()
 
     async def wait_for(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
-        """Return when `predicate` is true, or after so long; whether it is."""
+        """Return when `predicate` is true, or after `timeout_s`; whether it is."""
         with trio.move_on_after(timeout_s):
             while not predicate():
                 self._moved = trio.Event()
@@ -158,7 +158,7 @@ class ReplicationRun:
         yield from self.operator.beside(name)
 
     async def _outlast_faults(self) -> None:
-        """Wait until all faults are over, and do what an operator does: restart who cannot write any more."""
+        """Wait until all faults are over, then let the operator restart brokers that cannot write any more."""
         if any(fault.on is not None for fault in self.case.schedule.faults):
             await trio.sleep(_EVENTS_WAIT_S)
         await trio.sleep_until(self.case.schedule.ends_s)
@@ -180,7 +180,7 @@ class ReplicationRun:
 
     @property
     def _converges_in_s(self) -> float:
-        """A truncation that a disk did not let be is tried again after a while."""
+        """How long convergence may take: a truncation that a disk has prevented is tried again after a while."""
         is_tried_again = self.operator.changes_roles and self.workload.divergence == "setting"
         return self.scenario.converges_in_s + (RETRY_INTERVAL_S if is_tried_again else 0)
 
@@ -209,7 +209,7 @@ class ReplicationRun:
 
     @property
     def _halts_are_final(self) -> bool:
-        """Whether who halted stays so: it knows where it parts from its master, and nobody is to cut its log."""
+        """Whether halted slaves stay halted: they know where they diverge, and nobody will cut their logs."""
         followed = [self.brokers.broker(name).followed_master for name in self.view.halted]
         return not followed or (
             self.workload.divergence == "halt"
@@ -237,7 +237,7 @@ class ReplicationRun:
         """With every fault over, a put must be confirmed, if there are slaves enough, and reach every slave."""
         master = self.brokers.broker(self.brokers.master)
         with trio.move_on_after(self.scenario.converges_in_s) as waiting:
-            # Behind an accepted connection a slave may still compare its log, and then begin anew, or halt.
+            # A slave that is connected may still compare its log, and then begin again, or halt.
             while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < self._followers:  # noqa: ASYNC110
                 await trio.sleep(_LOOK_EVERY_S)
             slaves = self._followers

@@ -1,4 +1,4 @@
-"""A scenario is a value: who is there, what clients, operator and faults do, and what must hold."""
+"""A scenario is a value: the brokers, what clients, operator and faults do, and what must hold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The brokers of a cluster on the nodes of a simulated world: their processes, and what is done to them.
 
-A node runs its broker as a system's service manager does: what could not start, as its disk did not let it, is started
-again. `SimCluster` runs one body in a world of its own; `ReplicationRun` runs the cases of a scenario.
+A node runs its broker like a service manager: a broker that its disk kept from starting is started again. `SimCluster`
+runs one body in a world of its own; `ReplicationRun` runs the cases of a scenario.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class SimBrokers(Brokers):
         self._node(name).restart()
 
     def note(self, master: str) -> None:
-        """Others are to follow `master` where they have no file that says whom."""
+        """Let the others follow `master`, if no file of theirs says which broker to follow."""
         self._put_in_front(master, list(self._follows))
 
     def addresses(self, name: str) -> Addresses:
@@ -186,7 +186,7 @@ class SimBrokers(Brokers):
         return self._addresses(name)
 
     async def ask(self, name: str, call: Callable[[BrokerController], Awaitable[T]]) -> T:
-        """What `call` returns or raises, in the broker's process, where it goes on if the caller is cancelled.
+        """Run `call` in the broker's process; what it returns or raises. It goes on if the caller is cancelled.
 
         Raises `BrokerDown`.
         """

@@ -43,7 +43,7 @@ SIM_STORE = MessageStoreConfig(
     mapped_file_size_consume_queue_bytes=400,
     max_hash_slot_num=16,
     max_index_num=64,
-    # Nobody reads the rates, and each look at the counters is a step of the run.
+    # Nobody reads the rates, and counting them costs steps of the run.
     store_stats_sampling=False,
 )
 SIM_WORLD = WorldConfig(
@@ -53,20 +53,20 @@ _STOP_TIMEOUT_S = 30.0
 
 
 class ClusterBroken(AssertionError):
-    """An invariant does not hold in this run: says which, what was seen, and at which event."""
+    """An invariant does not hold in this run; the message says which, what was seen, and at which event."""
 
 
 class NotWell(AssertionError):
-    """The faults are over, and the cluster has not come back: says what it waits for."""
+    """The faults are over, and the cluster has not recovered; the message says what it waits for."""
 
 
 @attrs.define(eq=False, repr=False)
 class SimCluster(SimBrokers):
     """Brokers on the nodes of a `World`, for one run of a body: the same seed and body give the same run.
 
-    `follows` names the brokers, and whom each follows, None for a master; with a `name_server` they register there, on
-    the node "namesrv". The times of `schedule` count from when the body begins. `store` and `ha` hold the settings of
-    all brokers but for the slaves' role and for addresses.
+    `follows` names the brokers, and which one each follows, None for a master; with a `name_server` they register
+    there, on the node "namesrv". The times of `schedule` count from when the body begins. `store` and `ha` hold the
+    settings of all brokers but for the slaves' role and for addresses.
 
     Every broker is started before the body, and once it returns all is made well: partitions end, what is paused goes
     on, what is down is started, and within `converges_s` every slave must follow and have all, unless it has halted.

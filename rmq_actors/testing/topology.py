@@ -1,4 +1,4 @@
-"""Who is there: the names of the brokers, and which is the master at first."""
+"""The brokers of a run: their names, and which is the master at first."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class Topology:
 
     @property
     def follows(self) -> dict[str, str | None]:
-        """Whom each follows, as a `Cluster` is told."""
+        """Which broker each follows, in the form that a `Cluster` takes."""
         return {self.master: None, **dict.fromkeys(self.slaves, self.master)}

@@ -1,6 +1,6 @@
 """The state of a cluster as its trace tells it: `ClusterView` applies events, and invariants look at it.
 
-The view believes nothing that a broker says of its log: it follows the trace to know *when* to look, and reads the
+The view does not believe what a broker says about its log: it follows the trace to know *when* to look, and reads the
 bytes from each node's page cache (`Evidence`) to know *what* is there. Its model is the log that each master has
 written, in full. It judges nothing: an event that should not have been is applied as far as it makes sense, and what
 it did stands in `NodeView.appended`, `opened` and `cut` for the invariants.
@@ -47,7 +47,7 @@ TABLES = ("topics", "subscription_groups")
 
 
 class Evidence(Protocol):
-    """What can be looked at, whatever the brokers say."""
+    """What a view can look at without asking brokers."""
 
     def read_log(self, node: str, begin: int, end: int) -> bytes:
         """The bytes of the node's log in its page cache."""
@@ -65,12 +65,12 @@ class Evidence(Protocol):
         """What `store check` finds wrong in the store of a node that has stopped."""
 
     def leaks(self) -> Sequence[str]:
-        """What brokers that have stopped have left behind."""
+        """What stopped brokers have left open."""
 
 
 @attrs.frozen
 class Promotion:
-    """A slave has become the master: of which log, and who had followed the one before it."""
+    """A slave has become the master: with which log, and which slaves had followed the one before it."""
 
     lineage: Lineage
     followers: Collection[str]
@@ -93,7 +93,7 @@ class ClusterView:
     sync_flush: Collection[str] = ()
     takes_parts: bool = False
     nodes: Mapping[str, NodeView] = attrs.field(init=False)
-    #: Whose log counts now, and everybody else.
+    #: The node whose log counts now, and the others.
     master: NodeView = attrs.field(init=False)
     slaves: Sequence[NodeView] = attrs.field(init=False)
     #: Puts that were answered PUT_OK.
@@ -164,7 +164,7 @@ class ClusterView:
 
     @property
     def halted(self) -> Collection[str]:
-        """Nodes that follow nobody, as their log parts from their master's."""
+        """Nodes that do not follow, as their log diverges from their master's."""
         return [name for name, node in self.nodes.items() if node.has_halted]
 
     @property
@@ -192,7 +192,7 @@ class ClusterView:
 
     def lacks(self, node: NodeView) -> bool:
         """Whether the node's log is not all of the master's, and it has not halted."""
-        # Of a node that has lost its power nothing is known before it has opened what is left.
+        # After a power loss nothing is known about a node's log until it has opened what is left.
         return node.has_lost_power or (
             not node.has_halted and (node.end != self.master.end or not self.has_followed(node))
         )
@@ -246,7 +246,8 @@ class ClusterView:
             return
         own, master = node.lineage, self.log_of_master
         appended.data = data = self._without_copied_rot(node, offset, self.evidence.read_log(node.name, offset, end))
-        # What a master sent before it was lost may still arrive, at who is promoted too. All else is of the new one.
+        # What a master sent before it was lost may still arrive, even at the promoted slave. All else comes from the
+        # new one.
         source = master if node.source is None else node.source
         sent = source if source.log[offset:end] == data else master
         if node.leads and node is not self.master and master.log[offset:end] != data:
@@ -354,13 +355,13 @@ class ClusterView:
             cut, whole = self._cut(node, end), end
         own = node.lineage
         if whole <= node.begin and node is not self.master:
-            whole = 0  # nothing is left of it: it begins anew
+            whole = 0  # nothing is left of it: it begins again
         whole = min(whole, node.whole_before_rot(end, whole))
         if end > len(own.log):
             own.fill_blank(end)
         node.opened = opened = Opened(end, before, whole, own, cut, node.has_lost_power)
         node.end = end
-        # Nothing is there of what is not: it may come again, and elsewhere.
+        # What is not there may come again, and at another place.
         node.begin, node.durable = min(node.begin, end), min(node.durable, end)
         node.synced = 0  # what a kill has left in the page cache may never have been synced
         if node.has_lost_power:
@@ -417,7 +418,7 @@ class ClusterView:
         node.has_halted = node.may_cut = False
         peer, node.leads = self.nodes[self.peer(event)], False
         node.followed = peer.name
-        # Whoever has not heard of a promotion yet may follow the master before, or who has its log.
+        # A node that has not heard of a promotion yet may follow the old master, or a slave with its log.
         is_known = peer is self.master or (peer.term > 0 and peer.term >= node.term)
         node.source = peer.lineage if is_known else None
 
@@ -442,7 +443,7 @@ class ClusterView:
             node.unanswered[msg_id] = began_ns
 
     def _put_end(self, event: PutEnd) -> None:
-        # Who takes no steps answers nobody: the time of a pause does not count.
+        # A paused node cannot answer: the time of a pause does not count.
         node = self.nodes[event.node]
         began_ns = min([node.unanswered.pop(msg_id) for msg_id in event.msg_ids])
         node.waited_s = ((event.sim_time_ns or 0) - node.paused_ns - began_ns) / 1e9

@@ -17,7 +17,7 @@ _FLUSH_TYPES = tuple(flush_type.value for flush_type in FlushDiskType)
 _ROLES = (BrokerRole.SYNC_MASTER.value, BrokerRole.ASYNC_MASTER.value)
 #: Each role with each way to flush: runs take them in turn, by their seeds.
 COMBINATIONS = tuple(itertools.product(_ROLES, _FLUSH_TYPES, _FLUSH_TYPES))
-#: How a master is lost, or gives its role up; which slave is promoted then; and what becomes of logs that part.
+#: How a master is lost, or gives up its role; which slave is promoted then; and what happens to diverged logs.
 LOSSES = ("kill", "power_loss", "step_down")
 CHOICES = ("longest", "shortest")
 DIVERGENCE = ("halt", "command", "setting")
@@ -82,13 +82,13 @@ class Workload:
 
     With `transient_pool` the master's puts go through the pool (transientStorePoolEnable). Unless 0, each broker cleans
     its log every `clean_every_s` seconds as if its disk were short of space: of all files that no start needs. A slave
-    whose master has deleted what comes next is set up anew.
+    whose master has deleted what comes next is set up again.
 
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
-    (`promoted`), and the old master comes back as a slave `back_after_s` later. A log that parts from the new master's
-    stays as it is (`divergence` "halt"), or is cut by command, or by haTruncateOnDivergence.
+    (`promoted`), and the old master comes back as a slave `back_after_s` later. A log that diverges from the new
+    master's stays as it is (`divergence` "halt"), or is cut by command, or by haTruncateOnDivergence.
 
     Raises ValueError naming what is wrong.
     """

@@ -550,7 +550,7 @@ def test_prefix_an_old_master_goes_on_as_if_the_new_one_had_its_log(story: Story
     follow(story, MASTER, "10.0.0.2")
     story.append(MASTER, b"own")
     assert story.seen == ["prefix"]
-    assert "goes on at 14, its log parts from the master's at 10" in str(story.broken[0])
+    assert "goes on at 14, its log diverges from the master's at 10" in str(story.broken[0])
 
 
 def test_who_is_the_master_again_at_once_is_followed_on_the_same_connection(story: Story) -> None:

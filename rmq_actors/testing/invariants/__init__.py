@@ -1,4 +1,4 @@
-"""The invariants of replication, a module each, and what is not promised. `docs/invariants.md` tells of each."""
+"""The invariants of replication, one per module, and the limits. `docs/invariants.md` describes each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ = [
     "Whole",
 ]
 
-#: What must hold of every master and its slaves. Where one event breaks several, the first in this order is told.
+#: What must hold for every master and its slaves. If one event breaks several, the first in this order is reported.
 REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Prefix,
     Whole,
@@ -73,5 +73,5 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     ConsumerOffsets,
     Leaks,
 )
-#: At one of these nothing is promised any more.
+#: Once one of these has come to pass, nothing is promised any more.
 REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked, DamagedMaster, QueueBegunAgain)

@@ -17,13 +17,13 @@ class Ack(Invariant[PutEnd]):
     kinds = (PutEnd,)
 
     def check(self, event: PutEnd, view: ClusterView) -> str | None:
-        """Who has the put that is answered."""
+        """Which slaves have the put that is answered."""
         if event.status != "PUT_OK":
             return None
         if event.node != view.master.name:
             return f"{event.node} has answered PUT_OK, the master is {view.master.name}"
         # What a slave only had in its page cache may be lost with its power while its report is still under way.
-        # What a damaged log ends before, too.
+        # The same for what comes after the damaged place at which a log ends.
         had = [slave.end if slave.syncs_first and not slave.rotten else slave.highest for slave in view.slaves]
         best = sorted(had, reverse=True)[: view.acks_at(event)]
         end = event.offset

@@ -16,7 +16,7 @@ from rmq_actors.tracing.events.store import LogDelete, PutEnd, StoreOpen
 
 @attrs.define
 class _Put:
-    """A put answered PUT_OK, or several at once: where the last record ends in which log, and who still has it."""
+    """A put answered PUT_OK, or several at once: where the last record ends, in which log, and its holders."""
 
     end: int
     lineage: Lineage
@@ -41,7 +41,7 @@ class Acknowledged(Invariant[_Looked]):
     _puts: list[_Put] = attrs.field(factory=list, init=False)
 
     def check(self, event: _Looked, view: ClusterView) -> str | None:
-        """Note who has which put, and who has lost it; ask a new master for them."""
+        """Note which nodes have which put, and which have lost it; look for them at a new master."""
         if isinstance(event, PutEnd):
             if event.status == "PUT_OK":
                 self._puts.append(_Put(event.offset, view.log_of_master, _holders(event.offset, view)))
@@ -78,7 +78,7 @@ class Acknowledged(Invariant[_Looked]):
         return None
 
     def at_end(self, view: ClusterView) -> str | None:
-        """Every put that somebody still must have."""
+        """Every put that some node must still have."""
         for put in self._puts:
             if put.holders and not _survives(put, view):
                 return f"{_told(put, put.holders)}; at the end nobody has it"

@@ -17,9 +17,9 @@ _Looked = BrokerSlaveSynchronize | StoreOpen | OperatorSetUpAnew
 
 @attrs.define(eq=False)
 class ConsumerOffsets(Invariant[_Looked]):
-    """No offset of a consumer that a slave knows goes back by what it takes over.
+    """No consumer's offset at a slave goes back by what the slave copies.
 
-    Where its store was opened since, they may be lower: none is behind the end of its queue then.
+    If its store was opened since, offsets may be lower, but only as far as the end of their queue.
     """
 
     name = "consumer_offsets"

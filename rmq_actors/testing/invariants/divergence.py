@@ -1,4 +1,4 @@
-"""A log that parts from the master's is noticed, cut where it parts, and nothing of it is lost."""
+"""A log that diverges from the master's is noticed, cut at that place, and nothing of it is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Looked = HaClientHalt | LogTruncate | StoreOpen
 
 
 class Divergence(Invariant[_Looked]):
-    """A slave halts only where its log really parts from its master's; it is cut nowhere else; what is cut is kept."""
+    """A slave halts only if its log really diverges from its master's; it is cut nowhere else; what is cut is kept."""
 
     name = "divergence"
     kinds = (HaClientHalt, LogTruncate, StoreOpen)
@@ -33,23 +33,23 @@ class Divergence(Invariant[_Looked]):
         node, peer = view.nodes[event.node], view.nodes[view.peer(event)]
         common = min(node.lineage.common(peer.lineage), peer.end, *node.rotten, *peer.rotten)
         is_gone = event.status == "offset_gone" and node.end < peer.begin
-        # A part of a record is nobody's promise: it is no reason to halt.
+        # A part of a record was never promised: it is not a reason to halt.
         end = node.end if view.takes_parts else node.lineage.whole_records(node.end)
         if is_gone or (event.status == "diverged" and common < end):
             return None
         return f"{node.name} halts, {event.status}; it ends at {node.end}, {peer.name} has the same up to {common}"
 
     def _check_cut(self, cut: Cut, view: ClusterView) -> str | None:
-        # A log that parts from the other one before it begins has nothing to keep.
+        # A log that diverges before it begins has nothing to keep.
         begins_anew = cut.offset == cut.begin >= cut.common
         parts_there = cut.offset <= cut.common and (
             cut.is_damaged or cut.lineage.is_last_record(cut.offset, cut.common)
         )
         if cut.node == cut.master or not (begins_anew or parts_there):
-            return f"{cut.node} cuts its log at {cut.offset}, which parts from {cut.master}'s at {cut.common}"
+            return f"{cut.node} cuts its log at {cut.offset}, which diverges from {cut.master}'s at {cut.common}"
         if self._is_kept(cut, view):
             return None
-        return f"{cut.node} cuts its log at {cut.offset} and has not kept what was behind it"
+        return f"{cut.node} cuts its log at {cut.offset} and has not kept what came after that"
 
     def at_end(self, view: ClusterView) -> str | None:
         """What was cut is still kept aside."""

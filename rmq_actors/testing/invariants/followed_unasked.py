@@ -8,7 +8,7 @@ from rmq_actors.tracing.events.ha import HaClientReport
 
 
 class FollowedUnasked(Limit[HaClientReport]):
-    """A slave that could not ask follows a master whose log parts from its own (`docs/invariants.md`)."""
+    """A slave that could not ask follows a master with a diverged log (`docs/invariants.md`)."""
 
     name = "followed_unasked"
     kinds = (HaClientReport,)

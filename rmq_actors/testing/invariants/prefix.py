@@ -8,7 +8,7 @@ from rmq_actors.tracing.events.store import LogAppend
 
 
 class Prefix(Invariant[LogAppend]):
-    """A slave's bytes equal its master's, every append continues its log, and one that has parted is not continued.
+    """A slave's bytes equal its master's, every append continues its log, and a diverged log is not continued.
 
     What a master sent before it was lost may still arrive, on the connection that it was sent on.
     """
@@ -24,7 +24,8 @@ class Prefix(Invariant[LogAppend]):
         if not appended.continues:
             return f"{node.name} appends at {appended.offset}, its log ends at {appended.ended_at}"
         if appended.parts_at is not None:
-            return f"{node.name} goes on at {appended.offset}, its log parts from the master's at {appended.parts_at}"
+            diverged = f"its log diverges from the master's at {appended.parts_at}"
+            return f"{node.name} goes on at {appended.offset}, {diverged}"
         if appended.end > len(node.lineage.log):
             return f"{node.name} has bytes to {appended.end}, the master has {len(view.log_of_master.log)}"
         if node is view.master:

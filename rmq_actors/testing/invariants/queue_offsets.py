@@ -12,7 +12,7 @@ from rmq_actors.tracing.events.store import LogAppend
 
 @attrs.define(eq=False)
 class QueueOffsets(Invariant[LogAppend]):
-    """No offset of a queue is given twice, by the next master neither; none is left out but after a power loss."""
+    """No offset of a queue is given twice, nor by the next master; none is left out, except after a power loss."""
 
     name = "queue_offsets"
     kinds = (LogAppend,)

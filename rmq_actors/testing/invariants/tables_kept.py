@@ -14,23 +14,23 @@ from rmq_actors.tracing.events.run import ClientTable, OperatorPromote
 from rmq_actors.tracing.events.store import StoreOpen
 
 _Looked = ClientTable | BrokerSlaveSynchronize | StoreOpen | OperatorPromote
-#: Who asks before a promotion.
+#: The actor that asks before a promotion.
 _LAST_ROUND = "LastRound"
 
 
 @attrs.define(eq=False)
 class TablesKept(Invariant[_Looked]):
-    """A topic or a group that the master has acknowledged is durable there, and who takes over its tables has it.
+    """A topic or a group that the master has acknowledged is durable there, and a broker that copies its tables has it.
 
-    The next master may lack what it never had. But if the master before, which was a slave by then, has answered when
-    it was asked for its tables once more, it lacks nothing. Two brokers may have been promoted to one term, neither of
-    which had heard of the other (`docs/ha-protocol.md`): once it is a slave, one of them may take over the other's.
+    The next master may lack what it never had. But if the old master, a slave by then, answered when it was asked for
+    its tables once more, the next one lacks nothing. Two brokers may have been promoted to one term, neither of which
+    had heard of the other (`docs/ha-protocol.md`): once it is a slave, one of them may take over the other's.
     """
 
     name = "tables_kept"
     kinds = (ClientTable, BrokerSlaveSynchronize, StoreOpen, OperatorPromote)
 
-    #: What was acknowledged, by table, and was not lost in a way that may be.
+    #: What was acknowledged, by table, and was not lost in an allowed way.
     _acknowledged: dict[str, set[str]] = attrs.field(factory=lambda: {part: set() for part in TABLES}, init=False)
     #: The tables that a node has been given since the master before, which had become a slave, was asked once more.
     _last_round: dict[str, set[str]] = attrs.field(factory=dict, init=False)

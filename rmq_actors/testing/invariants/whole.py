@@ -8,7 +8,7 @@ from rmq_actors.tracing.events.store import LogAppend
 
 
 class Whole(Invariant[LogAppend]):
-    """Of a record that comes in several frames nothing is in a slave's log before the last."""
+    """If a record comes in several frames, nothing of it is in a slave's log before the last frame."""
 
     name = "whole"
     kinds = (LogAppend,)
