@@ -11,10 +11,17 @@ from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
+from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
+from rmq_actors.broker.client_requests import ClientRequests
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.offset_persist_service import OffsetPersistService
+from rmq_actors.broker.processors.client_manage import ClientManageProcessor
+from rmq_actors.broker.processors.consumer_manage import ConsumerManageProcessor
 from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
+from rmq_actors.broker.processors.pull_message import PullMessageProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
+from rmq_actors.broker.processors.send_message import SendMessageProcessor
+from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
@@ -26,7 +33,7 @@ from rmq_actors.remoting.acl import AclServerRpcHook
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.hooks import RpcHook
-from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.settings.configure import ConfigurationError
@@ -36,6 +43,9 @@ from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
 from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+
+_TABLE_WORKERS = 4
+_TABLE_QUEUE_CAPACITY = 10_000
 
 
 @attrs.define(eq=False, repr=False)
@@ -52,12 +62,18 @@ class BrokerRemoting:
     remoting_server: RemotingServer
     #: On listenPort - 2, for clients that ask for the VIP channel: Java slaves do.
     fast_remoting_server: RemotingServer | None
+    _hold_service: PullRequestHoldService
+    _housekeeping: ClientHousekeepingService
+    #: Where requests wait for a topic or a group that they need to become durable.
+    _table_pool: RequestPool
     _fetch_name_servers: FetchNameServers | None
     #: Keeps the accounts that requests are checked by.
     _acl_files: Service | None
     #: Once started, where name servers are configured.
     registration: BrokerRegistrationService | None = attrs.field(default=None, init=False)
     _store: MessageStore | None = attrs.field(default=None, init=False)
+    #: "ip:port" that messages of clients are stored under; known once the broker listens.
+    _store_host: str = attrs.field(default="", init=False)
     _masters: LatestSender[str] = attrs.field(init=False)
     _told_masters: trio.MemoryReceiveChannel[str] = attrs.field(init=False)
 
@@ -65,6 +81,14 @@ class BrokerRemoting:
         self._masters, self._told_masters = MASTERS.open()
         MetadataProcessor(self.metadata).register(self.processors)
         QueryMessageProcessor(lambda: self._store).register(self.processors)
+        clients = ClientRequests(self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host)
+        pool, consumers = self._table_pool, self._housekeeping.consumers
+        pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
+        self._hold_service.answers_through(pulls.pull_again)
+        pulls.register(self.processors)
+        SendMessageProcessor(clients, self._entropy, pool, self._tracer).register(self.processors)
+        ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
+        ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
 
     @classmethod
     def load(
@@ -86,6 +110,8 @@ class BrokerRemoting:
         tls = tls or Tls()
         acl_files, hooks = _access_control(config, home or environment.disk, tracer)
         fast = config.fast_server
+        hold_service = PullRequestHoldService()
+        housekeeping = ClientHousekeepingService(hold_service)
         return cls(
             config,
             environment.entropy,
@@ -94,10 +120,15 @@ class BrokerRemoting:
             topic_changes,
             processors,
             RemotingClient(config.remoting_client, environment.entropy, tracer, ProcessorTable(tracer), tls=tls.client),
-            RemotingServer(server, processors, tracer, hooks, tls=tls.server),
+            RemotingServer(server, processors, tracer, hooks, housekeeping, tls=tls.server),
             None
             if fast is None
-            else RemotingServer(fast, processors, tracer, hooks, name="FastRemotingServer", tls=tls.server),
+            else RemotingServer(
+                fast, processors, tracer, hooks, housekeeping, name="FastRemotingServer", tls=tls.server
+            ),
+            hold_service,
+            housekeeping,
+            RequestPool("BrokerTablePool", _TABLE_WORKERS, _TABLE_QUEUE_CAPACITY, None, tracer),
             _address_server(config),
             acl_files,
         )
@@ -120,6 +151,7 @@ class BrokerRemoting:
         A master is going to deliver delayed messages, so its delay offsets are moved into what the store's queues have.
         """
         self._store = store
+        self._hold_service.use_store(store)
         if store is not None and not is_slave:
             offsets = store.offsets
             self.metadata.delay_offsets.correct(
@@ -133,6 +165,11 @@ class BrokerRemoting:
     def open_store(self) -> MessageStore | None:
         """The store from which requests are answered; None while there is none."""
         return self._store
+
+    @property
+    def held_pulls(self) -> int:
+        """How many pulls wait for a message."""
+        return self._hold_service.held_count
 
     def correct_consumer_offsets(self, store: MessageStore) -> None:
         """The store was opened again, and may have lost the end of its log: no consumer's offset is past that."""
@@ -149,7 +186,11 @@ class BrokerRemoting:
         await system.start(OffsetPersistService(self.metadata, interval_s, self._tracer))
         if self._acl_files is not None:
             await system.start(self._acl_files)
+        await system.start(self._table_pool)
+        await system.start(self._hold_service)
+        await system.start(self._housekeeping)
         await system.start(self.remoting_server)
+        self._store_host = address_text((await _numeric_host(self._config.broker_ip1), self.remoting_server.port))
         if self.fast_remoting_server is not None:
             await system.start(self.fast_remoting_server)
         await system.start(self.client)
@@ -227,6 +268,12 @@ def _address_server(config: BrokerConfig) -> FetchNameServers | None:
         raise _missing_extra("fetchNamesrvAddrByAddressServer=true", error) from error
 
     return AddressServer(config.rmq_address_server_domain, config.rmq_address_server_sub_group).fetch_name_servers
+
+
+async def _numeric_host(host: str) -> str:
+    """The address of a host: records hold numbers. Raises `OSError`."""
+    found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)
+    return str(found[0][4][0])
 
 
 def _missing_extra(setting: str, error: ModuleNotFoundError) -> ConfigurationError:

@@ -171,10 +171,29 @@ class BrokerConfig:
     cluster_topic_enable: bool = True
     #: The same for the topic that is named as the broker.
     broker_topic_enable: bool = True
+    #: Make a consumer group when a client names it first. False: an operator makes groups, and consumers of any other name
+    #: are refused.
+    auto_create_subscription_group: bool = True
     #: Make the topic to which clients send their message traces.
     trace_topic_enable: bool = False
     #: Its name. Clients must be given the same one.
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+
+    # Clients.
+
+    #: Send consumers that lag far behind to a slave, which takes the reads of old messages off the master's disk; and
+    #: those that have caught up back to the broker that their group names.
+    slave_read_enable: bool = False
+    #: Hold a pull that finds nothing for as long as its consumer wants. False: for `short_polling_time_ms` alone, so that
+    #: consumers ask more often.
+    long_polling_enable: bool = True
+    #: How long pulls are held without long polling. Shorter costs requests of idle consumers, longer holds no message
+    #: up: a held pull is answered when one comes.
+    short_polling_time_ms: int = attrs.field(default=1_000, validator=_AT_LEAST_1)
+    #: What producers are told of where their messages are; message traces carry it.
+    region_id: str = "DefaultRegion"
+    #: Whether producers are to write message traces, if their program has these turned on.
+    trace_on: bool = True
 
     @broker_ip1.default
     def _listen_host(self) -> str:

@@ -61,6 +61,7 @@ _IRREGULAR: Keys = {
     "check_crc_on_recover": Key("checkCRCOnRecover"),
     "os_page_cache_busy_time_out_ms": Key("osPageCacheBusyTimeOutMills"),
     "register_broker_timeout_ms": Key("registerBrokerTimeoutMills"),
+    "short_polling_time_ms": Key("shortPollingTimeMills"),
 }
 
 

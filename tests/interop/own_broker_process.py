@@ -1,7 +1,6 @@
 """This project's broker in a process of its own: `own_broker_process.py BROKER_CONF`, until SIGTERM or a kill.
 
-It takes SEND_MESSAGE_V2, too, so that one client puts into it and into a Java broker. A put that is not PUT_OK is
-answered SYSTEM_ERROR; its status is the remark. It also takes what changes a master's metadata.
+It also takes what changes a master's metadata.
 """
 
 from __future__ import annotations
@@ -18,29 +17,18 @@ import trio
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.embedding.broker import load_broker_config, open_configured_broker
-from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers import decode_header
-from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
 from rmq_actors.wire.headers.offsets import UpdateConsumerOffsetRequestHeader
 from rmq_actors.wire.headers.topics import CreateTopicRequestHeader
-from rmq_actors.wire.record import Message
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
 _log = logging.getLogger(__name__)
-
-
-async def put(broker: BrokerController, request: RemotingRequest) -> None:
-    """Put a message, and answer."""
-    header = decode_header(SendMessageRequestHeaderV2, request.command)
-    result = await broker.put_message(Message(header.topic, request.command.body, header.queue_id))
-    code = ResponseCode.SUCCESS if result.status is PutStatus.PUT_OK else ResponseCode.SYSTEM_ERROR
-    request.respond(request.command.response(code, result.status.value))
 
 
 async def create_topic(broker: BrokerController, request: RemotingRequest) -> None:
@@ -81,9 +69,8 @@ def metadata_of(broker: BrokerController) -> BrokerMetadata:
 
 
 Process = Callable[[BrokerController, RemotingRequest], Awaitable[None]]
-#: Each processed in a task of its own.
+#: Each processed in a task of its own, instead of by the broker.
 PROCESSORS: Mapping[int, Process] = {
-    RequestCode.SEND_MESSAGE_V2: put,
     RequestCode.UPDATE_AND_CREATE_TOPIC: create_topic,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: create_group,
     RequestCode.UPDATE_CONSUMER_OFFSET: commit_offset,
@@ -101,6 +88,7 @@ async def serve(configuration: Path) -> None:
                 tasks.start_soon(process, broker, request)
 
             for code, process in PROCESSORS.items():
+                broker.remoting.processors._by_code.pop(code, None)
                 broker.remoting.processors.register([code], functools.partial(start, process))
             _log.info("the broker boot success")
             await anext(aiter(signals))

@@ -13,10 +13,14 @@ from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.messages import ViewMessageRequestHeader
 from rmq_actors.wire.headers.offsets import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
 )
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -25,7 +29,7 @@ from rmq_actors.wire.response_code import ResponseCode
 
 @attrs.frozen(eq=False)
 class QueryMessageProcessor:
-    """VIEW_MESSAGE_BY_ID: a record by its offset, as it stands in the log. GET_MAX_OFFSET, GET_MIN_OFFSET.
+    """VIEW_MESSAGE_BY_ID: a record by its offset, as it stands in the log. the bounds and times of queues.
 
     `open_store` is None while there is no store: during a change of role. Then the answer is SERVICE_NOT_AVAILABLE.
     """
@@ -38,6 +42,8 @@ class QueryMessageProcessor:
             (RequestCode.VIEW_MESSAGE_BY_ID, self._view_message_by_id),
             (RequestCode.GET_MAX_OFFSET, self._get_max_offset),
             (RequestCode.GET_MIN_OFFSET, self._get_min_offset),
+            (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self._search_offset_by_timestamp),
+            (RequestCode.GET_EARLIEST_MSG_STORETIME, self._get_earliest_msg_storetime),
         ):
             processors.register([code], process)
 
@@ -68,4 +74,16 @@ class QueryMessageProcessor:
         header = decode_header(GetMinOffsetRequestHeader, request.command)
         offset = self._store().offsets.get_min_offset_in_queue(header.topic, header.queue_id)
         answer = GetMinOffsetResponseHeader(offset=offset)
+        return request.command.response(ResponseCode.SUCCESS, ext_fields=encode_header(answer))
+
+    def _search_offset_by_timestamp(self, request: RemotingRequest) -> RemotingCommand:
+        header = decode_header(SearchOffsetRequestHeader, request.command)
+        offset = self._store().offsets.get_offset_in_queue_by_time(header.topic, header.queue_id, header.timestamp)
+        answer = SearchOffsetResponseHeader(offset=offset)
+        return request.command.response(ResponseCode.SUCCESS, ext_fields=encode_header(answer))
+
+    def _get_earliest_msg_storetime(self, request: RemotingRequest) -> RemotingCommand:
+        header = decode_header(GetEarliestMsgStoretimeRequestHeader, request.command)
+        timestamp_ms = self._store().offsets.get_earliest_message_time(header.topic, header.queue_id)
+        answer = GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp_ms)
         return request.command.response(ResponseCode.SUCCESS, ext_fields=encode_header(answer))

@@ -42,7 +42,7 @@ DISPATCHED = BroadcastChannel[int].declare(
     "store.dispatched",
     carries="the offset before which every record is in its queue and in the index",
     sender="ReputMessageService",
-    receiver="FlushConsumeQueueService",
+    receiver="FlushConsumeQueueService, PullRequestHoldService",
 )
 
 #: After a failed dispatch (a full disk, say) it is tried again so much later.

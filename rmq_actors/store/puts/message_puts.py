@@ -91,6 +91,7 @@ class PendingPut:
     _arrived: float = 0.0
     result: PutResult | None = None
     _waited_for: trio.Event | None = attrs.field(default=None, init=False)
+    _tell: Callable[[PutResult], object] | None = attrs.field(default=None, init=False)
 
     @classmethod
     def refused(cls, status: PutStatus, reason: str) -> PendingPut:
@@ -107,6 +108,15 @@ class PendingPut:
             self._took(1000 * (trio.current_time() - self._arrived))
         if self._waited_for is not None:
             self._waited_for.set()
+        if self._tell is not None:
+            self._tell(self.result)
+
+    def tell(self, tell: Callable[[PutResult], object]) -> None:
+        """Call `tell` with the answer: at once if there is one, else in the step that gives it. It must not raise."""
+        if self.result is not None:
+            tell(self.result)
+        else:
+            self._tell = tell
 
     async def wait(self) -> PutResult:
         """The answer. A checkpoint."""

@@ -1,0 +1,90 @@
+"""What every processor of clients' requests needs: the tables, the store of the moment, how what is missing is made.
+
+A table's change is durable before it is seen, which takes a while: a request that needs a new topic or group waits for
+that in a pool, and every other one is answered in the step that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from rmq_actors.broker.broker_metadata import BrokerMetadata
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.protocols.send_rules import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    MissingTopic,
+    Refusal,
+    inherited_topic,
+    topic_not_exist,
+)
+from rmq_actors.remoting.hooks import RpcRefused
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.response_code import ResponseCode
+
+_SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+
+@attrs.frozen(eq=False)
+class ClientRequests:
+    """`config` and `open_store` are of the moment: a change of role renews both. None: there is no store now."""
+
+    metadata: BrokerMetadata
+    config: Callable[[], BrokerConfig]
+    open_store: Callable[[], MessageStore | None]
+    #: "ip:port" that this broker's messages are stored under.
+    store_host: Callable[[], str]
+
+    @property
+    def store(self) -> MessageStore:
+        """The store. Raises `RpcRefused` while there is none."""
+        store = self.open_store()
+        if store is None:
+            raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role, try again")
+        return store
+
+    def makes_group(self, group: str) -> bool:
+        """Whether a group that nobody has made is made when a client names it."""
+        return self.config().auto_create_subscription_group or group.startswith(_SYSTEM_GROUP_PREFIX)
+
+    async def make_group(self, group: str) -> None:
+        """Make a group durably, if it is missing. Raises `RpcRefused` if that is not possible now."""
+        groups = self.metadata.subscription_groups
+        if groups.find_subscription_group_config(group) is not None:
+            return
+        self._check_changes_tables()
+        try:
+            await groups.update_subscription_group_config(SubscriptionGroupConfig(group_name=group))
+        except (OSError, ValueError) as error:
+            raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"group {group} cannot be made: {error}") from error
+
+    async def make_topic(self, missing: MissingTopic, default_topic: str) -> None:
+        """Make a topic durably by the settings of another one. Raises `RpcRefused` if that is not possible."""
+        topics = self.metadata.topics
+        if topics.select_topic_config(missing.topic) is not None:
+            return
+        config = inherited_topic(missing, topics.select_topic_config(default_topic))
+        if config is None:
+            refusal = topic_not_exist(missing.topic)
+            raise RpcRefused(refusal.code, refusal.remark)
+        self._check_changes_tables()
+        try:
+            await topics.update_topic_config(config)
+        except (OSError, ValueError) as error:
+            raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"topic {missing.topic} cannot be made: {error}") from error
+
+    async def make_retry_topic(self, group: str, queue_nums: int, sys_flag: int) -> None:
+        """Make the topic of a group's retries."""
+        await self.make_topic(MissingTopic(RETRY_GROUP_TOPIC_PREFIX + group, False, queue_nums, sys_flag), "")
+
+    def _check_changes_tables(self) -> None:
+        """A slave's tables are its master's."""
+        if self.config().is_slave:
+            raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave makes no topics and no groups")
+
+
+def refused(refusal: Refusal) -> RpcRefused:
+    """The exception that answers with a refusal."""
+    return RpcRefused(refusal.code, refusal.remark)

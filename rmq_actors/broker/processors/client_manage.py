@@ -1,0 +1,96 @@
+"""Heartbeats of clients, their leave, and the check of what they subscribe (ClientManageProcessor)."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
+from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.subscription import is_tag_type
+from rmq_actors.protocols.consumer_groups import Client
+from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX, Refusal
+from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.processor import ProcessorTable, RequestPool
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rmq_actors.wire.headers import decode_header
+from rmq_actors.wire.headers.clients import UnregisterClientRequestHeader
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+
+_SYS_FLAG_UNIT_SUB = 2
+
+
+@attrs.define(eq=False)
+class ClientManageProcessor:
+    """A heartbeat that names a group for the first time waits until that, and its topic of retries, are durable."""
+
+    _clients: ClientRequests
+    _housekeeping: ClientHousekeepingService
+    _pool: RequestPool
+
+    def register(self, processors: ProcessorTable) -> None:
+        """Take the request codes."""
+        processors.register([RequestCode.HEART_BEAT], self._heart_beat)
+        processors.register([RequestCode.UNREGISTER_CLIENT], self._unregister_client)
+        processors.register([RequestCode.CHECK_CLIENT_CONFIG], self._check_client_config)
+
+    def _heart_beat(self, request: RemotingRequest) -> RemotingCommand | None:
+        data = decode_body(HeartbeatData, request.command.body)
+        if any(map(self._lacks, data.consumer_data_set)):
+            self._pool.submit(request, self._make_then_heart_beat)
+            return None
+        return self._register(request, data)
+
+    def _lacks(self, consumer: ConsumerData) -> bool:
+        metadata, group = self._clients.metadata, consumer.group_name
+        if self._clients.config().is_slave:
+            return False  # its master hears the same heartbeat, and its tables come from there
+        if metadata.subscription_groups.find_subscription_group_config(group) is None:
+            return self._clients.makes_group(group)
+        return metadata.topics.select_topic_config(RETRY_GROUP_TOPIC_PREFIX + group) is None
+
+    async def _make_then_heart_beat(self, request: RemotingRequest) -> RemotingCommand:
+        data = decode_body(HeartbeatData, request.command.body)
+        for consumer in filter(self._lacks, data.consumer_data_set):
+            await self._clients.make_group(consumer.group_name)
+            found = self._clients.metadata.subscription_groups.find_subscription_group_config(consumer.group_name)
+            assert found is not None
+            sys_flag = _SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0
+            await self._clients.make_retry_topic(consumer.group_name, found.retry_queue_nums, sys_flag)
+        return self._register(request, data)
+
+    def _register(self, request: RemotingRequest, data: HeartbeatData) -> RemotingCommand:
+        connection, command, housekeeping = request.connection, request.command, self._housekeeping
+        if connection.close_reason is None:  # it may have ended while a table was written
+            client = Client(data.client_id, command.language, command.version, trio.current_time())
+            for consumer in data.consumer_data_set:
+                if housekeeping.consumers.register(connection, client, consumer):
+                    self._notify(consumer.group_name)
+            for producer in data.producer_data_set:
+                housekeeping.producers.register(connection, client, producer.group_name)
+            housekeeping.heard_of_clients()
+        return command.response(ResponseCode.SUCCESS)
+
+    def _unregister_client(self, request: RemotingRequest) -> RemotingCommand:
+        header = decode_header(UnregisterClientRequestHeader, request.command)
+        if header.producer_group is not None:
+            self._housekeeping.producers.unregister(request.connection, header.producer_group)
+        group = header.consumer_group
+        if group is not None and self._housekeeping.consumers.unregister(request.connection, group):
+            self._notify(group)
+        return request.command.response(ResponseCode.SUCCESS)
+
+    def _notify(self, group: str) -> None:
+        config = self._clients.metadata.subscription_groups.find_subscription_group_config(group)
+        if config is None or config.notify_consumer_ids_changed_enable:
+            self._housekeeping.notify_consumer_ids_changed(group)
+
+    def _check_client_config(self, request: RemotingRequest) -> RemotingCommand:
+        subscription = decode_body(CheckClientRequestBody, request.command.body).subscription_data
+        if not is_tag_type(subscription.expression_type):
+            remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
+            raise refused(Refusal(ResponseCode.SYSTEM_ERROR, remark))
+        return request.command.response(ResponseCode.SUCCESS)

@@ -1,0 +1,190 @@
+"""Gives messages to consumers (PullMessageProcessor): PULL_MESSAGE, held while there is nothing to give."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+import trio
+
+from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.pull_answer import Puller, pull_answer
+from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
+from rmq_actors.broker.subscription import TagFilter, build_subscription, is_tag_type
+from rmq_actors.protocols.consumer_groups import ConsumerGroups
+from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal
+from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
+from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
+from rmq_actors.store.read.get_message import GetMessageResult
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.headers import decode_header, encode_header
+from rmq_actors.wire.headers.offsets import PullMessageRequestHeader, PullMessageResponseHeader
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+
+
+class PullSysFlag(enum.IntFlag):
+    """What a pull asks for beside messages."""
+
+    COMMIT_OFFSET = 1
+    SUSPEND = 2
+    SUBSCRIPTION = 4
+    CLASS_FILTER = 8
+    LITE_PULL = 16
+
+
+@attrs.define(eq=False)
+class PullMessageProcessor:
+    """Reads and answers in one step, or hands the pull to the `PullRequestHoldService` in that same step.
+
+    Nothing yields between the read and the hold, so no message comes between them unseen (RocketMQ's #7358).
+    """
+
+    _clients: ClientRequests
+    _consumers: ConsumerGroups[RemotingConnection]
+    _hold_service: PullRequestHoldService
+    _pool: RequestPool
+    _tracer: Tracer
+
+    def register(self, processors: ProcessorTable) -> None:
+        """Take the request code."""
+        processors.register([RequestCode.PULL_MESSAGE], self._pull)
+
+    def pull_again(self, request: RemotingRequest) -> None:
+        """A held pull is held no more: answer it with what there is (executeRequestWhenWakeup)."""
+        try:
+            response = self._process(request, decode_header(PullMessageRequestHeader, request.command), may_hold=False)
+            assert response is not None
+            request.respond(response)
+        except Exception as error:  # noqa: BLE001 - answered, logged, traced
+            answer_failure(request, error, self._tracer)
+
+    def _pull(self, request: RemotingRequest) -> RemotingCommand | None:
+        header = decode_header(PullMessageRequestHeader, request.command)
+        if self._group(header) is None and self._clients.makes_group(header.consumer_group):
+            self._pool.submit(request, self._make_then_pull)
+            return None
+        return self._process(request, header, may_hold=True)
+
+    def _group(self, header: PullMessageRequestHeader) -> SubscriptionGroupConfig | None:
+        """The group's settings. A slave makes none, and serves one that its master has not shown it yet."""
+        group = header.consumer_group
+        found = self._clients.metadata.subscription_groups.find_subscription_group_config(group)
+        if found is None and self._clients.config().is_slave and self._clients.makes_group(group):
+            return SubscriptionGroupConfig(group_name=group)
+        return found
+
+    async def _make_then_pull(self, request: RemotingRequest) -> RemotingCommand | None:
+        header = decode_header(PullMessageRequestHeader, request.command)
+        await self._clients.make_group(header.consumer_group)
+        return self._process(request, header, may_hold=True)
+
+    def _process(
+        self, request: RemotingRequest, header: PullMessageRequestHeader, *, may_hold: bool
+    ) -> RemotingCommand | None:
+        clients, flags = self._clients, PullSysFlag(header.sys_flag)
+        group = self._check(request, header)
+        store = clients.store
+        message_filter = TagFilter.of(self._subscription(header, flags, group))
+        result = store.reads.get_message(
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, message_filter
+        )
+        config = clients.config()
+        corrects = not config.is_slave or config.store.offset_check_in_slave
+        puller = Puller(config.is_slave, config.slave_read_enable, corrects)
+        answer = pull_answer(result, header.queue_offset, group, puller)
+        if may_hold and PullSysFlag.COMMIT_OFFSET in flags and not config.is_slave:
+            clients.metadata.consumer_offsets.commit_offset(
+                request.connection.remote_address,
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.commit_offset,
+            )
+        if (
+            answer.code is ResponseCode.PULL_NOT_FOUND
+            and may_hold
+            and PullSysFlag.SUSPEND in flags
+            and self._hold(request, header)
+        ):
+            return None
+        return _response(request, result, answer.code, answer.suggest_which_broker_id)
+
+    def _hold(self, request: RemotingRequest, header: PullMessageRequestHeader) -> bool:
+        config = self._clients.config()
+        hold_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_ms
+        deadline_s = trio.current_time() + hold_ms / 1000
+        return self._hold_service.hold((header.topic, header.queue_id), header.queue_offset, deadline_s, request)
+
+    def _check(self, request: RemotingRequest, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
+        """RocketMQ's checks, in its order. Raises `RpcRefused`."""
+        config, metadata = self._clients.config(), self._clients.metadata
+        if not config.broker_permission & PERM_READ:
+            remark = f"the broker[{config.broker_ip1}] pulling message is forbidden"
+            raise refused(Refusal(ResponseCode.NO_PERMISSION, remark))
+        group = self._group(header)
+        if group is None:
+            remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
+            raise refused(Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark))
+        if not group.consume_enable:
+            remark = f"subscription group no permission, {header.consumer_group}"
+            raise refused(Refusal(ResponseCode.NO_PERMISSION, remark))
+        topic = metadata.topics.select_topic_config(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+            raise refused(Refusal(ResponseCode.TOPIC_NOT_EXIST, remark))
+        if not topic.perm & PERM_READ:
+            remark = f"the topic[{header.topic}] pulling message is forbidden"
+            raise refused(Refusal(ResponseCode.NO_PERMISSION, remark))
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            remark = (
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+                f"[{topic.read_queue_nums}] consumer:[{request.connection.remote_address}]"
+            )
+            raise refused(Refusal(ResponseCode.SYSTEM_ERROR, remark))
+        return group
+
+    def _subscription(
+        self, header: PullMessageRequestHeader, flags: PullSysFlag, group_config: SubscriptionGroupConfig
+    ) -> SubscriptionData:
+        """What the pull says that it wants, or what the group's heartbeats do. Raises `RpcRefused`."""
+        if PullSysFlag.SUBSCRIPTION in flags:
+            try:
+                found = build_subscription(header.topic, header.subscription, header.expression_type)
+            except ValueError as error:
+                remark = "parse the consumer's subscription failed"
+                raise refused(Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error
+        else:
+            found = self._subscription_of_group(header, group_config)
+        if not is_tag_type(found.expression_type):
+            remark = f"The broker does not support consumer to filter message by {found.expression_type}"
+            raise refused(Refusal(ResponseCode.SYSTEM_ERROR, remark))
+        return found
+
+    def _subscription_of_group(
+        self, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig
+    ) -> SubscriptionData:
+        group = self._consumers.groups.get(header.consumer_group)
+        not_exist = ResponseCode.SUBSCRIPTION_NOT_EXIST
+        if group is None:
+            raise refused(Refusal(not_exist, f"the consumer's group info not exist{FAQ}"))
+        if not group_config.consume_broadcast_enable and group.message_model is MessageModel.BROADCASTING:
+            remark = f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+            raise refused(Refusal(ResponseCode.NO_PERMISSION, remark))
+        found = group.subscriptions.get(header.topic)
+        if found is None:
+            raise refused(Refusal(not_exist, f"the consumer's subscription not exist{FAQ}"))
+        if found.sub_version < header.sub_version:
+            raise refused(Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
+        return found
+
+
+def _response(
+    request: RemotingRequest, result: GetMessageResult, code: ResponseCode, suggested: int
+) -> RemotingCommand:
+    header = PullMessageResponseHeader(suggested, result.next_begin_offset, result.min_offset, result.max_offset)
+    body = b"".join(result.messages) if code is ResponseCode.SUCCESS else b""
+    return request.command.response(code, result.status.value, encode_header(header), body)

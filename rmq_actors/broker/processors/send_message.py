@@ -1,0 +1,219 @@
+"""Takes messages from producers (SendMessageProcessor): SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE."""
+
+from __future__ import annotations
+
+import functools
+
+import attrs
+
+from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.ports.entropy import Entropy
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.protocols.send_rules import Destination, MissingGroup, MissingTopic, Refusal, SendRules
+from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
+from rmq_actors.store.puts.message_puts import PutResult
+from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.batch import MessageBatch
+from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
+from rmq_actors.wire.headers import decode_header, encode_header
+from rmq_actors.wire.headers.messages import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+    create_send_message_request_header_v1,
+)
+from rmq_actors.wire.properties import decode_properties
+from rmq_actors.wire.record import Message, MessageIllegal
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+
+PROPERTY_CLUSTER = "CLUSTER"
+PROPERTY_TRANSACTION_PREPARED = "TRAN_MSG"
+_MSG_REGION, _TRACE_SWITCH = "MSG_REGION", "TRACE_ON"
+#: Missing topics and groups are looked for so often at most: a topic, its group, the topic of its dead letters.
+_MAKES_MAX = 4
+
+#: A message that is stored, whatever became of the rest of what was promised, has its place in the answer.
+_STORED = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+_NOT_STORED = {
+    PutStatus.CREATE_MAPPED_FILE_FAILED: Refusal(
+        ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
+    ),
+    PutStatus.SERVICE_NOT_AVAILABLE: Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now."),
+    PutStatus.OS_PAGECACHE_BUSY: Refusal(
+        ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+    ),
+    PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: Refusal(
+        ResponseCode.SYSTEM_ERROR,
+        "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num exceed "
+        "maxLmqConsumeQueueNum config num, default limit 2w.",
+    ),
+}
+
+
+@attrs.define(eq=False)
+class SendMessageProcessor:
+    """Checks, appends, and answers once the store does: at once, or later without a task that waits.
+
+    Only a message to a topic or for a group that is still to be made goes through `pool`.
+    """
+
+    _clients: ClientRequests
+    _entropy: Entropy
+    _pool: RequestPool
+    _tracer: Tracer
+
+    def register(self, processors: ProcessorTable) -> None:
+        """Take the request codes."""
+        codes = [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]
+        processors.register(codes, self._send)
+
+    def _send(self, request: RemotingRequest) -> RemotingCommand | None:
+        header = _header_of(request.command)
+        self._check_takes_messages()
+        destination = self._destination(request, header)
+        if isinstance(destination, MissingTopic | MissingGroup):
+            self._pool.submit(request, self._make_then_send)
+            return None
+        return self._put(request, header, destination)
+
+    async def _make_then_send(self, request: RemotingRequest) -> RemotingCommand | None:
+        header = _header_of(request.command)
+        for _ in range(_MAKES_MAX):
+            destination = self._destination(request, header)
+            if isinstance(destination, MissingTopic):
+                await self._clients.make_topic(destination, header.default_topic)
+            elif isinstance(destination, MissingGroup):
+                await self._clients.make_group(destination.group)
+            else:
+                return self._put(request, header, destination)
+        raise AssertionError(f"{header.topic}: what was made is missing again")
+
+    def _check_takes_messages(self) -> None:
+        """Before anything is made for a message: a slave takes none."""
+        if self._clients.config().is_slave:
+            raise refused(
+                Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. A slave takes no puts")
+            )
+        _ = self._clients.store
+
+    def _destination(
+        self, request: RemotingRequest, header: SendMessageRequestHeader
+    ) -> Destination | MissingTopic | MissingGroup:
+        config, metadata = self._clients.config(), self._clients.metadata
+        rules = SendRules(
+            config.broker_permission,
+            config.broker_ip1,
+            metadata.topics.select_topic_config,
+            metadata.subscription_groups.find_subscription_group_config,
+            config.auto_create_subscription_group,
+            lambda count: int(self._entropy.random() * count),
+        )
+        found = rules.destination(header, request.command.version, request.connection.remote_address)
+        if isinstance(found, Refusal):
+            raise refused(found)
+        return found
+
+    def _put(
+        self, request: RemotingRequest, header: SendMessageRequestHeader, destination: Destination
+    ) -> RemotingCommand | None:
+        store, properties = self._clients.store, self._properties(header)
+        answer = functools.partial(self._answer, request, destination.queue_id)
+        try:
+            if header.batch:
+                pending = store.puts.async_put_messages(self._batch(request, header, destination, properties))
+            else:
+                pending = store.puts.async_put_message(self._message(request, header, destination, properties))
+        except MessageIllegal as error:
+            raise refused(Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error))) from error
+        if pending.result is not None:
+            return self._response(request, destination.queue_id, pending.result)
+        pending.tell(answer)
+        return None
+
+    def _properties(self, header: SendMessageRequestHeader) -> dict[str, str]:
+        """The message's properties, with the cluster's name. Raises `RpcRefused` for what is not delivered yet."""
+        properties = decode_properties((header.properties or "").encode("utf-8", "surrogatepass"))
+        if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
+            broker = self._clients.config().broker_ip1
+            raise refused(
+                Refusal(ResponseCode.NO_PERMISSION, f"the broker[{broker}] sending transaction message is forbidden")
+            )
+        if properties.get(PROPERTY_DELAY, "0") != "0":
+            raise refused(Refusal(ResponseCode.MESSAGE_ILLEGAL, "this broker does not deliver delayed messages yet"))
+        properties[PROPERTY_CLUSTER] = self._clients.config().broker_cluster_name
+        return properties
+
+    def _message(
+        self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]
+    ) -> Message:
+        return Message(
+            topic=to.topic,
+            body=request.command.body,
+            queue_id=to.queue_id,
+            properties=properties,
+            flag=header.flag,
+            sys_flag=to.sys_flag,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=request.connection.remote_address,
+            store_host=self._clients.store_host(),
+            reconsume_times=header.reconsume_times or 0,
+            delay_time_level=0 if to.is_dead else None,
+        )
+
+    def _batch(
+        self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]
+    ) -> MessageBatch:
+        return MessageBatch(
+            topic=to.topic,
+            body=request.command.body,
+            queue_id=to.queue_id,
+            properties=properties,
+            sys_flag=to.sys_flag,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=request.connection.remote_address,
+            store_host=self._clients.store_host(),
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+    def _answer(self, request: RemotingRequest, queue_id: int, result: PutResult) -> None:
+        try:
+            request.respond(self._response(request, queue_id, result))
+        except Exception as error:  # noqa: BLE001 - a hook's: answered, logged, traced
+            answer_failure(request, error, self._tracer)
+
+    def _response(self, request: RemotingRequest, queue_id: int, result: PutResult) -> RemotingCommand:
+        config = self._clients.config()
+        ext_fields = {_MSG_REGION: config.region_id, _TRACE_SWITCH: "true" if config.trace_on else "false"}
+        code = _STORED.get(result.status)
+        if code is None or result.append is None:
+            refusal = self._refusal(result)
+            return request.command.response(refusal.code, refusal.remark, ext_fields)
+        placed = SendMessageResponseHeader(result.append.msg_id, queue_id, result.append.queue_offset)
+        return request.command.response(code, None, encode_header(placed) | ext_fields)
+
+    def _refusal(self, result: PutResult) -> Refusal:
+        """RocketMQ's text for a put that the store did not take, and the store's own reason after it."""
+        if result.status in {PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED}:
+            limit = self._clients.store.config.max_message_size_bytes
+            refusal = Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the message is illegal, maybe msg body or properties length not matched. "
+                f"msg body length limit {limit}B, msg properties length limit 32KB.",
+            )
+        else:
+            refusal = _NOT_STORED.get(result.status, Refusal(ResponseCode.SYSTEM_ERROR, result.status.value))
+        return Refusal(refusal.code, f"{refusal.remark} {result.reason}".rstrip())
+
+
+def _header_of(command: RemotingCommand) -> SendMessageRequestHeader:
+    if command.code == RequestCode.SEND_MESSAGE:
+        return decode_header(SendMessageRequestHeader, command)
+    return create_send_message_request_header_v1(decode_header(SendMessageRequestHeaderV2, command))

@@ -1,0 +1,92 @@
+"""Holds pulls that found nothing until a message comes or their time is up (PullRequestHoldService).
+
+RocketMQ looks every 5 s, and is told of each message by the dispatcher; on a slave nobody tells it. Here the service
+sleeps while no pull is held, and otherwise until records are dispatched, on a slave, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import trio
+
+from rmq_actors.actors.services.service import ServiceThread, WakeUp
+from rmq_actors.protocols.held_pulls import HeldPulls, Queue
+from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
+from rmq_actors.store.message_store import MessageStore
+
+#: One more is answered at once that nothing was found; its consumer asks again.
+HELD_PULLS_MAX: Final = 100_000
+
+
+@attrs.define(eq=False)
+class PullRequestHoldService(ServiceThread):
+    """Answers through `pull_again`, which is given each pull once: when it ends here, or with its connection."""
+
+    name = "PullRequestHoldService"
+    _held: HeldPulls[RemotingRequest] = attrs.field(factory=lambda: HeldPulls(HELD_PULLS_MAX), init=False)
+    _pull_again: Callable[[RemotingRequest], None] | None = attrs.field(default=None, init=False)
+    _store: MessageStore | None = attrs.field(default=None, init=False)
+    _sooner: WakeUp = attrs.field(factory=WakeUp, init=False)
+    #: Until when the service sleeps unless it is woken.
+    _sleeps_to_s: float = attrs.field(default=math.inf, init=False)
+
+    @property
+    def held_count(self) -> int:
+        """How many pulls are held."""
+        return len(self._held)
+
+    def answers_through(self, pull_again: Callable[[RemotingRequest], None]) -> None:
+        """Set what a pull is given to that is held no more."""
+        self._pull_again = pull_again
+
+    def use_store(self, store: MessageStore | None) -> None:
+        """Wait for messages of this store from now on; None: there is none for a while."""
+        self._store = store
+        self._sooner.wakeup()
+
+    def hold(self, queue: Queue, offset: int, deadline_s: float, request: RemotingRequest) -> bool:
+        """Hold a pull until the queue ends after `offset`, or to `deadline_s`; False if too many are held."""
+        is_first = not len(self._held)
+        if not self._held.hold(queue, offset, deadline_s, request):
+            return False
+        if is_first or deadline_s < self._sleeps_to_s:
+            self._sooner.wakeup()
+        return True
+
+    def closed(self, connection: RemotingConnection) -> None:
+        """A connection has ended: nobody waits for its pulls."""
+        self._held.take_if(lambda request, _: request.connection is connection)
+
+    async def work(self, task_status: trio.TaskStatus[None]) -> None:
+        """Sleep until something may have come."""
+        task_status.started()
+        while True:
+            store = self._store
+            if store is None or not len(self._held):
+                await self._sleep()
+                continue
+            with store.dispatched.subscribe(self._dispatched):
+                while self._store is store and len(self._held):
+                    self._look(store)
+                    await self._sleep()
+
+    def _dispatched(self, _: int) -> bool:
+        self._sooner.wakeup()
+        return True
+
+    async def _sleep(self) -> None:
+        self._sleeps_to_s = self._held.next_deadline_s()
+        await self._sooner.wait_for_running(self._sleeps_to_s)
+        self._answer(self._held.take_expired(trio.current_time()))
+
+    def _look(self, store: MessageStore) -> None:
+        self._answer(self._held.take_arrived(store.offsets.get_max_offset_in_queue))
+
+    def _answer(self, pulls: list[RemotingRequest]) -> None:
+        assert self._pull_again is not None
+        for request in pulls:
+            self._pull_again(request)

@@ -1,0 +1,133 @@
+"""Who consumes and produces at a broker, by heartbeats (ConsumerManager, ConsumerGroupInfo, ProducerManager).
+
+A client is a connection: the channel that its heartbeats come on. It leaves a group when it says so, when its
+connection ends, or when no heartbeat has come for `EXPIRED_S`. Time is an argument, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import attrs
+
+from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
+
+#: CHANNEL_EXPIRED_TIMEOUT.
+EXPIRED_S = 120.0
+
+ChannelT = TypeVar("ChannelT", bound=Hashable)
+
+
+@attrs.define(eq=False)
+class Client:
+    """What a client says of itself, and when it was heard of last."""
+
+    client_id: str
+    language: str
+    version: int
+    heard_of_s: float
+
+
+@attrs.define(eq=False)
+class ConsumerGroup(Generic[ChannelT]):
+    """One group: what it subscribes, and its members in the order in which they came."""
+
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+    subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
+    members: dict[ChannelT, Client] = attrs.field(factory=dict)
+
+    @property
+    def client_ids(self) -> list[str]:
+        """The ids of its members; one that has two connections is there twice."""
+        return [client.client_id for client in self.members.values()]
+
+    def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
+        """Take what a member subscribes; whether a topic came or went.
+
+        Of two versions of a topic's subscription the later one counts, whoever sent it.
+        """
+        asked = {each.topic: each for each in wanted}
+        gone = self.subscriptions.keys() - asked.keys()
+        changed = bool(gone) or bool(asked.keys() - self.subscriptions.keys())
+        for topic in gone:
+            del self.subscriptions[topic]
+        for topic, each in asked.items():
+            known = self.subscriptions.get(topic)
+            if known is None or each.sub_version > known.sub_version:
+                self.subscriptions[topic] = each
+        return changed
+
+
+@attrs.define(eq=False)
+class ConsumerGroups(Generic[ChannelT]):
+    """The groups that have members. Each change says which groups are to be told (NOTIFY_CONSUMER_IDS_CHANGED)."""
+
+    groups: dict[str, ConsumerGroup[ChannelT]] = attrs.field(factory=dict, init=False)
+
+    def register(self, channel: ChannelT, client: Client, data: ConsumerData) -> bool:
+        """A heartbeat names a group; whether its members or subscriptions are others now."""
+        group = self.groups.setdefault(data.group_name, ConsumerGroup())
+        group.consume_type, group.message_model = data.consume_type, data.message_model
+        group.consume_from_where = data.consume_from_where
+        is_new = channel not in group.members
+        group.members[channel] = client
+        return group.subscribe(data.subscription_data_set) or is_new
+
+    def unregister(self, channel: ChannelT, group_name: str) -> bool:
+        """A client leaves a group; whether it was in it."""
+        group = self.groups.get(group_name)
+        if group is None or group.members.pop(channel, None) is None:
+            return False
+        if not group.members:
+            del self.groups[group_name]
+        return True
+
+    def closed(self, channel: ChannelT) -> list[str]:
+        """A connection has ended; the groups that it was in."""
+        return [name for name in list(self.groups) if self.unregister(channel, name)]
+
+    def members(self, group_name: str) -> Sequence[ChannelT]:
+        """The channels of a group."""
+        group = self.groups.get(group_name)
+        return () if group is None else tuple(group.members)
+
+    def clients(self) -> Iterator[tuple[ChannelT, Client]]:
+        """Every member of every group."""
+        for group in self.groups.values():
+            yield from group.members.items()
+
+
+@attrs.define(eq=False)
+class ProducerGroups(Generic[ChannelT]):
+    """The producer groups, each with its clients."""
+
+    groups: dict[str, dict[ChannelT, Client]] = attrs.field(factory=dict, init=False)
+
+    def register(self, channel: ChannelT, client: Client, group_name: str) -> None:
+        """A heartbeat names a group."""
+        self.groups.setdefault(group_name, {})[channel] = client
+
+    def unregister(self, channel: ChannelT, group_name: str) -> None:
+        """A client leaves a group."""
+        members = self.groups.get(group_name, {})
+        members.pop(channel, None)
+        if not members:
+            self.groups.pop(group_name, None)
+
+    def closed(self, channel: ChannelT) -> None:
+        """A connection has ended."""
+        for name in list(self.groups):
+            self.unregister(channel, name)
+
+    def clients(self) -> Iterator[tuple[ChannelT, Client]]:
+        """Every client of every group."""
+        for members in self.groups.values():
+            yield from members.items()
+
+
+def expired(clients: Iterable[tuple[ChannelT, Client]], now_s: float) -> set[ChannelT]:
+    """The channels on which no heartbeat has come for too long: they are to be closed."""
+    return {channel for channel, client in clients if now_s - client.heard_of_s > EXPIRED_S}

@@ -1,0 +1,163 @@
+"""Java's clients 4.9.7, unmodified, with this project's broker: they send, pull, share out queues, and commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.interop.java_gateway import API_TIMEOUT_MS, JavaGateway
+from tests.interop.own_broker import BrokerCommand
+from tests.interop.server_process import wait_until
+from tests.interop.servers import Servers
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+MEGABYTE = 1024 * 1024
+NAME = "broker-own"
+
+
+@pytest.fixture(scope="module")
+def name_server(module_servers: Servers) -> str:
+    """A name server of this project."""
+    server = module_servers.name_server("namesrv")
+    server.start()
+    return server.address
+
+
+@pytest.fixture(scope="module", autouse=True)
+def broker(module_servers: Servers, name_server: str) -> BrokerCommand:
+    """A broker as `rmq-actors broker` runs it."""
+    broker = module_servers.broker_command(
+        NAME, brokerName=NAME, namesrvAddr=name_server, mappedFileSizeCommitLog=16 * MEGABYTE
+    )
+    broker.start()
+    return broker
+
+
+@pytest.fixture(scope="module")
+def producer(java_gateway: JavaGateway, name_server: str) -> Iterator[Any]:
+    producer = java_gateway.jvm.org.apache.rocketmq.client.producer.DefaultMQProducer("PG_java")
+    producer.setNamesrvAddr(name_server)
+    producer.setInstanceName("java-clients")
+    producer.setSendMsgTimeout(API_TIMEOUT_MS)
+    producer.setMaxMessageSize(4 * MEGABYTE)
+    producer.start()
+    yield producer
+    producer.shutdown()
+
+
+def message(gateway: JavaGateway, topic: str, body: bytes, **properties: str) -> Any:
+    made = gateway.jvm.org.apache.rocketmq.common.message.Message(topic, bytearray(body))
+    for name, value in properties.items():
+        made.putUserProperty(name, value)
+    return made
+
+
+def send_ok(result: Any) -> Any:
+    assert result.getSendStatus().name() == "SEND_OK", str(result)
+    return result
+
+
+def test_a_topic_is_made_by_its_first_message_and_consumed_from_the_first_on(
+    java_gateway: JavaGateway, name_server: str
+) -> None:
+    bodies = [b"%d" % number for number in range(50)]
+    assert java_gateway.produce(name_server, "JavaFirst", bodies) == [NAME] * 50
+    assert sorted(java_gateway.consume(name_server, "JavaFirst", 50)) == sorted(bodies)
+
+
+def test_text_of_every_kind_and_large_bodies_come_back_as_they_were(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    texts = {"grüße": "Straße 日本 🙂", "plain": "x"}
+    large = [bytes(100_000), bytes(range(256)) * 16_000]  # the second one is compressed by the client
+    for body in large:
+        send_ok(producer.send(message(java_gateway, "JavaLarge", body, **texts)))
+    assert sorted(java_gateway.consume(name_server, "JavaLarge", 2)) == sorted(large)
+
+
+def test_batches_and_one_way_messages_and_chosen_queues(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    jvm = java_gateway.jvm
+    send_ok(producer.send(message(java_gateway, "JavaKinds", b"first")))
+    batch = jvm.java.util.ArrayList()
+    for number in range(10):
+        batch.add(message(java_gateway, "JavaKinds", b"batch %d" % number))
+    assert len(str(send_ok(producer.send(batch)).getOffsetMsgId()).split(",")) == 10
+    queue = jvm.org.apache.rocketmq.common.message.MessageQueue("JavaKinds", NAME, 2)
+    before = producer.maxOffset(queue)
+    offsets = [
+        send_ok(producer.send(message(java_gateway, "JavaKinds", b"queue %d" % number), queue)).getQueueOffset()
+        for number in range(5)
+    ]
+    assert offsets == list(range(before, before + 5))
+    producer.sendOneway(message(java_gateway, "JavaKinds", b"one way"))
+    found = java_gateway.consume(name_server, "JavaKinds", 17)
+    assert sorted(found) == sorted(
+        [b"first", b"one way", *(b"batch %d" % n for n in range(10)), *(b"queue %d" % n for n in range(5))]
+    )
+
+
+def lite_pull(gateway: JavaGateway, name_server: str, group: str, topic: str, instance: str) -> Any:
+    consumer = gateway.jvm.org.apache.rocketmq.client.consumer.DefaultLitePullConsumer(group)
+    consumer.setNamesrvAddr(name_server)
+    consumer.setInstanceName(instance)
+    consumer.setMqClientApiTimeout(API_TIMEOUT_MS)
+    consumer.setConsumeFromWhere(
+        gateway.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    )
+    consumer.subscribe(topic, "*")
+    consumer.start()
+    return consumer
+
+
+def queues_of(consumer: Any) -> int:
+    return int(consumer.assignment().size())
+
+
+def test_two_consumers_of_a_group_share_the_queues_and_what_one_leaves_the_other_gets(
+    java_gateway: JavaGateway, name_server: str
+) -> None:
+    java_gateway.produce(name_server, "JavaShared", [b"x"])
+    first = lite_pull(java_gateway, name_server, "CG_shared", "JavaShared", "shared-1")
+    try:
+        wait_until(lambda: queues_of(first) == 4, 120, "one consumer has all four queues")
+        second = lite_pull(java_gateway, name_server, "CG_shared", "JavaShared", "shared-2")
+        try:
+            # The broker tells the first one at once; by itself it looks every 20 s.
+            wait_until(lambda: (queues_of(first), queues_of(second)) == (2, 2), 15, "they share the queues")
+        finally:
+            second.shutdown()
+        wait_until(lambda: queues_of(first) == 4, 15, "it has all queues again")
+    finally:
+        first.shutdown()
+
+
+def test_a_group_goes_on_where_it_was_after_the_broker_has_started_again(
+    java_gateway: JavaGateway, name_server: str, broker: BrokerCommand
+) -> None:
+    java_gateway.produce(name_server, "JavaAgain", [b"a", b"b", b"c"])
+    consumer = lite_pull(java_gateway, name_server, "CG_again", "JavaAgain", "again-1")
+    found: list[bytes] = []
+
+    def poll() -> int:
+        found.extend(bytes(each.getBody()) for each in consumer.poll(500))
+        return len(found)
+
+    try:
+        wait_until(lambda: poll() == 3, 120, "three messages")
+        consumer.commitSync()
+    finally:
+        consumer.shutdown()
+    broker.stop()
+    broker.start()
+    java_gateway.produce(name_server, "JavaAgain", [b"d"])
+    consumer = lite_pull(java_gateway, name_server, "CG_again", "JavaAgain", "again-2")
+    try:
+        wait_until(lambda: poll() == 4, 120, "the fourth message")
+    finally:
+        consumer.shutdown()
+    assert sorted(found) == [b"a", b"b", b"c", b"d"]

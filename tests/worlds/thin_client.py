@@ -1,0 +1,208 @@
+"""Requests as RocketMQ's clients make them, and nothing above them: send, pull, heartbeat, lock.
+
+A client is made with what takes a request to a broker, so that it is the same in a simulated world and on real sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import attrs
+
+from rmq_actors.broker.processors.pull_message import PullSysFlag
+from rmq_actors.wire.batch import encode_batch
+from rmq_actors.wire.bodies.clients import GetConsumerListByGroupResponseBody
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+    ProducerData,
+    SubscriptionData,
+)
+from rmq_actors.wire.bodies.message_queues import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
+)
+from rmq_actors.wire.headers import CommandHeader, decode_header, encode_header
+from rmq_actors.wire.headers.clients import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from rmq_actors.wire.headers.offsets import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rmq_actors.wire.properties import encode_properties
+from rmq_actors.wire.record import StoredMessage, decode_message
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+
+DEFAULT_TOPIC = "TBW102"
+Ask = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
+
+
+@attrs.frozen
+class Pulled:
+    """The answer to a pull; without a header where the broker refused it."""
+
+    code: int
+    remark: str | None
+    header: PullMessageResponseHeader | None
+    messages: Sequence[StoredMessage]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+
+def send_request(
+    topic: str,
+    body: bytes,
+    queue_id: int = 0,
+    properties: Mapping[str, str] | None = None,
+    *,
+    batch: bool = False,
+    **fields: object,
+) -> RemotingCommand:
+    """A SEND_MESSAGE_V2, or a SEND_BATCH_MESSAGE."""
+    header = SendMessageRequestHeaderV2(
+        **{
+            "producer_group": "PG",
+            "topic": topic,
+            "default_topic": DEFAULT_TOPIC,
+            "default_topic_queue_nums": 4,
+            "queue_id": queue_id,
+            "sys_flag": 0,
+            "born_timestamp": 1,
+            "flag": 0,
+            "properties": encode_properties(properties or {}).decode(),
+            "batch": batch,
+            **fields,
+        }  # type: ignore[arg-type]
+    )
+    code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
+    return RemotingCommand(code, encode_header(header), body=body)
+
+
+def subscription(topic: str, tags: str = "*", version: int = 1) -> SubscriptionData:
+    return SubscriptionData(topic=topic, sub_string=tags, sub_version=version)
+
+
+@attrs.frozen
+class ThinClient:
+    """One client; `ask` takes its requests to the broker, always on the same connection."""
+
+    ask: Ask
+    client_id: str = "client-1"
+    group: str = "CG"
+
+    async def request(
+        self, code: RequestCode, header: CommandHeader | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        return await self.ask(RemotingCommand(code, None if header is None else encode_header(header), body=body))
+
+    async def send(
+        self, topic: str, body: bytes, queue_id: int = 0, properties: Mapping[str, str] | None = None, **fields: object
+    ) -> tuple[int, SendMessageResponseHeader | str | None]:
+        """The code of the answer, and where the message is, or why it is not stored."""
+        answer = await self.ask(send_request(topic, body, queue_id, properties, **fields))  # type: ignore[arg-type]
+        if "msgId" not in (answer.ext_fields or {}):
+            return answer.code, answer.remark
+        return answer.code, decode_header(SendMessageResponseHeader, answer)
+
+    async def send_batch(self, topic: str, bodies: Sequence[bytes]) -> RemotingCommand:
+        return await self.ask(send_request(topic, encode_batch([(body, 0, {}) for body in bodies]), batch=True))
+
+    async def heartbeat(self, *subscriptions: SubscriptionData, producers: Sequence[str] = ()) -> RemotingCommand:
+        """One heartbeat: as a consumer of its group if it subscribes anything."""
+        consumer = ConsumerData(
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            group_name=self.group,
+            message_model=MessageModel.CLUSTERING,
+            subscription_data_set=list(subscriptions),
+        )
+        data = HeartbeatData(
+            client_id=self.client_id,
+            consumer_data_set=[consumer] if subscriptions else [],
+            producer_data_set=[ProducerData(group_name=name) for name in producers],
+        )
+        return await self.request(RequestCode.HEART_BEAT, body=encode_body(data))
+
+    async def leave(self) -> RemotingCommand:
+        return await self.request(
+            RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader(self.client_id, None, self.group)
+        )
+
+    async def pull(
+        self,
+        topic: str,
+        offset: int,
+        queue_id: int = 0,
+        *,
+        hold_ms: int = 0,
+        tags: str | None = "*",
+        commit: int | None = None,
+        max_messages: int = 32,
+    ) -> Pulled:
+        """Pull; `tags` None: what the group's heartbeats subscribe counts."""
+        flags = PullSysFlag(0)
+        flags |= PullSysFlag.SUSPEND if hold_ms else PullSysFlag(0)
+        flags |= PullSysFlag.SUBSCRIPTION if tags is not None else PullSysFlag(0)
+        flags |= PullSysFlag.COMMIT_OFFSET if commit is not None else PullSysFlag(0)
+        header = PullMessageRequestHeader(
+            self.group, topic, queue_id, offset, max_messages, int(flags), commit or 0, hold_ms, 0, tags
+        )
+        answer = await self.request(RequestCode.PULL_MESSAGE, header)
+        if "nextBeginOffset" not in (answer.ext_fields or {}):
+            return Pulled(answer.code, answer.remark, None, ())
+        return Pulled(
+            answer.code, answer.remark, decode_header(PullMessageResponseHeader, answer), _records(answer.body)
+        )
+
+    async def members(self) -> list[str] | None:
+        """The client ids of the group; None if there is no such group."""
+        header = GetConsumerListByGroupRequestHeader(self.group)
+        answer = await self.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        return decode_body(GetConsumerListByGroupResponseBody, answer.body).consumer_id_list
+
+    async def commit(self, topic: str, offset: int, queue_id: int = 0) -> RemotingCommand:
+        header = UpdateConsumerOffsetRequestHeader(self.group, topic, queue_id, offset)
+        return await self.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def committed(self, topic: str, queue_id: int = 0) -> int | None:
+        """The group's offset; None if the broker knows of none."""
+        header = QueryConsumerOffsetRequestHeader(self.group, topic, queue_id)
+        answer = await self.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        return decode_header(QueryConsumerOffsetResponseHeader, answer).offset
+
+    async def lock(self, *queues: MessageQueue) -> list[MessageQueue]:
+        """Those of the queues that this client has now."""
+        asked = LockBatchRequestBody(client_id=self.client_id, consumer_group=self.group, mq_set=list(queues))
+        answer = await self.request(RequestCode.LOCK_BATCH_MQ, body=encode_body(asked))
+        return decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
+
+    async def unlock(self, *queues: MessageQueue) -> RemotingCommand:
+        asked = UnlockBatchRequestBody(client_id=self.client_id, consumer_group=self.group, mq_set=list(queues))
+        return await self.request(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(asked))
+
+
+def _records(body: bytes) -> list[StoredMessage]:
+    found, rest = list[StoredMessage](), memoryview(body)
+    while rest:
+        record = rest[: int.from_bytes(rest[:4], "big")]
+        found.append(decode_message(record))
+        rest = rest[len(record) :]
+    return found
