@@ -44,7 +44,7 @@ from rmq_actors.wire.address import address_text
 from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 
-_TABLE_WORKERS = 4
+_TABLE_WORKERS = 1
 _TABLE_QUEUE_CAPACITY = 10_000
 
 

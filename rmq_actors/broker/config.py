@@ -171,8 +171,8 @@ class BrokerConfig:
     cluster_topic_enable: bool = True
     #: The same for the topic that is named as the broker.
     broker_topic_enable: bool = True
-    #: Make a consumer group when a client names it first. False: an operator makes groups, and consumers of any other name
-    #: are refused.
+    #: Make a consumer group when a client names it first. False: an operator makes groups, and consumers of any other
+    #: name are refused.
     auto_create_subscription_group: bool = True
     #: Make the topic to which clients send their message traces.
     trace_topic_enable: bool = False
@@ -184,8 +184,8 @@ class BrokerConfig:
     #: Send consumers that lag far behind to a slave, which takes the reads of old messages off the master's disk; and
     #: those that have caught up back to the broker that their group names.
     slave_read_enable: bool = False
-    #: Hold a pull that finds nothing for as long as its consumer wants. False: for `short_polling_time_ms` alone, so that
-    #: consumers ask more often.
+    #: Hold a pull that finds nothing for as long as its consumer wants. False: for `short_polling_time_ms` alone, so
+    #: that consumers ask more often.
     long_polling_enable: bool = True
     #: How long pulls are held without long polling. Shorter costs requests of idle consumers, longer holds no message
     #: up: a held pull is answered when one comes.

@@ -9,9 +9,9 @@ import collections
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from py4j import java_gateway
 
@@ -31,6 +31,30 @@ _LATE = re.compile("Remoting(Timeout|SendRequest)Exception")
 
 class CommandFailed(Exception):
     """An mqadmin command printed a stack trace, or that it failed; carries all that it printed."""
+
+
+class _Listener:
+    """Notes what it is given, and says which of two answers of Java's it gives for that."""
+
+    def __init__(
+        self, consumed: list[tuple[int, bytes]], fails: Callable[[bytes], bool], done: Any, again: Any
+    ) -> None:
+        self._consumed, self._fails, self._done, self._again = consumed, fails, done, again
+
+    def consumeMessage(self, messages: Any, _: Any) -> Any:  # noqa: N802 - Java's name
+        found = [(int(message.getQueueId()), bytes(message.getBody())) for message in messages]
+        self._consumed += found
+        return self._again if any(self._fails(body) for _, body in found) else self._done
+
+
+class _ConcurrentListener(_Listener):
+    class Java:
+        implements: ClassVar = ["org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently"]
+
+
+class _OrderlyListener(_Listener):
+    class Java:
+        implements: ClassVar = ["org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly"]
 
 
 class JavaGateway:
@@ -115,6 +139,50 @@ class JavaGateway:
             consumer.shutdown()
         return bodies
 
+    @contextlib.contextmanager
+    def push_consumer(
+        self,
+        name_server: str,
+        group: str,
+        topic: str,
+        *,
+        orderly: bool = False,
+        broadcast: bool = False,
+        tags: str = "*",
+        fails: Callable[[bytes], bool] = lambda body: False,
+    ) -> Iterator[list[tuple[int, bytes]]]:
+        """A DefaultMQPushConsumer for the length of a block; the queue and body of each message, as they are consumed.
+
+        A message that `fails` is to be consumed again.
+        """
+        consumed: list[tuple[int, bytes]] = []
+        consumer = self.jvm.org.apache.rocketmq.client.consumer.DefaultMQPushConsumer(group)
+        consumer.setNamesrvAddr(name_server)
+        consumer.setInstanceName(self._new_instance())
+        consumer.setMqClientApiTimeout(API_TIMEOUT_MS)
+        consumer.setConsumeFromWhere(
+            self.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        )
+        if broadcast:
+            consumer.setMessageModel(self.jvm.org.apache.rocketmq.common.protocol.heartbeat.MessageModel.BROADCASTING)
+        consumer.subscribe(topic, tags)
+        listeners = self.jvm.org.apache.rocketmq.client.consumer.listener
+        if orderly:
+            orders = listeners.ConsumeOrderlyStatus
+            consumer.registerMessageListener(
+                _OrderlyListener(consumed, fails, orders.SUCCESS, orders.SUSPEND_CURRENT_QUEUE_A_MOMENT)
+            )
+        else:
+            answers = listeners.ConsumeConcurrentlyStatus
+            consumer.registerMessageListener(
+                _ConcurrentListener(consumed, fails, answers.CONSUME_SUCCESS, answers.RECONSUME_LATER)
+            )
+        consumer.start()
+        try:
+            yield consumed
+        finally:
+            consumer.shutdown()
+
     def _poll(self, consumer: Any, bodies: list[bytes]) -> int:
         bodies += [bytes(message.getBody()) for message in consumer.poll(_POLL_TIMEOUT_MS)]
         return len(bodies)
@@ -153,7 +221,13 @@ def open_java_gateway(directory: Path, runtime: JavaRuntime, *java_options: str)
         return_proc=True,
     )
     parameters = java_gateway.GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    gateway = java_gateway.JavaGateway(gateway_parameters=parameters)
+    # Listeners in Python are called on a port that the system chooses.
+    callbacks = java_gateway.CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True)
+    gateway = java_gateway.JavaGateway(gateway_parameters=parameters, callback_server_parameters=callbacks)
+    server = gateway.java_gateway_server
+    server.resetCallbackClient(
+        server.getCallbackClient().getAddress(), gateway.get_callback_server().get_listening_port()
+    )
     try:
         yield JavaGateway(gateway)
     finally:

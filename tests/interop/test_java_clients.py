@@ -161,3 +161,63 @@ def test_a_group_goes_on_where_it_was_after_the_broker_has_started_again(
     finally:
         consumer.shutdown()
     assert sorted(found) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_push_consumer_is_given_new_messages_at_once(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    send_ok(producer.send(message(java_gateway, "JavaPush", b"0")))
+    with java_gateway.push_consumer(name_server, "CG_push", "JavaPush") as consumed:
+        wait_until(lambda: len(consumed) == 1, 120, "the first message")
+        for number in range(1, 40):
+            send_ok(producer.send(message(java_gateway, "JavaPush", b"%d" % number)))
+        # Its pulls are held: nothing waits for the next look, which would come seconds later.
+        wait_until(lambda: len(consumed) == 40, 3, "what was just sent")
+    assert sorted(int(body) for _, body in consumed) == list(range(40))
+
+
+def test_an_orderly_consumer_has_each_queue_in_order(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    queue_of = java_gateway.jvm.org.apache.rocketmq.common.message.MessageQueue
+    send_ok(producer.send(message(java_gateway, "JavaOrder", b"-1")))
+    for number in range(60):
+        send_ok(
+            producer.send(message(java_gateway, "JavaOrder", b"%d" % number), queue_of("JavaOrder", NAME, number % 3))
+        )
+    failed: set[bytes] = set()
+
+    def fails_once(body: bytes) -> bool:
+        if body in failed or int(body) % 20:
+            return False
+        failed.add(body)
+        return True
+
+    with java_gateway.push_consumer(name_server, "CG_order", "JavaOrder", orderly=True, fails=fails_once) as consumed:
+        wait_until(lambda: {int(body) for _, body in consumed} >= set(range(60)), 120, "all in order")
+        wait_until(lambda: failed <= {b"0", b"20", b"40", b"-1"} and len(consumed) >= 64, 60, "what failed comes again")
+    for queue in range(3):
+        of_queue = [int(body) for queue_id, body in consumed if queue_id == queue and body != b"-1"]
+        assert list(dict.fromkeys(of_queue)) == [number for number in range(60) if number % 3 == queue]
+
+
+def test_each_consumer_of_a_broadcast_gets_every_message(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    for number in range(10):
+        send_ok(producer.send(message(java_gateway, "JavaAll", b"%d" % number)))
+    with (
+        java_gateway.push_consumer(name_server, "CG_all", "JavaAll", broadcast=True) as first,
+        java_gateway.push_consumer(name_server, "CG_all", "JavaAll", broadcast=True) as second,
+    ):
+        wait_until(lambda: len(first) >= 10 and len(second) >= 10, 120, "ten messages each")
+    assert sorted(first) == sorted(second)
+
+
+def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_server: str, producer: Any) -> None:
+    made = java_gateway.jvm.org.apache.rocketmq.common.message.Message
+    for number in range(30):
+        send_ok(producer.send(made("JavaTags", f"Tag{number % 3}", bytearray(b"%d" % number))))
+    with java_gateway.push_consumer(name_server, "CG_tags", "JavaTags", tags="Tag0 || Tag2") as consumed:
+        wait_until(lambda: len(consumed) >= 20, 120, "two tags of three")
+    assert {int(body) % 3 for _, body in consumed} == {0, 2}
