@@ -9,8 +9,8 @@ import pytest
 
 from tests.interop.java_gateway import API_TIMEOUT_MS, JavaGateway
 from tests.interop.own_broker import BrokerCommand
-from tests.interop.server_process import wait_until
 from tests.interop.servers import Servers
+from tests.worlds.server_process import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -389,6 +389,7 @@ def test_a_queue_is_one_consumers_until_it_gives_it_back_or_lets_it_expire() -> 
             assert await first.lock(queue) == [queue]
             assert await second.lock(queue, other) == [other]
             await first.unlock(queue, other)
+            assert await first.lock(other) == []
             assert await second.lock(queue, other) == [queue, other]
             await trio.sleep(LOCK_LIVES_S / 2)
             assert await second.lock(queue) == [queue]

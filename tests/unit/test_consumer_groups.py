@@ -1,0 +1,76 @@
+"""Groups by heartbeats: who is in them, what they subscribe, and when others are told."""
+
+from __future__ import annotations
+
+from rmq_actors.protocols.consumer_groups import EXPIRED_S, Client, ConsumerGroups, ProducerGroups, expired
+from rmq_actors.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+
+
+def client(name: str = "c", heard_of_s: float = 0.0) -> Client:
+    return Client(name, "JAVA", 407, heard_of_s)
+
+
+def data(group: str = "G", **versions: int) -> ConsumerData:
+    return ConsumerData(
+        group_name=group,
+        consume_type=ConsumeType.CONSUME_PASSIVELY,
+        message_model=MessageModel.CLUSTERING,
+        subscription_data_set=[
+            SubscriptionData(topic=topic, sub_string=f"v{version}", sub_version=version)
+            for topic, version in versions.items()
+        ],
+    )
+
+
+def test_others_are_told_of_members_and_topics_that_come_and_go_not_of_versions() -> None:
+    groups = ConsumerGroups[str]()
+    assert groups.register("one", client(), data(T=1))
+    assert not groups.register("one", client(), data(T=1))
+    assert groups.register("two", client("d"), data(T=1))
+    assert not groups.register("two", client("d"), data(T=2))
+    assert groups.register("two", client("d"), data(T=2, U=1))
+    assert groups.register("one", client(), data(T=1))  # U is gone again, as this member knows none
+    assert list(groups.groups["G"].subscriptions) == ["T"]
+    assert groups.unregister("one", "G")
+    assert not groups.unregister("one", "G")
+    assert groups.members("G") == ("two",)
+
+
+def test_the_later_version_of_a_subscription_counts_whoever_sends_it() -> None:
+    groups = ConsumerGroups[str]()
+    groups.register("new", client(), data(T=7))
+    groups.register("old", client(), data(T=3))
+    assert groups.groups["G"].subscriptions["T"].sub_string == "v7"
+
+
+def test_a_connection_that_ends_leaves_all_its_groups_and_empty_ones_are_forgotten() -> None:
+    groups = ConsumerGroups[str]()
+    groups.register("one", client(), data("G", T=1))
+    groups.register("one", client(), data("H", T=1))
+    groups.register("two", client("d"), data("H", T=1))
+    assert groups.closed("one") == ["G", "H"]
+    assert list(groups.groups) == ["H"]
+    assert groups.groups["H"].client_ids == ["d"]
+    assert groups.members("G") == ()
+
+
+def test_producers_come_and_go() -> None:
+    groups = ProducerGroups[str]()
+    groups.register("one", client(), "P")
+    groups.register("one", client(), "Q")
+    groups.register("two", client("d"), "Q")
+    groups.unregister("one", "P")
+    groups.unregister("one", "Nothing")
+    assert list(groups.groups) == ["Q"]
+    groups.closed("one")
+    assert {name: list(members) for name, members in groups.groups.items()} == {"Q": ["two"]}
+    groups.closed("two")
+    assert groups.groups == {}
+
+
+def test_a_client_expires_when_nothing_was_heard_for_longer_than_two_minutes() -> None:
+    groups = ConsumerGroups[str]()
+    groups.register("early", client("a", 0.0), data(T=1))
+    groups.register("late", client("b", 1.0), data(T=1))
+    assert expired(groups.clients(), EXPIRED_S) == set()
+    assert expired(groups.clients(), EXPIRED_S + 0.5) == {"early"}
