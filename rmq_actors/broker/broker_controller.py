@@ -237,13 +237,15 @@ class BrokerController:
                 raise TruncationRefused("this broker is a master, which follows nobody: there is nothing to cut")
             if halted is None:
                 raise TruncationRefused("this slave has not halted: there is nothing to cut")
-            raise TruncationRefused(f"up to where master {halted.master} has the same log is not known: nothing is cut")
+            raise TruncationRefused(
+                f"it is not known up to where master {halted.master} has the same log: nothing is cut"
+            )
         if halted is not None and (doubt := await self._doubt_in_master()):
             raise MasterReplaced(f"{halted.master} was the master when this slave halted; now {doubt.detail}")
 
         def as_it_is(config: BrokerConfig) -> BrokerConfig:
             if followed is not self._host.followed or followed is None or followed.halted is not halted:
-                raise TruncationRefused("meanwhile the broker has gone on")
+                raise TruncationRefused("the broker has changed meanwhile")
             return config
 
         await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, end_offset)))

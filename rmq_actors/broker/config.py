@@ -236,7 +236,9 @@ class BrokerConfig:
             raise ValueError(f"broker {self.broker_name}: a slave's brokerId must be > 0, not {self.broker_id}")
         for key, host in (("brokerIP1", self.broker_ip1), ("brokerIP2", self.broker_ip2)):
             if host in _WILDCARDS:
-                raise ValueError(f"broker {self.broker_name}: {key} {host!r} is no address at which others reach it")
+                raise ValueError(
+                    f"broker {self.broker_name}: {key} {host!r} is not an address at which others reach it"
+                )
         if 0 < remoting.listen_port <= _FAST_PORT_BELOW or remoting.listen_port + _HA_PORT_ABOVE > 65535:
             raise ValueError(
                 f"broker {self.broker_name}: listenPort {remoting.listen_port} leaves no room for the fast port "

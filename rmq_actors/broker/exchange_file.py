@@ -26,7 +26,7 @@ _NUMBERS = ("end", "slaveId", "term")
 def _decode(value: JsonValue) -> Note:
     """Raises `ValueError`."""
     if not isinstance(value, dict) or value.keys() != {*_TEXTS, *_NUMBERS}:
-        raise ValueError(f"there is not {', '.join(sorted((*_TEXTS, *_NUMBERS)))} in it")
+        raise ValueError(f"it lacks one of {', '.join(sorted((*_TEXTS, *_NUMBERS)))}")
     texts = [text for text in map(value.__getitem__, _TEXTS) if isinstance(text, str)]
     numbers = [
         number
@@ -60,8 +60,8 @@ class ExchangeFile:
             return cls(file.load(_decode).value, file, disk)
         except ConfigFileDamaged as error:
             raise ConfigFileDamaged(
-                f"{error}: it says with which broker this one was exchanging roles. Where that one is the master by"
-                f" now, start this one as its slave without the file"
+                f"{error}: it says with which broker this one was exchanging roles. If that one is the master by"
+                f" now, start this one as its slave, without the file"
             ) from error
 
     async def write(self, note: Note) -> None:

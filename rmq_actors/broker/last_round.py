@@ -88,7 +88,7 @@ class LastRound:
             comparison = LogComparison(MasterRecords(remoting.client, lambda: master), LogRecords(log))
             found = await comparison.divergence(near_end(self._host.store))
             if found is not None:
-                raise LookupFailed(f"its log is not this one's: {found}")
+                raise LookupFailed(f"it has another log: {found}")
 
     def _note(self, master: str, part: str, status: str, detail: str) -> None:
         self._tracer.emit(

@@ -67,7 +67,7 @@ def check_term(own: Term, config: BrokerConfig, asked: int | None) -> None:
     if asked is None:
         return
     if config.is_slave:
-        raise TermRefused(f"term {asked}: a slave goes to no term by itself, it takes its master's")
+        raise TermRefused(f"term {asked}: a slave does not choose its term, it takes its master's")
     own.check(asked)
 
 

@@ -90,7 +90,9 @@ class RoleExchange(ServiceThread):
         note = self._file.note
         if note is not None:
             partner = note.partner.address
-            _log.warning("this broker was exchanging roles with %s when it stopped: it goes on with that", partner)
+            _log.warning(
+                "this broker was exchanging roles with %s when it stopped: it goes on with the exchange", partner
+            )
             self._slave_addr = partner
             self._begin(MasterExchange.resumed(note, is_slave=self._broker.config.is_slave))
         task_status.started()

@@ -182,7 +182,7 @@ async def take_over(metadata: BrokerMetadata, part: Metadata, answer: bytes) -> 
     if part is Metadata.TOPICS:
         topics = decode_body(TopicConfigSerializeWrapper, answer)
         if not topics.topic_config_table:
-            raise ValueError("a master without topics: every broker has the system topics")
+            raise ValueError("the master sent no topics, but every broker has the system topics")
         return await metadata.topics.follow(topics)
     if part is Metadata.CONSUMER_OFFSETS:
         has_changed = metadata.consumer_offsets.follow(answer)

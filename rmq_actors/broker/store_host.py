@@ -237,4 +237,6 @@ async def _give_up(terms: TermFile) -> None:
     except OSError as error:
         # The slave starts all the same: at worst, a later start as a master goes on in the term that this broker has
         # led.
-        _log.warning("it is not kept that this broker is no master in term %d any more: %s", terms.term.number, error)
+        _log.warning(
+            "cannot record that this broker is not the master any more in term %d: %s", terms.term.number, error
+        )

@@ -97,7 +97,7 @@ class SubscriptionGroupManager:
         Raises `OSError`, and `ValueError` for a table without any group: every broker has the system groups.
         """
         if not master.subscription_group_table:
-            raise ValueError("a master without subscription groups")
+            raise ValueError("the master sent no subscription groups")
         async with self._lock:
             # Comparing versions is not enough: see `TopicConfigManager.follow`.
             if master.data_version == self.data_version and master.subscription_group_table == self._table:

@@ -74,7 +74,7 @@ def _object(value: JsonValue, where: str) -> dict[str, JsonValue]:
     if value is None:
         return {}
     if not isinstance(value, dict) or any(isinstance(key, tuple) for key in value):
-        raise ValueError(f"{where} is no JSON object with text as keys")
+        raise ValueError(f"{where} is not a JSON object with text as keys")
     return {str(key): item for key, item in value.items()}
 
 
@@ -83,4 +83,4 @@ def _text(value: JsonValue, where: str) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise ValueError(f"{where} is no text")
+    raise ValueError(f"{where} is not text")

@@ -56,7 +56,7 @@ def remote_address_strategy(text: str) -> RemoteAddressStrategy | None:
     try:
         return RemoteAddressStrategy(text, tuple(map(_ranges, _written_out(stripped))))
     except ValueError as error:
-        raise IllegalRemoteAddress(f"{text!r} says no addresses: {error}") from None
+        raise IllegalRemoteAddress(f"{text!r} names no addresses: {error}") from None
 
 
 def _written_out(text: str) -> list[str]:
@@ -65,7 +65,7 @@ def _written_out(text: str) -> list[str]:
     if not brace:
         head, listed = "", text
     elif not text.endswith("}") or head[-1:] not in {".", ":"}:
-        raise ValueError("braces may hold the last part of an address alone")
+        raise ValueError("only the last part of an address may be in braces")
     entries = [head + entry.strip() for entry in listed.split(",") if entry.strip()]
     if not entries:
         raise ValueError("an empty list")
@@ -104,7 +104,7 @@ def _range(text: str, base: int, greatest: int) -> _Range:
 def _number(text: str, base: int, greatest: int) -> int:
     digits = "0123456789abcdefABCDEF"[: 10 if base == 10 else None]
     if not text or len(text) > 4 or text.strip(digits) or (base == 10 and text != str(int(text))):
-        raise ValueError(f"{text!r} is no part of an address")
+        raise ValueError(f"{text!r} is not a part of an address")
     number = int(text, base)
     if number > greatest:
         raise ValueError(f"{text!r} is more than {greatest}")

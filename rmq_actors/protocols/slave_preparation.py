@@ -36,7 +36,7 @@ class SlaveState:
 def why_no_partner(own: SlaveState, broker_name: str, term: int) -> str | None:
     """Why this broker cannot take over from the master of `broker_name` that leads `term`; None if it can."""
     if not own.is_slave:
-        return "it is no slave"
+        return "it is not a slave"
     if own.broker_name != broker_name:
         return f"its brokerName is {own.broker_name}, not {broker_name}"
     if own.term > term:
@@ -81,7 +81,7 @@ class SlavePreparation:
         """Why it refuses to become the master; None if it must do so now. A call uses the name up."""
         prepared, self._prepared = self._prepared, None
         if not own.is_slave:
-            return "it is no slave"
+            return "it is not a slave"
         if prepared != asked.name:
             return "it has not prepared for that, or not since it was started, or has been asked before"
         if own.life != self._life:

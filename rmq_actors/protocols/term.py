@@ -31,7 +31,7 @@ class Term:
         if self.leads and not self.number:
             raise ValueError("nobody leads term 0: the first promotion goes to term 1")
         if self.resigned and not self.leads:
-            raise ValueError(f"nobody resigns who does not lead term {self.number}")
+            raise ValueError(f"a broker that does not lead term {self.number} cannot resign")
 
     def __str__(self) -> str:
         if not self.leads:

@@ -93,7 +93,7 @@ class TlsConfig:
                 if key != "tls.test.mode.enable":
                     values[_FIELDS[key]] = _parse(key, text)
                 elif _truth(text):
-                    raise ValueError("no certificate is made up here: set it to false, and name your own")  # noqa: TRY301
+                    raise ValueError("this project makes no certificate: set it to false, and name your own")  # noqa: TRY301
             except KeyError:
                 known = ", ".join(sorted(_FIELDS))
                 raise TlsConfigError(f"{properties.where(key)}: {key} is no setting of TLS; they are {known}") from None

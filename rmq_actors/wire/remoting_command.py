@@ -270,7 +270,7 @@ def _decode_odd_json_header(header: bytes, body: bytes) -> RemotingCommand:
     except FastJsonError as error:
         raise RemotingCommandError(f"the header is no JSON: {error}") from error
     if not isinstance(value, dict):
-        raise RemotingCommandError("the header is no JSON object")
+        raise RemotingCommandError("the header is not a JSON object")
     fields = {name: value.pop(name, None) for name in _JsonHeader.__struct_fields__}
     if len(value) > _FIELDS_MAX:
         raise RemotingCommandError(f"the header has more than {_FIELDS_MAX} unknown fields")

@@ -116,7 +116,7 @@ def test_a_term_that_is_asked_for_is_taken_if_it_is_greater() -> None:
         assert servers.controller("a-0").config.store.broker_role is SYNC_MASTER
         assert not servers.events(BrokerRoleEvent)
         refused = await update(servers, "a-1", "brokerRole=SLAVE\n", 7)
-        assert "a slave goes to no term by itself" in (refused.remark or "")
+        assert "a slave does not choose its term" in (refused.remark or "")
         # A master goes to it, too: its slaves hear of it.
         assert (await update(servers, "a-0", "brokerRole=SYNC_MASTER\n", 7)).code == ResponseCode.SUCCESS
         assert servers.controller("a-0").term == Term(7, leads=True)

@@ -176,7 +176,7 @@ def test_a_broker_of_another_name_a_master_and_who_knows_no_exchange_are_refused
 
     async def use() -> None:
         await check_refused(servers, "10.0.0.5:10911: its brokerName is broker-b, not broker-a", "b-1")
-        await check_refused(servers, "10.0.0.4:10911: it is no slave", "b-0")
+        await check_refused(servers, "10.0.0.4:10911: it is not a slave", "b-0")
         answer = await servers.begin("a-1", "a-0")
         assert answer.remark == "this broker is a slave: ask its master"
         answer = await servers.begin("a-0", "a-0")

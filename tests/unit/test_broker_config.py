@@ -137,7 +137,7 @@ def test_a_masters_address_that_is_none_is_named(text: str) -> None:
         ({"fetch_namesrv_addr_by_address_server": True}, "without listenPort there is nothing to register"),
         (
             {"remoting": RemotingServerConfig(listen_host="0.0.0.0")},
-            "brokerIP1 '0.0.0.0' is no address at which others",
+            "brokerIP1 '0.0.0.0' is not an address at which others",
         ),
         ({"remoting": SERVER, "broker_ip2": "::"}, "brokerIP2 '::' is no address"),
         ({"remoting": RemotingServerConfig(listen_port=2)}, "listenPort 2 leaves no room for the fast port"),

@@ -258,7 +258,7 @@ BAD = {
     "enableDLegerCommitLog=true": "line 4: enableDLegerCommitLog=true: there is no DLedger here",
     "brokerRole=SLAVE": "a slave's brokerId must be > 0, not 0",
     "brokerRole=SLAVE\nbrokerId=1": "brokerRole=SLAVE needs haMasterAddress, or name servers that know it",
-    "bindAddress=0.0.0.0": "brokerIP1 '0.0.0.0' is no address at which others reach it",
+    "bindAddress=0.0.0.0": "brokerIP1 '0.0.0.0' is not an address at which others reach it",
     "storePathCommitLog=/elsewhere": "line 4: storePathCommitLog=/elsewhere: the log is kept in ",
     "tls.server.keyPath=/key": "tls.server.keyPath belongs into the file",
 }

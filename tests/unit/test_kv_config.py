@@ -49,12 +49,12 @@ def test_a_file_of_rocketmq_is_read(tmp_path: Path) -> None:
     [
         (b"{", r"line 1, column 2"),
         (b'{"configTable":{"N":{"k":\n}}}', r"line 2, column 1"),
-        (b"[]", "the file is no JSON object"),
-        (b'{"configTable":[]}', "configTable is no JSON object"),
-        (b'{"configTable":{"N":"x"}}', r"configTable\.N is no JSON object"),
-        (b'{"configTable":{"N":{"k":["x"]}}}', r"configTable\.N\.k is no text"),
-        (b'{"configTable":{"N":{"k":null}}}', r"configTable\.N\.k is no text"),
-        (b'{"configTable":{{"a":1}:{}}}', "configTable is no JSON object with text as keys"),
+        (b"[]", "the file is not a JSON object"),
+        (b'{"configTable":[]}', "configTable is not a JSON object"),
+        (b'{"configTable":{"N":"x"}}', r"configTable\.N is not a JSON object"),
+        (b'{"configTable":{"N":{"k":["x"]}}}', r"configTable\.N\.k is not text"),
+        (b'{"configTable":{"N":{"k":null}}}', r"configTable\.N\.k is not text"),
+        (b'{"configTable":{{"a":1}:{}}}', "configTable is not a JSON object with text as keys"),
     ],
 )
 def test_a_damaged_file_is_named_with_the_place(tmp_path: Path, data: bytes, reason: str) -> None:

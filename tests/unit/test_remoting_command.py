@@ -171,9 +171,9 @@ def test_bytes_that_are_no_utf_8_are_read_as_java_reads_them() -> None:
 REFUSED_JSON = [
     ("", "the header is no JSON"),
     ("{", "the header is no JSON"),
-    ("null", "the header is no JSON object"),
-    ("[1]", "the header is no JSON object"),
-    ("310", "the header is no JSON object"),
+    ("null", "the header is not a JSON object"),
+    ("[1]", "the header is not a JSON object"),
+    ("310", "the header is not a JSON object"),
     ("{}", "the header has no code"),
     ('{"code":null}', "the header has no code"),
     ('{"code":1}x', "goes on after its value"),

@@ -140,7 +140,7 @@ async def test_a_term_that_cannot_be_kept_is_not_taken(tmp_path: Path) -> None:
         ('{"leads":false,"resigned":false,"term":true}', "is no integer"),
         ('{"leads":false,"resigned":false,"term":-3}', "term -3 is not in"),
         ('{"leads":true,"resigned":false,"term":0}', "nobody leads term 0"),
-        ('{"leads":false,"resigned":true,"term":3}', "nobody resigns"),
+        ('{"leads":false,"resigned":true,"term":3}', "a broker that does not lead term 3 cannot resign"),
         (f'{{"leads":false,"resigned":false,"term":{TERM_MAX + 1}}}', "cannot be read"),
         ('{"leads":false,"resigned":false,"term":3}'.ljust(5000), "at most 4096"),
     ],

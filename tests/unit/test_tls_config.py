@@ -70,7 +70,7 @@ def test_the_keys_are_rocketmqs() -> None:
         ("tls.server.need.client.auth", "yes", "'yes' is not one of none, optional, require"),
         ("tls.enable", "1", "'1' is neither true nor false"),
         ("tls.server.keypath", "/x", "tls.server.keypath is no setting of TLS; they are tls.client.authServer, "),
-        ("tls.test.mode.enable", "true", "no certificate is made up here"),
+        ("tls.test.mode.enable", "true", "this project makes no certificate"),
     ],
 )
 def test_a_setting_that_means_nothing_is_named(key: str, value: str, reason: str) -> None:
