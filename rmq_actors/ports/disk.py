@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # a program that writes no columns does not wait for numpy
 
 BytesLike = bytes | bytearray | memoryview
 
+#: What a disk writes as a whole: a power cut leaves all of a sector's new bytes or none of them.
+SECTOR_BYTES = 512
+
 
 class DiskFile(Protocol):
     """An open file of fixed size: RocketMQ allocates the whole file, then fills it."""

@@ -35,6 +35,7 @@ PROPERTY_DELAY = "DELAY"
 #: The further queues of a message, and its indexes in them.
 PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 PROPERTY_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+MULTI_DISPATCH_QUEUE_SPLITTER = ","
 
 #: Where the half messages of transactions go, the op messages that end them, and those that were checked too often.
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -89,6 +90,19 @@ class DispatchRequest(NamedTuple):
     def takes_queue_offset(self) -> bool:
         """Whether the record has a place in a consume queue: prepared and rolled-back ones have none."""
         return not self.is_passed_over and takes_queue_offset(self.sys_flag)
+
+
+def split_multi_dispatch(text: str) -> Sequence[str]:
+    """The further queues, or the indexes in them, that a property names, as Java splits it.
+
+    A blank text names none, and empty names at the end do not count.
+    """
+    if not text.strip():
+        return ()
+    names = text.split(MULTI_DISPATCH_QUEUE_SPLITTER)
+    while names and not names[-1]:
+        names.pop()
+    return names
 
 
 def tags_code_of(

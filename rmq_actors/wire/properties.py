@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rmq_actors.ports.disk import SECTOR_BYTES
 from rmq_actors.wire.java_string import decode_utf8
 
 NAME_VALUE_SEPARATOR = "\x01"
@@ -15,8 +16,8 @@ PROPERTY_SEPARATOR = "\x02"
 
 PROPERTY_WAIT_STORE_MSG_OK = "WAIT"
 
-#: What a disk loses at least when it loses anything: recovery takes a record for torn whose text lacks a sector.
-_SECTOR_ZEROS = bytes(512)
+#: Recovery takes a record for torn whose text lacks a sector.
+_SECTOR_ZEROS = bytes(SECTOR_BYTES)
 
 
 class IllegalProperty(ValueError):
@@ -70,7 +71,8 @@ def check_not_torn(data: bytes) -> None:
         what = "the first property begins with" if data[0] == 0 else "the last property ends in"
         raise IllegalProperty(f"{what} 0x00: recovery could not tell it from a torn record")
     if _SECTOR_ZEROS in data:
-        raise IllegalProperty("properties hold 512 times 0x00: recovery could not tell them from a torn record")
+        what = f"properties hold {SECTOR_BYTES} times 0x00"
+        raise IllegalProperty(f"{what}: recovery could not tell them from a torn record")
 
 
 def _illegal(properties: Mapping[str, str]) -> str:

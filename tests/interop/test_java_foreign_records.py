@@ -18,7 +18,7 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.dispatch.consume_queue import BLANK_ENTRY
+from rmq_actors.store.files.formats import BLANK_ENTRY
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.read.get_message import DefaultMessageFilter
 from rmq_actors.wire.java_string import java_hash_code

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.dispatch.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue, QueueEntry
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry
+from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 from tests.worlds.queue_files import held
 

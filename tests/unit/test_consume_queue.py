@@ -9,13 +9,11 @@ import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.dispatch.consume_queue import (
-    BLANK_ENTRY,
-    BLANK_SIZE,
-    CQ_STORE_UNIT_SIZE,
     GAP_UNITS_MAX,
     ConsumeQueue,
     QueueEntry,
 )
+from rmq_actors.store.files.formats import BLANK_ENTRY, BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
 from tests.worlds.faulty_disk import FaultyDisk

@@ -173,6 +173,7 @@ def multi(queues: str, offsets: str, *, queue_id: int = 2, offset: int = 0) -> D
         ("a,..", "0,0", True, {("a", 2): 1}),
         ("a", " ", True, {}),
         (",", "0", True, {}),
+        (" ,", "3", True, {(" ", 2): 4}),
     ],
 )
 def test_a_record_may_name_further_queues(

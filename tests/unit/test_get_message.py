@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.dispatch.consume_queue import BLANK_ENTRY, QueueEntry
+from rmq_actors.store.dispatch.consume_queue import QueueEntry
 from rmq_actors.store.dispatch.consume_queue_ext import CqExtUnit
+from rmq_actors.store.files.formats import BLANK_ENTRY
 from rmq_actors.store.read.get_message import DefaultMessageFilter, GetMessageResult, GetMessageStatus, ReadEnd
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import decode_record

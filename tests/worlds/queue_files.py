@@ -9,8 +9,9 @@ from typing import Any
 from rmq_actors.ports.disk import Disk
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.dispatch.consume_queue import BLANK_SIZE, ConsumeQueue
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
 from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.files.formats import BLANK_SIZE
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 

@@ -3,13 +3,12 @@
 An entry is 20 bytes, `int64 commit-log offset | int32 size | int64 tags code`. Entry k stands at index k, always: where
 RocketMQ would append an entry at the wrong index, blank entries fill the gap. An index is the consumer's offset.
 
-Nothing here yields but `flush`. A record's offset, everywhere, is its offset in the commit log.
+Only `flush` yields. A record's offset is always its offset in the commit log.
 """
 
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,22 +16,22 @@ import attrs
 
 from rmq_actors.ports.disk import DiskFile
 from rmq_actors.store.dispatch.consume_queue_ext import ConsumeQueueExt, CqExtUnit
+from rmq_actors.store.files.formats import (
+    BLANK_ENTRY,
+    BLANK_SIZE,
+    CQ_STORE_UNIT_SIZE,
+    QUEUE_ENTRY,
+    QUEUE_ENTRY_HEAD,
+    crosses_sectors,
+)
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 
 _log = logging.getLogger(__name__)
 
-CQ_STORE_UNIT_SIZE = 20
-_UNIT = struct.Struct(">qiq")
-_OFFSET_AND_SIZE = struct.Struct(">qi")
-#: The size that a blank entry claims; its offset and its tags code are 0.
-BLANK_SIZE = 0x7FFFFFFF
-BLANK_ENTRY = _UNIT.pack(0, BLANK_SIZE, 0)
-#: A record may leave so many indexes of its queue empty; one that leaves more is taken for damaged.
+#: How many indexes of its queue a record may leave empty; one that leaves more is taken for damaged.
 GAP_UNITS_MAX = 1_000_000
 _UNITS_A_CHUNK = 4096
 _INDEX_MAX = ((1 << 63) - 1) // CQ_STORE_UNIT_SIZE
-#: What a disk writes as a whole.
-_SECTOR_BYTES = 512
 _NO_RECORD = -1
 #: How many digits an int64 has.
 _INDEX_DIGITS_MAX = 19
@@ -143,7 +142,7 @@ class ConsumeQueue:
         position = index * CQ_STORE_UNIT_SIZE
         mapped_file = self.queue.find(position)
         assert mapped_file is not None
-        unit: tuple[int, int, int] = _UNIT.unpack_from(mapped_file.whole(), position - mapped_file.from_offset)
+        unit: tuple[int, int, int] = QUEUE_ENTRY.unpack_from(mapped_file.whole(), position - mapped_file.from_offset)
         return unit
 
     def _units(self, index: int, units_max: int) -> memoryview:
@@ -188,7 +187,7 @@ class ConsumeQueue:
         Raises `OSError`, with any part of them appended; they may come again.
         """
         data: list[bytes] = []
-        pack, ext = _UNIT.pack, self.ext
+        pack, ext = QUEUE_ENTRY.pack, self.ext
         expected, max_physic_offset = self.max_offset_in_queue, self.max_physic_offset
         for index, offset, size, tags_code, store_timestamp_ms in entries:
             end = offset + size
@@ -341,8 +340,7 @@ class ConsumeQueue:
         return previous is None or offset >= previous[1] + previous[2]
 
     def _crosses_sectors(self, index: int) -> bool:
-        position = index * CQ_STORE_UNIT_SIZE % self.queue.file_size_bytes
-        return position % _SECTOR_BYTES > _SECTOR_BYTES - CQ_STORE_UNIT_SIZE
+        return crosses_sectors(index * CQ_STORE_UNIT_SIZE % self.queue.file_size_bytes, CQ_STORE_UNIT_SIZE)
 
     def correct_min_offset(self, log_min_offset: int) -> None:
         """Move the minimum to the first entry of a record at `log_min_offset` or after it, or to the queue's end.
@@ -431,7 +429,7 @@ def _holds_record_before(file: DiskFile, physical_offset: int) -> bool:
     """Whether the first entry of a file that is not blank is of a record before `physical_offset`."""
     view = file.map() if file.size_bytes else memoryview(b"")
     for position in range(0, len(view) - CQ_STORE_UNIT_SIZE + 1, CQ_STORE_UNIT_SIZE):
-        offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+        offset, size = QUEUE_ENTRY_HEAD.unpack_from(view, position)
         if size != BLANK_SIZE:
             return bool(size > 0 and 0 <= offset < physical_offset)
     return False

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import attrs
 
+from rmq_actors.store.files.formats import CQ_EXT_UNIT_HEAD
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 
 _log = logging.getLogger(__name__)
 
-_UNIT_HEAD = struct.Struct(">hqqh")
-MIN_EXT_UNIT_SIZE = _UNIT_HEAD.size
+MIN_EXT_UNIT_SIZE = CQ_EXT_UNIT_HEAD.size
 MAX_EXT_UNIT_SIZE = 0x7FFF
 _END_OF_FILE = struct.pack(">h", -1)
 END_BLANK_DATA_LENGTH = 4
@@ -82,7 +82,8 @@ class ConsumeQueueExt:
             queue.add_file(queue.max_offset)
         offset = queue.max_offset
         bit_map = unit.filter_bit_map
-        queue.files[-1].append(_UNIT_HEAD.pack(size, unit.tags_code, unit.msg_store_time_ms, len(bit_map)) + bit_map)
+        head = CQ_EXT_UNIT_HEAD.pack(size, unit.tags_code, unit.msg_store_time_ms, len(bit_map))
+        queue.files[-1].append(head + bit_map)
         return offset + _LONG_MIN
 
     def get(self, address: int) -> CqExtUnit | None:
@@ -96,7 +97,7 @@ class ConsumeQueueExt:
         view = mapped_file.whole()[offset - mapped_file.from_offset : mapped_file.wrote_position]
         if len(view) < MIN_EXT_UNIT_SIZE:
             return None
-        size, tags_code, store_time_ms, bit_map_size = _UNIT_HEAD.unpack_from(view)
+        size, tags_code, store_time_ms, bit_map_size = CQ_EXT_UNIT_HEAD.unpack_from(view)
         if not MIN_EXT_UNIT_SIZE <= size <= len(view) or size != MIN_EXT_UNIT_SIZE + max(0, bit_map_size):
             return None
         return CqExtUnit(tags_code, store_time_ms, bytes(view[MIN_EXT_UNIT_SIZE:size]))

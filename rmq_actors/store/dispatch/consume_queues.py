@@ -14,8 +14,9 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.dispatch.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue, QueueEntry, parse_queue_offset
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
 from rmq_actors.store.dispatch.consume_queue_ext import ConsumeQueueExt
+from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY
 from rmq_actors.store.files.mapped_file_queue import DirtyDirectories, MappedFileQueue, sync_directories
 from rmq_actors.store.files.open_files import OpenFiles
@@ -24,6 +25,7 @@ from rmq_actors.wire.dispatch_request import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     DispatchRequest,
+    split_multi_dispatch,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MULTI_DISPATCH_QUEUE_SPLITTER = ","
 _NAMES_IN_LOG_MAX = 1000
 
 _Batches = dict[ConsumeQueue, list[QueueEntry]]
@@ -203,7 +204,7 @@ class ConsumeQueues:
 
     def dispatch_batch(self, batch: DispatchBatch) -> None:
         """`dispatch` of records as columns. Raises `OSError`."""
-        # It imports numpy, which takes a while: who dispatches single records does without.
+        # This imports numpy, which takes a while: a broker that dispatches single records does without.
         from rmq_actors.store.dispatch.queue_columns import entries_by_queue  # noqa: PLC0415
 
         for each in entries_by_queue(batch):
@@ -239,8 +240,8 @@ class ConsumeQueues:
         """The further queues that a record names (topic, queue id), and its index in each."""
         if not self.config.enable_multi_dispatch or PROPERTY_INNER_MULTI_DISPATCH not in request.properties:
             return ()
-        names = _split(request.properties[PROPERTY_INNER_MULTI_DISPATCH])
-        indexes = _split(request.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
+        names = split_multi_dispatch(request.properties[PROPERTY_INNER_MULTI_DISPATCH])
+        indexes = split_multi_dispatch(request.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, ""))
         if not names or not indexes:
             return ()
         numbers = [number for number in map(parse_queue_offset, indexes) if number is not None]
@@ -259,7 +260,7 @@ class ConsumeQueues:
     async def flush(self, least_pages: int = 0) -> None:
         """Return when everything dispatched before the call is durable. Raises `OSError`.
 
-        With `least_pages` queues that have less than so many new pages are left for later, and names are not synced.
+        With `least_pages`, queues that have fewer new pages are left for later, and names are not synced.
         """
         for queue in list(self._dirty_queues):
             await queue.flush_files(least_pages)
@@ -321,9 +322,3 @@ def _parse_queue_id(name: str) -> int | None:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 10 or str(int(name)) != name:
         return None
     return int(name) if -(1 << 31) <= int(name) < 1 << 31 else None
-
-
-def _split(text: str) -> list[str]:
-    """Split as Java's String.split does: without the empty parts at the end."""
-    text = text.rstrip(_MULTI_DISPATCH_QUEUE_SPLITTER)
-    return text.split(_MULTI_DISPATCH_QUEUE_SPLITTER) if text.strip() else []

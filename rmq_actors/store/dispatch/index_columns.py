@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rmq_actors.store.files.formats import INDEX_ENTRY_FIELDS, INDEX_SLOT_TYPE
 from rmq_actors.wire.dispatch_batch import Int32Array, Int64Array
 
 _INT_MAX = 0x7FFF_FFFF
-_SLOT = np.dtype(">i4")
-_ENTRY = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("before", ">i4")])
+_SLOT = np.dtype(INDEX_SLOT_TYPE)
+_ENTRY = np.dtype(INDEX_ENTRY_FIELDS)
 
 
 class Chains(NamedTuple):

@@ -15,19 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 from rmq_actors.ports.disk import DiskFile
+from rmq_actors.store.files.formats import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, crosses_sectors
 
 if TYPE_CHECKING:
     from rmq_actors.wire.dispatch_batch import Int32Array, Int64Array
 
-_HEADER = struct.Struct(">qqqqii")
-_SLOT = struct.Struct(">i")
-_ENTRY = struct.Struct(">iqii")
-
 _INT_MAX = 0x7FFF_FFFF
 #: Past it an entry's seconds might overflow.
 _TIMESTAMP_MAX_MS = 1 << 62
-#: What a disk writes as one, at least.
-_SECTOR_BYTES = 512
 #: How many slots or entries are looked at together.
 _CHUNK = 16 * 1024
 _ZEROS = bytes(1024 * 1024)
@@ -47,7 +42,7 @@ class IndexKey(NamedTuple):
 
 def index_file_size_bytes(hash_slot_num: int, index_num: int) -> int:
     """How long a file is: by default 420,000,040 bytes."""
-    return _HEADER.size + hash_slot_num * _SLOT.size + index_num * _ENTRY.size
+    return INDEX_HEADER.size + hash_slot_num * INDEX_SLOT.size + index_num * INDEX_ENTRY.size
 
 
 @cache
@@ -101,7 +96,7 @@ class IndexFile:
             self.end_phy_offset,
             self.hash_slot_count,
             index_count,
-        ) = _HEADER.unpack_from(self._view)
+        ) = INDEX_HEADER.unpack_from(self._view)
         self.index_count = max(1, index_count)
         self._writes += not is_durable
         if (
@@ -131,14 +126,14 @@ class IndexFile:
         assert len(keys) <= self.room
         begin_ms, hash_slot_count, number = self.begin_timestamp_ms, self.hash_slot_count, self.index_count
         heads: dict[int, int] = {}
-        entries = bytearray(_ENTRY.size * len(keys))
+        entries = bytearray(INDEX_ENTRY.size * len(keys))
         for position, (key_hash, offset, timestamp_ms) in enumerate(keys):
             slot = key_hash % self.hash_slot_num
             head = heads.get(slot)
             if head is None:
                 head = self._head(slot)
             seconds = min(max(timestamp_ms - begin_ms, 0) // 1000, _INT_MAX) if begin_ms > 0 else 0
-            _ENTRY.pack_into(entries, _ENTRY.size * position, key_hash, offset, seconds, head)
+            INDEX_ENTRY.pack_into(entries, INDEX_ENTRY.size * position, key_hash, offset, seconds, head)
             if number == 1:
                 begin_ms = timestamp_ms
             if head == 0:
@@ -149,7 +144,7 @@ class IndexFile:
         write_at = self.file.write_at
         write_at(self._entry_position(self.index_count), entries)
         for slot, head in heads.items():
-            write_at(_HEADER.size + _SLOT.size * slot, _SLOT.pack(head))
+            write_at(INDEX_HEADER.size + INDEX_SLOT.size * slot, INDEX_SLOT.pack(head))
         begin_phy_offset = keys[0].physical_offset if self.index_count == 1 else self.begin_phy_offset
         end = keys[-1]
         self._write_header(
@@ -173,7 +168,7 @@ class IndexFile:
         entries = columns.encode_entries(key_hashes, physical_offsets, seconds, chains.before)
         self._writes += 1
         self.file.write_at(self._entry_position(self.index_count), entries)
-        self.file.write_scattered(_HEADER.size + _SLOT.size * chains.slots, chains.newest)
+        self.file.write_scattered(INDEX_HEADER.size + INDEX_SLOT.size * chains.slots, chains.newest)
         self._write_header(
             begin_ms,
             int(store_timestamps_ms[-1]),
@@ -204,10 +199,10 @@ class IndexFile:
         hash_slot_count: int,
         index_count: int,
     ) -> None:
-        header = _HEADER.pack(
+        header = INDEX_HEADER.pack(
             begin_timestamp_ms, end_timestamp_ms, begin_phy_offset, end_phy_offset, hash_slot_count, index_count
         )
-        if header != self._view[: _HEADER.size]:
+        if header != self._view[: INDEX_HEADER.size]:
             self._writes += 1
             self.file.write_at(0, header)
         self.begin_timestamp_ms, self.end_timestamp_ms = begin_timestamp_ms, end_timestamp_ms
@@ -244,14 +239,14 @@ class IndexFile:
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Key hash, log offset, seconds since the file's first time stamp, number of the entry before in its chain."""
-        hash_offset_seconds_before: tuple[int, int, int, int] = _ENTRY.unpack_from(
+        hash_offset_seconds_before: tuple[int, int, int, int] = INDEX_ENTRY.unpack_from(
             self._view, self._entry_position(number)
         )
         return hash_offset_seconds_before
 
     def _head(self, slot: int) -> int:
         """The newest counted entry of a slot, 0 if there is none."""
-        (head,) = _SLOT.unpack_from(self._view, _HEADER.size + _SLOT.size * slot)
+        (head,) = INDEX_SLOT.unpack_from(self._view, INDEX_HEADER.size + INDEX_SLOT.size * slot)
         while head >= self.index_count:  # of a batch that failed: its entries were written before its slots
             before = self.entry(head)[3] if head < self.index_num else 0
             head = before if before < head else 0
@@ -261,13 +256,13 @@ class IndexFile:
         """`_head` of many slots."""
         from rmq_actors.store.dispatch import index_columns as columns  # noqa: PLC0415 - see `put_key_columns`
 
-        heads = columns.read_slots(self._view, _HEADER.size, self.hash_slot_num, slots)
+        heads = columns.read_slots(self._view, INDEX_HEADER.size, self.hash_slot_num, slots)
         for place in ((heads < 0) | (heads >= self.index_count)).nonzero()[0].tolist():
             heads[place] = self._head(int(slots[place]))
         return heads
 
     def _entry_position(self, number: int) -> int:
-        return _HEADER.size + _SLOT.size * self.hash_slot_num + _ENTRY.size * number
+        return INDEX_HEADER.size + INDEX_SLOT.size * self.hash_slot_num + INDEX_ENTRY.size * number
 
     # --- after a crash ----------------------------------------------------------------------------------------------
 
@@ -292,7 +287,7 @@ class IndexFile:
         return low
 
     def _crosses_sectors(self, number: int) -> bool:
-        return self._entry_position(number) % _SECTOR_BYTES > _SECTOR_BYTES - _ENTRY.size
+        return crosses_sectors(self._entry_position(number), INDEX_ENTRY.size)
 
     def cut(self, last: int) -> None:
         """Make `last` the last entry: zero what stands after it, set right the slots and the header. Raises `OSError`.
@@ -336,7 +331,7 @@ class IndexFile:
                         newest[slot] = number
             self._writes += 1
         for slot, number in newest.items():
-            self.file.write_at(_HEADER.size + _SLOT.size * slot, _SLOT.pack(number))
+            self.file.write_at(INDEX_HEADER.size + INDEX_SLOT.size * slot, INDEX_SLOT.pack(number))
             if not number:
                 used -= 1
         return used
@@ -345,8 +340,8 @@ class IndexFile:
         """The slots' heads in chunks, each with its first slot's number. Chunks of zeros are left out."""
         for begin in range(0, self.hash_slot_num, _CHUNK):
             count = min(_CHUNK, self.hash_slot_num - begin)
-            position = _HEADER.size + _SLOT.size * begin
-            chunk = self._view[position : position + _SLOT.size * count].tobytes()
+            position = INDEX_HEADER.size + INDEX_SLOT.size * begin
+            chunk = self._view[position : position + INDEX_SLOT.size * count].tobytes()
             if chunk != _ZEROS[: len(chunk)]:
                 yield begin, _struct_of_slots(count).unpack(chunk)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rmq_actors.store.dispatch.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
 from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic
 from rmq_actors.wire.dispatch_request import DispatchRequest

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from rmq_actors.store.dispatch.consume_queue import CQ_STORE_UNIT_SIZE, QueueEntry
+from rmq_actors.store.dispatch.consume_queue import QueueEntry
+from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE, QUEUE_ENTRY_FIELDS
 from rmq_actors.wire.dispatch_batch import DispatchBatch, Int64Array
 
-_UNIT = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+_UNIT = np.dtype(QUEUE_ENTRY_FIELDS)
 _QUEUE_IDS = 1 << 32
 
 

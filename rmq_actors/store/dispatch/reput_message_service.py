@@ -45,12 +45,12 @@ DISPATCHED = BroadcastChannel[int].declare(
     receiver="FlushConsumeQueueService, PullRequestHoldService",
 )
 
-#: After a failed dispatch (a full disk, say) it is tried again so much later.
+#: The pause before a failed dispatch (a full disk, say) is tried again.
 RETRY_INTERVAL_S = 1.0
 #: What waits is guessed from its bytes and the size of the last record.
 _GUESSED_RECORD_BYTES = 256
-#: A slave that receives all the time leaves so much undispatched at most, for so long; then it dispatches until nothing
-#: waits. Whoever consumes from it waits for that, and so does an orderly stop.
+#: How long, and how many bytes, a slave that receives all the time leaves undispatched at most; then it dispatches
+#: until nothing waits. Whoever consumes from it waits for that, and so does an orderly stop.
 GIVE_WAY_MAX_S = 10.0
 GIVE_WAY_MAX_BYTES = 2 * 1024**3
 

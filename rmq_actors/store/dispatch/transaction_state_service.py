@@ -11,7 +11,6 @@ messages and op messages, which 3.1.9 did not know.
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +18,13 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
+from rmq_actors.store.files.formats import (
+    QUEUE_ENTRY,
+    TRAN_STATE,
+    TRAN_STATE_ENTRY,
+    TRAN_STATE_POSITION,
+    TS_STORE_UNIT_SIZE,
+)
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY, TRAN_REDO_LOG_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY
 from rmq_actors.store.files.mapped_file_queue import (
     DirtyDirectories,
@@ -57,10 +63,6 @@ PROPERTY_TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 REMOVE_TAG = "d"
 OFFSET_SEPARATOR = ","
 
-TS_STORE_UNIT_SIZE = 24
-_ENTRY = struct.Struct(">qiiii")
-_STATE = struct.Struct(">i")
-_STATE_POSITION = 20
 _STATES = {TRANSACTION_PREPARED_TYPE, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE}
 
 TRANSACTION_REDOLOG_TOPIC = "TRANSACTION_REDOLOG_TOPIC_XXXX"
@@ -71,7 +73,6 @@ ENDS_SEVERAL_TAGS_CODE = -(1 << 63)
 #: Below, down to the one above: the message is prepared, and stands for the one at this number minus the code.
 _REPLACES = -2
 
-_REDO_UNIT = struct.Struct(">qiq")
 _UNITS_A_READ = 4096
 
 
@@ -127,7 +128,7 @@ class TransactionStateService:
     is_trusted: bool = attrs.field(default=True, kw_only=True)
     #: Whole entries.
     table_file_size_bytes: int = attrs.field(default=2_000_000 * TS_STORE_UNIT_SIZE, kw_only=True)
-    redo_log_file_size_bytes: int = attrs.field(default=2_000_000 * _REDO_UNIT.size, kw_only=True)
+    redo_log_file_size_bytes: int = attrs.field(default=2_000_000 * QUEUE_ENTRY.size, kw_only=True)
     name: str = attrs.field(default="TransactionStateService", init=False)
     tran_state_table: MappedFileQueue = attrs.field(init=False)
     tran_redo_log: ConsumeQueue = attrs.field(init=False)
@@ -182,7 +183,7 @@ class TransactionStateService:
         mapped_file = self.tran_state_table.find(position)
         if mapped_file is None or position >= mapped_file.end_offset:
             return None
-        entry = _ENTRY.unpack_from(mapped_file.whole(), position - mapped_file.from_offset)
+        entry = TRAN_STATE_ENTRY.unpack_from(mapped_file.whole(), position - mapped_file.from_offset)
         return int(entry[4])
 
     # --- recovery ---------------------------------------------------------------------------------------------------
@@ -218,8 +219,8 @@ class TransactionStateService:
         for queue_id in self._disk.list(half_topic):
             for name in self._disk.list(f"{half_topic}/{queue_id}")[:1]:
                 file = self._disk.open(f"{half_topic}/{queue_id}/{name}", read_only=True)
-                first = file.map()[: _REDO_UNIT.size]
-                offsets.append(_REDO_UNIT.unpack(first)[0] if len(first) == _REDO_UNIT.size else 0)
+                first = file.map()[: QUEUE_ENTRY.size]
+                offsets.append(QUEUE_ENTRY.unpack(first)[0] if len(first) == QUEUE_ENTRY.size else 0)
                 file.close()
         return max(0, min(offsets)) if offsets else None
 
@@ -255,9 +256,10 @@ class TransactionStateService:
         return True
 
     def _entries(self) -> Iterator[tuple[int, tuple[int, int, int, int, int]]]:
-        """The entries of tranStateTable with their numbers, also those behind its end."""
+        """The entries of tranStateTable with their numbers, also those after its end."""
         for mapped_file in self.tran_state_table.files:
-            yield from enumerate(_ENTRY.iter_unpack(mapped_file.whole()), mapped_file.from_offset // TS_STORE_UNIT_SIZE)
+            first = mapped_file.from_offset // TS_STORE_UNIT_SIZE
+            yield from enumerate(TRAN_STATE_ENTRY.iter_unpack(mapped_file.whole()), first)
 
     def _recreate_table(self) -> None:
         self.tran_state_table.close()
@@ -306,8 +308,8 @@ class TransactionStateService:
     def _redo_entries(self) -> Iterator[tuple[int, int, int]]:
         index = self.tran_redo_log.min_offset_in_queue
         while units := self.tran_redo_log.entries(index, _UNITS_A_READ):
-            yield from _REDO_UNIT.iter_unpack(units)
-            index += len(units) // _REDO_UNIT.size
+            yield from QUEUE_ENTRY.iter_unpack(units)
+            index += len(units) // QUEUE_ENTRY.size
 
     # --- dispatch ---------------------------------------------------------------------------------------------------
 
@@ -425,7 +427,7 @@ class TransactionStateService:
         if not table.files or not table.files[-1].room_bytes:
             table.add_file(table.max_offset)
         table.files[-1].append(
-            _ENTRY.pack(
+            TRAN_STATE_ENTRY.pack(
                 transaction.physical_offset,
                 transaction.size,
                 transaction.store_timestamp_s,
@@ -439,7 +441,7 @@ class TransactionStateService:
         mapped_file = self.tran_state_table.find(position)
         if mapped_file is not None:
             self.tran_state_table.mark_rewritten(mapped_file)
-            mapped_file.file.write_at(position - mapped_file.from_offset + _STATE_POSITION, _STATE.pack(state))
+            mapped_file.file.write_at(position - mapped_file.from_offset + TRAN_STATE_POSITION, TRAN_STATE.pack(state))
 
     async def flush(self) -> None:
         """See `CommitLogDispatcher`."""
@@ -457,7 +459,7 @@ class TransactionStateService:
         table = self.tran_state_table
         if len(table.files) > 1:
             last = table.files[1].from_offset - TS_STORE_UNIT_SIZE - table.files[0].from_offset
-            if _ENTRY.unpack_from(table.files[0].whole(), last)[0] < log_min_offset:
+            if TRAN_STATE_ENTRY.unpack_from(table.files[0].whole(), last)[0] < log_min_offset:
                 removed += table.remove_first_file()
         return removed
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rmq_actors.ports.disk import SECTOR_BYTES
 from rmq_actors.store.files.mapped_file import MappedFile
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.log.passed_over import PassedOver
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
 
 #: How many records are dispatched at once, and between two checkpoints of the event loop.
 BATCH_RECORDS = 512
-#: Where so many records wait, they are read as columns; the first time it must be many, as that starts numpy, which
+#: Records are read as columns where at least this many wait. The first time it must be many: that starts numpy, which
 #: takes as long as dispatching thousands.
 COLUMNS_RECORDS_FIRST = 4096
 COLUMNS_RECORDS_MIN = 64
 COLUMNS_RECORDS_MAX = 4096
-_SECTOR_BYTES = 512
 
 
 class DamagedLog(ValueError):
@@ -145,14 +145,14 @@ class LogWalk:
     @staticmethod
     def _is_torn(view: memoryview, begin: int, found: DispatchRequest) -> bool:
         """Whether bytes of the record's text are missing: a sector of it, or, if nothing follows, its end."""
-        position, behind = found.commit_log_offset - begin, found.end_offset - begin
+        position, record_end = found.commit_log_offset - begin, found.end_offset - begin
         topic, properties = text_span(view, position)
-        if 0 not in bytes(view[properties[0] : behind]) and "\0" not in found.topic:
+        if 0 not in bytes(view[properties[0] : record_end]) and "\0" not in found.topic:
             return False
         if _lacks_a_sector(view, *topic) or _lacks_a_sector(view, *properties):
             return True
         text_end = properties[1] if properties[1] > properties[0] else topic[1]
-        return view[text_end - 1] == 0 and check_record(view, behind, found.end_offset).what == "invalid"
+        return view[text_end - 1] == 0 and check_record(view, record_end, found.end_offset).what == "invalid"
 
     def _end(self, mapped_file: MappedFile, reason: str) -> LogEnd:
         """The log ends at `self.offset`, in `mapped_file`. Raises `DamagedLog` where that cannot be a torn tail."""
@@ -190,8 +190,8 @@ def _lacks_a_sector(view: memoryview, begin: int, end: int) -> bool:
     data = bytes(view[begin:end])
     if 0 not in data:
         return False
-    for sector in range(begin - begin % _SECTOR_BYTES, end, _SECTOR_BYTES):
-        share = data[max(0, sector - begin) : sector + _SECTOR_BYTES - begin]
+    for sector in range(begin - begin % SECTOR_BYTES, end, SECTOR_BYTES):
+        share = data[max(0, sector - begin) : sector + SECTOR_BYTES - begin]
         if share.count(0) == len(share):
             return True
     return False

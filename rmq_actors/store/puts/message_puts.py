@@ -1,7 +1,7 @@
 """Puts: from a producer's message to a record in the log, and to the answer that the configuration promises.
 
-RocketMQ's path through DefaultMessageStore.asyncPutMessage(s) and CommitLog.asyncPutMessage(s). Nothing here yields but
-waiting for an answer.
+RocketMQ's path through DefaultMessageStore.asyncPutMessage(s) and CommitLog.asyncPutMessage(s). Only waiting for
+the answer yields.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -31,10 +31,12 @@ from rmq_actors.tracing.events.store import PutBegin, PutEnd
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch, encode_message_batch
 from rmq_actors.wire.dispatch_request import (
+    MULTI_DISPATCH_QUEUE_SPLITTER,
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     SCHEDULE_TOPIC,
+    split_multi_dispatch,
 )
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty, encode_properties
 from rmq_actors.wire.record import (
@@ -54,7 +56,6 @@ _log = logging.getLogger(__name__)
 
 PROPERTY_REAL_TOPIC = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID = "REAL_QID"
-_MULTI_DISPATCH_QUEUE_SPLITTER = ","
 _SYSTEM_TOPIC_PREFIX = "RMQ_SYS_"
 #: Few topics have many messages.
 _check_topic = functools.lru_cache(maxsize=4096)(check_topic)
@@ -151,7 +152,7 @@ class MessagePuts:
     _busy_until: float = attrs.field(default=float("-inf"), init=False)
     _next_msg_id: int = attrs.field(default=0, init=False)
     _failed_puts: FailedPuts = attrs.field(factory=FailedPuts, init=False)
-    #: What the followers of the log's end, and who prepares files, were told last.
+    #: What the followers of the log's end, and the service that prepares files, were told last.
     _told_end: int = attrs.field(default=-1, init=False)
     _told_next_file: int | None = attrs.field(default=None, init=False)
 
@@ -287,7 +288,7 @@ class MessagePuts:
     def _encode_multi_dispatch(self, message: Message) -> EncodedMessage:
         """Encode a message that goes to other queues too, with its offsets in them (MultiDispatch)."""
         config, log = self.config, self._commit_log
-        names = _split_queues(message.properties[PROPERTY_INNER_MULTI_DISPATCH])
+        names = split_multi_dispatch(message.properties[PROPERTY_INNER_MULTI_DISPATCH])
         properties, queues = message.properties, list[tuple[str, int]]()
         if names:
             if config.enable_lmq and log.lmq_num > config.max_lmq_consume_queue_num:
@@ -300,7 +301,7 @@ class MessagePuts:
             offsets = [str(log.next_queue_offset(*queue)) for queue in queues]
             properties = {
                 **properties,
-                PROPERTY_INNER_MULTI_QUEUE_OFFSET: _MULTI_DISPATCH_QUEUE_SPLITTER.join(offsets),
+                PROPERTY_INNER_MULTI_QUEUE_OFFSET: MULTI_DISPATCH_QUEUE_SPLITTER.join(offsets),
             }
         try:
             encoded = encode_message(
@@ -407,13 +408,3 @@ def _delay_level(properties: Mapping[str, str]) -> int:
     if re.fullmatch(r"[+-]?[0-9]{1,10}", text) is None:
         raise MessageIllegal(f"property {PROPERTY_DELAY} is {text!r}, not a level")
     return int(text)
-
-
-def _split_queues(text: str) -> Sequence[str]:
-    """The names in INNER_MULTI_DISPATCH, split as Java splits: empty ones at the end do not count."""
-    if not text.strip():
-        return ()
-    names = text.split(_MULTI_DISPATCH_QUEUE_SPLITTER)
-    while names and not names[-1]:
-        names.pop()
-    return names

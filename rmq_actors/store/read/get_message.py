@@ -18,18 +18,18 @@ import attrs
 import trio
 
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.store.dispatch.consume_queue import BLANK_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
 from rmq_actors.store.dispatch.consume_queue_ext import CqExtUnit
+from rmq_actors.store.files.formats import BLANK_SIZE, CQ_STORE_UNIT_SIZE, QUEUE_ENTRY
 from rmq_actors.store.store_stats import StoreStatsService
 
 _log = logging.getLogger(__name__)
 
-_ENTRY = struct.Struct(">qiq")
 # totalSize and, after magic bodyCRC queueId flag queueOffset, physicalOffset.
 _RECORD_HEAD = struct.Struct(">i24xq")
 #: How many entries of a queue a call looks at, at least.
 _SCAN_UNITS = 16_000 // CQ_STORE_UNIT_SIZE
-#: BrokerStatsManager.SIZE_PER_COUNT: a message counts once for each so many bytes of it, or part of them.
+#: BrokerStatsManager.SIZE_PER_COUNT: a message counts once for each this many bytes of it, or part of them.
 _SIZE_PER_COUNT_BYTES = 64 * 1024
 
 
@@ -149,7 +149,7 @@ class MessageReads:
     _find_consume_queue: Callable[[str, int], ConsumeQueue | None]
     _readable_to: Callable[[], int]
     _stats: StoreStatsService
-    #: So far behind the log's end a record may be and still count as in memory.
+    #: A record counts as in memory if it is no farther from the log's end than this.
     _in_memory_bytes: int
     #: Seconds of some clock that never goes back.
     _now: Callable[[], float]
@@ -257,7 +257,7 @@ class _Scan:
         messages, readable_to = self.messages, self._readable_to
         log_min, log_end = self._commit_log.min_offset, self._commit_log.max_offset
         scanned = 0
-        for offset, size, tags_code in _ENTRY.iter_unpack(entries):
+        for offset, size, tags_code in QUEUE_ENTRY.iter_unpack(entries):
             is_blank = size == BLANK_SIZE
             if not is_blank:
                 if readable_to < offset + size <= log_end:
