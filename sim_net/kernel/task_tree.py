@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _LIBRARY = PurePath(trio.__file__).parent
 #: A task that waits on a simulated socket is shown where the program calls it, as one on a real socket.
-_SOCKETS = tuple(PurePath(__file__).with_name(f"{name}.py") for name in ("socket", "stream_socket", "datagram_socket"))
+_SOCKETS = tuple(
+    PurePath(__file__).parents[1] / "net" / f"{name}.py" for name in ("socket", "stream_socket", "datagram_socket")
+)
 
 
 def stable_name(name: str) -> str:
