@@ -16,11 +16,12 @@ PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadscope
 PYTHON = $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 
-.PHONY: help demo test test-long fuzz bench bench-recovery bench-catch-up check mutants-apply clean
+.PHONY: help demo test test-quick test-long fuzz bench bench-recovery bench-catch-up check mutants-apply clean
 
 help:
 	@echo 'make demo       replicate real data, break it, analyse it: out/demo/report.html'
-	@echo 'make test       all tests but the long ones'
+	@echo 'make test       all tests but the long ones: about 10 minutes on two cores'
+	@echo 'make test-quick units and properties, without tests that start processes: at most 90 seconds'
 	@echo 'make test-long  all tests'
 	@echo 'make fuzz       hostile peers with new seeds for five minutes; FUZZ="--seconds 3600" for longer'
 	@echo 'make check      ruff, mypy --strict, pyright, import-linter, mutants that no longer apply'
@@ -44,8 +45,14 @@ $(FILLED): pyproject.toml
 demo: $(FILLED)
 	@$(BIN)/rmq-actors demo
 
+# Tests start some hundred processes: without kept byte code each of them compiles the project for half a second.
+test test-quick test-long: export PYTHONDONTWRITEBYTECODE =
+
 test: $(FILLED)
-	@$(BIN)/python -m pytest -m 'not long' $(PARALLEL)
+	@$(BIN)/python -m pytest -m 'not long' --budgets $(PARALLEL)
+
+test-quick: $(FILLED)
+	@$(BIN)/python -m pytest -m 'not long and not processes' $(PARALLEL) tests/unit tests/property
 
 test-long: $(FILLED)
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest

@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.architecture.budget_table import budget_lines, read_budgets, seconds_by_directory
+
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile(
     "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -61,6 +63,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupSc
     return GroupScheduling(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--budgets`, which `make test` gives."""
+    parser.addoption("--budgets", action="store_true", help="end with the seconds of each directory and its budget")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first: they should not begin when all else is done."""
     first = (*_ONE_PROCESS, _ALONE)
@@ -68,8 +75,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in first)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table of parity cases, if any was run, in whichever process: each report carries its row."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Two tables: the parity cases, if any was run, and after `make test` what each directory took."""
+    _write_parity(terminalreporter)
+    if config.getoption("budgets"):
+        _write_budgets(terminalreporter)
+
+
+def _write_budgets(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [
+        report
+        for outcome in terminalreporter.stats.values()
+        for report in outcome
+        if isinstance(report, pytest.TestReport)
+    ]
+    terminalreporter.section("what the tests took, of all processes together, and may take on two idle cores")
+    for line in budget_lines(seconds_by_directory(reports), read_budgets()):
+        terminalreporter.write_line(line, yellow=line.startswith("warning"))
+
+
+def _write_parity(terminalreporter: pytest.TerminalReporter) -> None:
+    """Each report carries its row, in whichever process it was made."""
     rows = sorted(
         (*value, result)
         for outcome, result in (("passed", "same"), ("failed", "DIFFERS"), ("skipped", "skipped"))

@@ -80,6 +80,7 @@ def test_the_defaults_are_those_of_java(name: str) -> None:
 
 
 @pytest.mark.interop
+@pytest.mark.processes
 @pytest.mark.parametrize("pom", SAMPLES)
 def test_the_samples_are_what_java_writes_today(pom: Path) -> None:
     done = subprocess.run(command(pom, *lines(SAMPLES[pom])), capture_output=True, timeout=100, check=True)

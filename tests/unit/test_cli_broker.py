@@ -22,6 +22,8 @@ from rmq_actors.embedding.broker import load_broker_config
 from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.wire.bodies.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 
+pytestmark = pytest.mark.processes
+
 COMMAND = (sys.executable, "-m", "rmq_actors.cli.entry")
 #: A store that a real master left.
 GOLDEN = Path(rmq_actors.testing.__file__).parent / "golden" / "store_master_clean"

@@ -16,7 +16,7 @@ from rmq_actors.cli.main import app
 from rmq_actors.tracing.manifest import read_manifests
 from tests.worlds.interrupted_command import DEADLINE_S, started
 
-pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(2 * DEADLINE_S)]
 
 
 def spools(out: Path) -> list[Path]:

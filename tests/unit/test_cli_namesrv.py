@@ -19,6 +19,8 @@ from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from rmq_actors.wire.request_code import RequestCode as Code
 
+pytestmark = pytest.mark.processes
+
 COMMAND = (sys.executable, "-m", "rmq_actors.cli.entry", "namesrv")
 
 

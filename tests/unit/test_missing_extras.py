@@ -17,6 +17,8 @@ from rmq_actors.tracing.spool import TraceWriter
 from tests.worlds.extras import project, third_party
 from tests.worlds.trace_story import Story, run_of
 
+pytestmark = pytest.mark.processes
+
 #: What a process cannot import that lacks these extras.
 OF_EXTRA = {extra: sorted(third_party((extra,)) - third_party(())) for extra in project()["optional-dependencies"]}
 
