@@ -1,4 +1,4 @@
-"""Who is connected, and what becomes of clients that are silent or gone (ClientHousekeepingService, Broker2Client)."""
+"""Takes silent and lost clients out of their groups (ClientHousekeepingService, Broker2Client)."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class ClientHousekeepingService(ServiceThread):
     _has_clients: WakeUp = attrs.field(factory=WakeUp, init=False)
 
     def heard_of_clients(self) -> None:
-        """There is somebody to look after."""
+        """A client has come: look for silent ones from now on."""
         self._has_clients.wakeup()
 
     def on_connected(self, connection: RemotingConnection) -> None:
-        """A connection is no client yet: its first heartbeat makes it one."""
+        """Does nothing: a connection becomes a client with its first heartbeat."""
 
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
-        """The client leaves its groups, and the others in them are told."""
+        """Take the client out of its groups, and tell their other members."""
         self._hold_service.closed(connection)
         self.producers.closed(connection)
         for group in self.consumers.closed(connection):
@@ -52,7 +52,7 @@ class ClientHousekeepingService(ServiceThread):
             self.notify_consumer_ids_changed(group)
 
     def notify_consumer_ids_changed(self, group: str) -> None:
-        """Tell the members of a group that it has others now: they share out the queues again."""
+        """Tell a group that its members have changed: they share out the queues again."""
         self._notify(group, self.consumers.members(group))
 
     def _notify(self, group: str, members: Iterable[RemotingConnection]) -> None:
@@ -62,11 +62,11 @@ class ClientHousekeepingService(ServiceThread):
             try:
                 connection.invoke_oneway(request)
             except RemotingError as error:
-                # It is about to go, or will share out the queues by itself within 20 s.
+                # It is about to leave, or will share out the queues by itself within 20 s.
                 _log.info("%s was not told that group %s has changed: %s", connection.remote_address, group, error)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
-        """Close the connections of clients that say nothing any more."""
+        """Close the connections of silent clients."""
         task_status.started()
         while True:
             await self._has_clients.wait_for_running(float("inf"))

@@ -1,7 +1,7 @@
-"""What every processor of clients' requests needs: the tables, the store of the moment, how what is missing is made.
+"""What every processor of clients' requests needs: the tables, the present store, and making what is missing.
 
-A table's change is durable before it is seen, which takes a while: a request that needs a new topic or group waits for
-that in a pool, and every other one is answered in the step that reads it.
+A change of a table is durable before anybody sees it, which takes a while. So a request that needs a new topic or group
+waits for that in a pool; every other one is answered in the step that reads it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
 @attrs.frozen(eq=False)
 class ClientRequests:
-    """`config` and `open_store` are of the moment: a change of role renews both. None: there is no store now."""
+    """A change of role renews `config` and `open_store`: ask each time. None: there is no store now."""
 
     metadata: BrokerMetadata
     config: Callable[[], BrokerConfig]
     open_store: Callable[[], MessageStore | None]
-    #: "ip:port" that this broker's messages are stored under.
+    #: The "ip:port" under which this broker's messages are stored.
     store_host: Callable[[], str]
 
     @property
@@ -46,7 +46,7 @@ class ClientRequests:
         return store
 
     def makes_group(self, group: str) -> bool:
-        """Whether a group that nobody has made is made when a client names it."""
+        """Whether a missing group is made when a client names it."""
         return self.config().auto_create_subscription_group or group.startswith(_SYSTEM_GROUP_PREFIX)
 
     async def make_group(self, group: str) -> None:
@@ -80,7 +80,7 @@ class ClientRequests:
         await self.make_topic(MissingTopic(RETRY_GROUP_TOPIC_PREFIX + group, False, queue_nums, sys_flag), "")
 
     def _check_changes_tables(self) -> None:
-        """A slave's tables are its master's."""
+        """Raise `RpcRefused` on a slave, whose tables are its master's."""
         if self.config().is_slave:
             raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave makes no topics and no groups")
 

@@ -1,4 +1,4 @@
-"""What a pull is answered, by what was read (PullMessageProcessor's switches). Pure."""
+"""The answer to a pull, by what was read (PullMessageProcessor's switches). Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Puller:
 
     is_slave: bool
     slave_read_enable: bool
-    #: Whether offsets that are out of range are corrected here: a slave may only be behind its master.
+    #: Whether offsets out of range are corrected here: a slave may just lag behind its master.
     corrects_offsets: bool
 
 

@@ -1,7 +1,7 @@
 """Holds pulls that found nothing until a message comes or their time is up (PullRequestHoldService).
 
-RocketMQ looks every 5 s, and is told of each message by the dispatcher; on a slave nobody tells it. Here the service
-sleeps while no pull is held, and otherwise until records are dispatched, on a slave, too.
+RocketMQ's looks every 5 s, and its dispatcher tells it of each message, but not on a slave. This service sleeps while
+no pull is held, and otherwise until records are dispatched, also on a slave.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmq_actors.protocols.held_pulls import HeldPulls, Queue
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.store.message_store import MessageStore
 
-#: One more is answered at once that nothing was found; its consumer asks again.
+#: How many pulls may be held. One more is answered at once with "nothing found", and its consumer asks again.
 HELD_PULLS_MAX: Final = 100_000
 
 
@@ -40,11 +40,11 @@ class PullRequestHoldService(ServiceThread):
         return len(self._held)
 
     def answers_through(self, pull_again: Callable[[RemotingRequest], None]) -> None:
-        """Set what a pull is given to that is held no more."""
+        """Set the function that gets each pull when it is not held any more."""
         self._pull_again = pull_again
 
     def use_store(self, store: MessageStore | None) -> None:
-        """Wait for messages of this store from now on; None: there is none for a while."""
+        """Wait for messages of this store from now on; None: there is no store for a while."""
         self._store = store
         self._sooner.wakeup()
 
@@ -58,7 +58,7 @@ class PullRequestHoldService(ServiceThread):
         return True
 
     def closed(self, connection: RemotingConnection) -> None:
-        """A connection has ended: nobody waits for its pulls."""
+        """A connection has ended: let go of its pulls."""
         self._held.take_if(lambda request, _: request.connection is connection)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:

@@ -17,7 +17,7 @@ _MASK, _SIGN = 0xFFFFFFFF, 1 << 31
 
 
 def build_subscription(topic: str, sub_string: str | None, expression_type: str | None) -> SubscriptionData:
-    """What a pull says that it wants (FilterAPI.build). Raises `ValueError` for an expression that is none."""
+    """The subscription of a pull's expression (FilterAPI.build). Raises `ValueError` for a bad expression."""
     if not is_tag_type(expression_type):
         if not sub_string:
             raise ValueError(f"Expression can't be null! {expression_type}")

@@ -1,4 +1,4 @@
-"""Who consumes and produces at a broker, by heartbeats (ConsumerManager, ConsumerGroupInfo, ProducerManager).
+"""Which clients consume and produce at a broker, by heartbeats (ConsumerManager, ConsumerGroupInfo, ProducerManager).
 
 A client is a connection: the channel that its heartbeats come on. It leaves a group when it says so, when its
 connection ends, or when no heartbeat has come for `EXPIRED_S`. Time is an argument, in seconds.
@@ -21,7 +21,7 @@ ChannelT = TypeVar("ChannelT", bound=Hashable)
 
 @attrs.define(eq=False)
 class Client:
-    """What a client says of itself, and when it was heard of last."""
+    """What a client says about itself, and when it was heard of last."""
 
     client_id: str
     language: str
@@ -47,7 +47,7 @@ class ConsumerGroup(Generic[ChannelT]):
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
         """Take what a member subscribes; whether a topic came or went.
 
-        Of two versions of a topic's subscription the later one counts, whoever sent it.
+        The later version of a topic's subscription counts, whichever member sent it.
         """
         asked = {each.topic: each for each in wanted}
         gone = self.subscriptions.keys() - asked.keys()
@@ -63,7 +63,7 @@ class ConsumerGroup(Generic[ChannelT]):
 
 @attrs.define(eq=False)
 class ConsumerGroups(Generic[ChannelT]):
-    """The groups that have members. Each change says which groups are to be told (NOTIFY_CONSUMER_IDS_CHANGED)."""
+    """The groups with members. Each change returns the groups that must be told (NOTIFY_CONSUMER_IDS_CHANGED)."""
 
     groups: dict[str, ConsumerGroup[ChannelT]] = attrs.field(factory=dict, init=False)
 
@@ -129,5 +129,5 @@ class ProducerGroups(Generic[ChannelT]):
 
 
 def expired(clients: Iterable[tuple[ChannelT, Client]], now_s: float) -> set[ChannelT]:
-    """The channels on which no heartbeat has come for too long: they are to be closed."""
+    """The channels without a heartbeat for too long: close them."""
     return {channel for channel, client in clients if now_s - client.heard_of_s > EXPIRED_S}

@@ -43,7 +43,7 @@ class HeldPulls(Generic[PullT]):
         return min((each.deadline_s for held in self._by_queue.values() for each in held), default=float("inf"))
 
     def take_arrived(self, end_of_queue: Callable[[str, int], int]) -> list[PullT]:
-        """Those whose queue ends after the offset that they wait at: they are held no more."""
+        """Take out the pulls whose queue ends after the offset that they wait for."""
         taken = list[PullT]()
         for queue in list(self._by_queue):
             end = end_of_queue(*queue)
@@ -51,11 +51,11 @@ class HeldPulls(Generic[PullT]):
         return taken
 
     def take_expired(self, now_s: float) -> list[PullT]:
-        """Those whose deadline has come."""
+        """Take out the pulls whose deadline has come."""
         return self.take_if(lambda _, deadline_s: deadline_s <= now_s)
 
     def take_if(self, wanted: Callable[[PullT, float], bool]) -> list[PullT]:
-        """Those for which `wanted(pull, deadline)` says so."""
+        """Take out the pulls for which `wanted(pull, deadline)` is true."""
         taken = list[PullT]()
         for queue in list(self._by_queue):
             self._take(queue, lambda each: wanted(each.pull, each.deadline_s), taken)

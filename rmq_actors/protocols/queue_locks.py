@@ -1,4 +1,4 @@
-"""Which consumer of a group has a queue for itself, to consume its messages in order (RebalanceLockManager)."""
+"""Which consumer of a group has locked a queue, to consume its messages in order (RebalanceLockManager)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 
-#: A lock that its owner has not renewed for so long is anybody's (rocketmq.broker.rebalance.lockMaxLiveTime).
+#: How long a lock lives that its owner does not renew (rocketmq.broker.rebalance.lockMaxLiveTime).
 LOCK_LIVES_S = 60.0
 
 
@@ -36,7 +36,7 @@ class QueueLocks:
         return locked
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Give back; somebody else's lock stays."""
+        """Unlock; another client's lock stays."""
         locks = self._locks.get(group, {})
         for queue in queues:
             lock = locks.get(queue)

@@ -1,7 +1,7 @@
 """Which messages a broker takes from a client, and where they go (AbstractSendMessageProcessor.msgCheck).
 
-Pure: it looks at a request's header and at the tables as they are, and says what is missing from them. Whoever asks
-makes what is missing durable first, then asks again.
+Pure: it looks at a request's header and at the present tables, and says what they lack. Make that durably, then ask
+again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _SYS_FLAG_UNIT, _SYS_FLAG_UNIT_SUB = 1, 2
 
 
 class Refusal(NamedTuple):
-    """What a request is answered that is not done."""
+    """The answer to a refused request."""
 
     code: int
     remark: str
 
 
 class MissingTopic(NamedTuple):
-    """The topic is to be made first: by what it inherits, or with these queues if it cannot inherit anything."""
+    """The topic must be made first: with what it inherits, or with these queues if it cannot inherit anything."""
 
     topic: str
     inherits: bool
@@ -58,7 +58,7 @@ class MissingTopic(NamedTuple):
 
 
 class MissingGroup(NamedTuple):
-    """The consumer group is to be made first."""
+    """The consumer group must be made first."""
 
     group: str
 
@@ -74,7 +74,7 @@ class Destination(NamedTuple):
 
 @attrs.frozen
 class SendRules:
-    """The rules of one broker. `random_below(n)` chooses a queue for whoever leaves that to the broker (queueId -1)."""
+    """The rules of one broker. `random_below(n)` chooses a queue if the client leaves that open (queueId -1)."""
 
     broker_permission: int
     broker_ip: str
@@ -86,7 +86,7 @@ class SendRules:
     def destination(
         self, header: SendMessageRequestHeader, version: int, client: str
     ) -> Destination | Refusal | MissingTopic | MissingGroup:
-        """Where the message goes that `client` sends, in RocketMQ's order of checks and with its texts."""
+        """Where a message of `client` goes, or why not, in RocketMQ's order of checks and with its texts."""
         topic = header.topic
         config = self.find_topic(topic)
         if not self.broker_permission & PERM_WRITE and config is not None and config.order:
@@ -118,7 +118,7 @@ class SendRules:
         return Destination(topic, queue_id, _sys_flag(header.sys_flag, config))
 
     def _dead_letters(self, header: SendMessageRequestHeader, version: int) -> str | Refusal | MissingGroup | None:
-        """The topic of dead letters, if the message was consumed too often in vain (handleRetryAndDLQ)."""
+        """The topic of dead letters, if consuming the message has failed too often (handleRetryAndDLQ)."""
         name = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         group = self.find_group(name)
         if group is None:
@@ -146,7 +146,7 @@ def check_topic_to_send(topic: str) -> Refusal | None:
 
 
 def topic_not_exist(topic: str) -> Refusal:
-    """What a producer is told of a topic that it must ask an operator for."""
+    """What a producer is told if an operator must make the topic."""
     return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
 
 

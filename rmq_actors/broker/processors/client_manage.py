@@ -1,4 +1,4 @@
-"""Heartbeats of clients, their leave, and the check of what they subscribe (ClientManageProcessor)."""
+"""Serves clients' heartbeats and farewells, and checks their subscriptions (ClientManageProcessor)."""
 
 from __future__ import annotations
 

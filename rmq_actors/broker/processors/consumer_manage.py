@@ -1,4 +1,4 @@
-"""What the members of a consumer group ask: who else is there, how far they are, and which queues are theirs alone.
+"""Answers the members of a consumer group: who else is in it, how far they are, and which queues they have locked.
 
 RocketMQ's ConsumerManageProcessor, and LOCK_BATCH_MQ and UNLOCK_BATCH_MQ of AdminBrokerProcessor.
 """
@@ -31,7 +31,7 @@ from rmq_actors.wire.response_code import ResponseCode
 
 @attrs.frozen(eq=False)
 class ConsumerManageProcessor:
-    """All of it is answered at once."""
+    """Answers all requests at once."""
 
     _clients: ClientRequests
     _housekeeping: ClientHousekeepingService
@@ -72,7 +72,7 @@ class ConsumerManageProcessor:
         offset = self._clients.metadata.consumer_offsets.query_offset(header.consumer_group, topic, queue_id)
         if offset < 0:
             offsets = self._clients.store.offsets
-            # A young queue is consumed from its first message, whatever the consumer would begin with otherwise.
+            # A young queue is consumed from its first message, whatever the consumer's own rule is.
             if offsets.get_min_offset_in_queue(topic, queue_id) > 0 or offsets.check_in_disk_by_consume_offset(
                 topic, queue_id, 0
             ):

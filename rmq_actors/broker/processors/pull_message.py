@@ -27,7 +27,7 @@ from rmq_actors.wire.response_code import ResponseCode
 
 
 class PullSysFlag(enum.IntFlag):
-    """What a pull asks for beside messages."""
+    """What a pull asks for besides messages."""
 
     COMMIT_OFFSET = 1
     SUSPEND = 2
@@ -38,9 +38,9 @@ class PullSysFlag(enum.IntFlag):
 
 @attrs.define(eq=False)
 class PullMessageProcessor:
-    """Reads and answers in one step, or hands the pull to the `PullRequestHoldService` in that same step.
+    """Reads and answers in one step, or hands the pull to the `PullRequestHoldService` in the same step.
 
-    Nothing yields between the read and the hold, so no message comes between them unseen (RocketMQ's #7358).
+    Do not yield between the read and the hold: a message that came in between would not be noticed (RocketMQ's #7358).
     """
 
     _clients: ClientRequests
@@ -54,7 +54,7 @@ class PullMessageProcessor:
         processors.register([RequestCode.PULL_MESSAGE], self._pull)
 
     def pull_again(self, request: RemotingRequest) -> None:
-        """A held pull is held no more: answer it with what there is (executeRequestWhenWakeup)."""
+        """A pull is not held any more: answer it with what there is (executeRequestWhenWakeup)."""
         try:
             response = self._process(request, decode_header(PullMessageRequestHeader, request.command), may_hold=False)
             assert response is not None
@@ -70,7 +70,7 @@ class PullMessageProcessor:
         return self._process(request, header, may_hold=True)
 
     def _group(self, header: PullMessageRequestHeader) -> SubscriptionGroupConfig | None:
-        """The group's settings. A slave makes none, and serves one that its master has not shown it yet."""
+        """The group's settings. A slave makes no groups, but serves groups that it has not copied yet."""
         group = header.consumer_group
         found = self._clients.metadata.subscription_groups.find_subscription_group_config(group)
         if found is None and self._clients.config().is_slave and self._clients.makes_group(group):
@@ -150,7 +150,7 @@ class PullMessageProcessor:
     def _subscription(
         self, header: PullMessageRequestHeader, flags: PullSysFlag, group_config: SubscriptionGroupConfig
     ) -> SubscriptionData:
-        """What the pull says that it wants, or what the group's heartbeats do. Raises `RpcRefused`."""
+        """The subscription in the pull, or that of the group's heartbeats. Raises `RpcRefused`."""
         if PullSysFlag.SUBSCRIPTION in flags:
             try:
                 found = build_subscription(header.topic, header.subscription, header.expression_type)

@@ -32,10 +32,10 @@ from rmq_actors.wire.response_code import ResponseCode
 PROPERTY_CLUSTER = "CLUSTER"
 PROPERTY_TRANSACTION_PREPARED = "TRAN_MSG"
 _MSG_REGION, _TRACE_SWITCH = "MSG_REGION", "TRACE_ON"
-#: Missing topics and groups are looked for so often at most: a topic, its group, the topic of its dead letters.
+#: How often missing tables are made for one message: a topic, its group, the topic of its dead letters.
 _MAKES_MAX = 4
 
-#: A message that is stored, whatever became of the rest of what was promised, has its place in the answer.
+#: With these the message is stored, even if not as safely as was promised, and the answer has its place.
 _STORED = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -62,7 +62,7 @@ _NOT_STORED = {
 class SendMessageProcessor:
     """Checks, appends, and answers once the store does: at once, or later without a task that waits.
 
-    Only a message to a topic or for a group that is still to be made goes through `pool`.
+    Only a message whose topic or group must be made first goes through `pool`.
     """
 
     _clients: ClientRequests
@@ -97,7 +97,7 @@ class SendMessageProcessor:
         raise AssertionError(f"{header.topic}: what was made is missing again")
 
     def _check_takes_messages(self) -> None:
-        """Before anything is made for a message: a slave takes none."""
+        """Raise `RpcRefused` on a slave, before anything is made for a message."""
         if self._clients.config().is_slave:
             raise refused(
                 Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. A slave takes no puts")
