@@ -574,7 +574,7 @@ class Endpoint:
         """Answer a segment that nobody wants by a reset, as a system does that knows no such connection."""
         self._stop()
         self._transmit(RESET, _NO_CONNECTION)
-        self._let_peer_wait_for_answer(self.link.cuts > 0)
+        self._let_peer_wait_for_answer(self.link.cuts)
         self.forget_if_idle()
 
     def _let_peer_wait_for_answer(self, is_lost: bool) -> None:

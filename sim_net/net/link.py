@@ -1,12 +1,14 @@
 """The way from one node to another: latency, bandwidth, and the faults that are at work on it.
 
 There is a link for each ordered pair of nodes, made when first used. A link knows nothing of TCP: what a connection
-does about a segment that does not pass is in `connection`. Faults may overlap, so each kind is counted or listed. One
-flag, `impeded`, says whether any of them is at work: a segment on a link without faults looks at nothing else.
+does about a segment that does not pass is in `connection`. Faults add values of `impairment` to a link and remove them
+again; what they come to together is computed then, and not for each segment. One flag, `impeded`, says whether any of
+them is at work: a segment on a link without faults looks at nothing else.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -17,6 +19,7 @@ from sim_net.field_checks import check_count, check_not_negative, check_positive
 if TYPE_CHECKING:
     from sim_net.net.connection import Endpoint
     from sim_net.net.datagram_socket import Flight
+    from sim_net.net.impairment import Impairment
     from sim_net.net.network import Network
 
 _LOOPBACK_S: Final = 20e-6
@@ -53,13 +56,13 @@ class Link:
 
     __slots__ = (
         "_bandwidth_bytes_per_s",
-        "_delays_s",
-        "_duplications",
+        "_bytes_per_s",
+        "_extra_s",
         "_free_at_s",
-        "_losses",
+        "_impairments",
         "_network",
-        "_reorderings",
-        "_throttles_bytes_per_s",
+        "_spared_by_duplication",
+        "_spared_by_loss",
         "cuts",
         "endpoints",
         "holds",
@@ -70,6 +73,7 @@ class Link:
         "span_s",
         "stalls",
         "target_name",
+        "throttled",
         "waiting",
     )
 
@@ -81,12 +85,6 @@ class Link:
         self.span_s = 0.0 if loopback else config.latency_max_s - config.latency_min_s
         self.source_name = source
         self.target_name = target
-        #: While there are any, nothing passes: TCP sends it again, once there are none.
-        self.cuts = 0
-        #: While there are any, nothing passes: it goes on its way once there are none.
-        self.holds = 0
-        #: While there are any, no data leaves: the receivers' windows are shut.
-        self.stalls = 0
         #: The connection ends that send on this link, by serial number, oldest first.
         self.endpoints: dict[int, Endpoint] = {}
         #: When the latest datagram arrives, of those that keep their order.
@@ -94,170 +92,103 @@ class Link:
         #: The datagrams that are held, oldest first.
         self.waiting: list[Flight] = []
         self._network = network
-        self._delays_s: list[float] = []
-        self._losses: list[float] = []
-        self._duplications: list[float] = []
-        self._reorderings: list[tuple[float, float]] = []
-        self._throttles_bytes_per_s: list[float] = []
         self._bandwidth_bytes_per_s = None if loopback else config.bandwidth_bytes_per_s
         self._free_at_s = 0.0
-        #: Whether anything but latency and stalls is at work.
-        self.impeded = self._bandwidth_bytes_per_s is not None
+        self._impairments: list[Impairment] = []
+        self._look()
 
     # --- what a segment meets ---------------------------------------------------------------------------------------
 
     @property
     def blocked(self) -> bool:
         """Whether nothing passes now."""
-        return self.cuts > 0 or self.holds > 0
+        return self.cuts or self.holds
 
     def latency_s(self) -> float:
         """The time that a segment is on its way, in seconds, once it has left."""
-        latency_s = self.least_s + self.span_s * self._network.draw()
-        return latency_s + sum(self._delays_s) if self._delays_s else latency_s
+        return self.least_s + self.span_s * self._network.draw() + self._extra_s
 
     def queueing_s(self, size: int) -> float:
         """Take up the bandwidth for `size` bytes: how long it is until the last of them has left, in seconds."""
-        rates = self._throttles_bytes_per_s
-        rate = min(rates) if rates else self._bandwidth_bytes_per_s
+        rate = self._bytes_per_s
         if rate is None:
             return 0.0
-        if self._bandwidth_bytes_per_s is not None:
-            rate = min(rate, self._bandwidth_bytes_per_s)
         now_s = self._network.kernel.now_s
         self._free_at_s = max(now_s, self._free_at_s) + size / rate
         return self._free_at_s - now_s
 
-    @property
-    def throttled(self) -> bool:
-        """Whether a fault limits the bandwidth."""
-        return bool(self._throttles_bytes_per_s)
-
     def loses(self) -> bool:
         """Whether a packet is lost."""
-        return self._happens(self._losses)
+        return self._happens(self._spared_by_loss)
 
     def duplicates(self) -> bool:
         """Whether a datagram arrives twice."""
-        return self._happens(self._duplications)
+        return self._happens(self._spared_by_duplication)
 
     def reordering_s(self) -> float:
         """How much longer than its turn a datagram takes, in seconds."""
-        return sum(extra_s for probability, extra_s in self._reorderings if self._happens([probability]))
+        return sum(
+            each.reordering_s(lambda probability: self._happens(1.0 - probability)) for each in self._impairments
+        )
 
-    def _happens(self, probabilities: list[float]) -> bool:
-        """Whether at least one of several accidents happens."""
-        if not probabilities:
-            return False
-        spared = 1.0
-        for probability in probabilities:
-            spared *= 1.0 - probability
-        return self._network.draw_loss() >= spared
+    def _happens(self, spared: float) -> bool:
+        """Whether an accident happens that spares a packet with probability `spared`. Draws only if it may."""
+        return spared < 1.0 and self._network.draw_loss() >= spared
 
-    # --- faults -----------------------------------------------------------------------------------------------------
+    # --- impairments ------------------------------------------------------------------------------------------------
 
-    def slow_down(self, extra_s: float) -> None:
-        """Let every packet take `extra_s` seconds longer."""
-        self._delays_s.append(extra_s)
+    def add(self, impairment: Impairment) -> None:
+        """Let something be wrong with the link, until it is removed. Whatever else is wrong stays so."""
+        self._impairments.append(impairment)
         self._look()
+        if impairment.cuts:
+            for endpoint in list(self.endpoints.values()):
+                endpoint.link_cut()
 
-    def speed_up(self, extra_s: float) -> None:
-        """Undo one `slow_down` of `extra_s`."""
-        self._delays_s.remove(extra_s)
+    def remove(self, impairment: Impairment) -> None:
+        """Undo one `add` of an equal value. ValueError if there is none.
+
+        What waits for the link goes on once nothing blocks it any more: after a cut TCP sends again what did not get
+        through, after a hold what was kept goes on its way, in order. What waits for its turn keeps it.
+        """
+        self._impairments.remove(impairment)
         self._look()
-
-    def throttle(self, bytes_per_s: float) -> None:
-        """Let no more than `bytes_per_s` payload bytes leave in a second; of several limits the least counts."""
-        self._throttles_bytes_per_s.append(bytes_per_s)
-        self._look()
-
-    def unthrottle(self, bytes_per_s: float) -> None:
-        """Undo one `throttle` of `bytes_per_s`. What waits for its turn keeps it."""
-        self._throttles_bytes_per_s.remove(bytes_per_s)
-        self._free_at_s = 0.0
-        self._look()
-
-    def lose(self, probability: float) -> None:
-        """Lose each packet with `probability`: TCP sends it again."""
-        self._losses.append(probability)
-        self._look()
-
-    def stop_losing(self, probability: float) -> None:
-        """Undo one `lose` of `probability`."""
-        self._losses.remove(probability)
-        self._look()
-
-    def duplicate(self, probability: float) -> None:
-        """Let each datagram arrive twice with `probability`. TCP would drop the second, so nothing is seen of it."""
-        self._duplications.append(probability)
-
-    def stop_duplicating(self, probability: float) -> None:
-        """Undo one `duplicate` of `probability`."""
-        self._duplications.remove(probability)
-
-    def reorder(self, probability: float, extra_s: float) -> None:
-        """Let each datagram be overtaken with `probability`: it takes `extra_s` seconds longer. TCP restores order."""
-        self._reorderings.append((probability, extra_s))
-
-    def stop_reordering(self, probability: float, extra_s: float) -> None:
-        """Undo one `reorder` of the same."""
-        self._reorderings.remove((probability, extra_s))
-
-    def cut(self) -> None:
-        """Let nothing through."""
-        self.cuts += 1
-        self._look()
-        for endpoint in list(self.endpoints.values()):
-            endpoint.link_cut()
-
-    def heal(self) -> None:
-        """Undo one `cut`; after the last one, TCP sends again what did not get through."""
-        self.cuts -= 1
-        self._look()
-        if self.blocked:
-            return
-        network = self._network
-        for endpoint in list(self.endpoints.values()):
-            endpoint.resume(network.draw() * network.link_config.retransmit_max_s)
-        for endpoint in list(network.link(self.target_name, self.source_name).endpoints.values()):
-            endpoint.way_back_healed()
-        self._let_datagrams_go()
-
-    def hold(self) -> None:
-        """Keep whatever comes."""
-        self.holds += 1
-        self._look()
-
-    def release(self) -> None:
-        """Undo one `hold`; after the last one, what was kept goes on its way, in order."""
-        self.holds -= 1
-        self._look()
-        if self.blocked:
-            return
-        for endpoint in list(self.endpoints.values()):
-            endpoint.resume(0.0)
-        self._let_datagrams_go()
-
-    def stall(self) -> None:
-        """Shut the receivers' windows: no data leaves."""
-        self.stalls += 1
-
-    def unstall(self) -> None:
-        """Undo one `stall`; after the last one, data flows."""
-        self.stalls -= 1
-        if not self.stalls:
+        if impairment.bytes_per_s is not None:
+            self._free_at_s = 0.0
+        if (impairment.cuts or impairment.holds) and not self.blocked:
+            self._go_on(sends_again=impairment.cuts)
+        if impairment.stalls and not self.stalls:
             for endpoint in list(self.endpoints.values()):
                 endpoint.pump()
 
-    def _let_datagrams_go(self) -> None:
+    def _go_on(self, *, sends_again: bool) -> None:
+        """Nothing blocks the link any more."""
+        network = self._network
+        for endpoint in list(self.endpoints.values()):
+            endpoint.resume(network.draw() * network.link_config.retransmit_max_s if sends_again else 0.0)
+        if sends_again:
+            for endpoint in list(network.link(self.target_name, self.source_name).endpoints.values()):
+                endpoint.way_back_healed()
         waiting, self.waiting = self.waiting, []
         for flight in waiting:
             flight.go_on()
 
     def _look(self) -> None:
-        self.impeded = (
-            self.cuts > 0
-            or self.holds > 0
-            or bool(self._delays_s or self._losses or self._throttles_bytes_per_s)
-            or self._bandwidth_bytes_per_s is not None
-        )
+        """Compute what all impairments come to together."""
+        all_of_them = self._impairments
+        #: Whether nothing passes: TCP sends it again once nothing blocks the link.
+        self.cuts = any(each.cuts for each in all_of_them)
+        #: Whether nothing passes: it goes on its way once nothing blocks the link.
+        self.holds = any(each.holds for each in all_of_them)
+        #: Whether no data leaves: the receivers' windows are shut.
+        self.stalls = any(each.stalls for each in all_of_them)
+        self._extra_s = sum(each.extra_s for each in all_of_them)
+        self._spared_by_loss = prod(1.0 - each.loss for each in all_of_them)
+        self._spared_by_duplication = prod(1.0 - each.duplication for each in all_of_them)
+        limits = [each.bytes_per_s for each in all_of_them if each.bytes_per_s is not None]
+        #: Whether a fault limits the bandwidth.
+        self.throttled = bool(limits)
+        own = self._bandwidth_bytes_per_s
+        self._bytes_per_s = min(limits if own is None else [*limits, own], default=None)
+        #: Whether anything but latency, stalls and what happens to datagrams alone is at work.
+        self.impeded = own is not None or any(each.impedes for each in all_of_them)

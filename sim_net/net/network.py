@@ -16,6 +16,7 @@ from sim_net.kernel.entropy import derive
 from sim_net.kernel.identity import current_incarnation
 from sim_net.net.connection import Endpoint
 from sim_net.net.datagram_socket import DatagramSocket
+from sim_net.net.impairment import Cut
 from sim_net.net.link import Link, LinkConfig
 from sim_net.net.names import asked_name, lookup_name
 from sim_net.net.segment import Address, pack_datagram_arrival
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from sim_net.node import Incarnation, Node
 
 _FIRST_EPHEMERAL_PORT: Final = 49152
+#: What is wrong with each link to a machine that is off.
+_NO_POWER: Final = Cut()
 
 
 class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
@@ -84,7 +87,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         if link is None:
             link = self._links[key] = Link(self, source, target)
             if target in self._without_power:
-                link.cut()
+                link.add(_NO_POWER)
         return link
 
     def reset(self, a: str, b: str, status: str) -> None:
@@ -107,7 +110,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
                 for endpoint in list(link.endpoints.values()):
                     endpoint.vanish()
             if target == node.name:
-                link.cut()
+                link.add(_NO_POWER)
 
     def power_on(self, node: Node) -> None:
         """The machine runs again: it is reachable, and knows nothing of its former connections. RuntimeError if it did.
@@ -119,7 +122,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         del self._without_power[node.name]
         for (_, target), link in list(self._links.items()):
             if target == node.name:
-                link.heal()
+                link.remove(_NO_POWER)
 
     def open_ends(self) -> list[str]:
         """The ends of connections that nobody has closed, as "from -> to: address -> address"."""

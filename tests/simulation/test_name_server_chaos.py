@@ -13,6 +13,7 @@ import pytest
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.run import FaultBegin
 from sim_net import Kill, Schedule
+from sim_net.net.impairment import Cut
 from sim_net.search.search import Case
 from tests.simulation.name_server_chaos import CHAOS_KINDS, Plan, Result, random_case, run_case
 from tests.simulation.name_server_command import keep, load
@@ -114,7 +115,7 @@ def _calm(*faults: Kill) -> Case:
 def test_a_broker_that_never_comes_back_is_a_liveness_failure() -> None:
     case = _calm(Kill(0.5, "a-1", 0.5))
     assert run_case(case).outcome == "passed"
-    result = run_case(case, sabotage=lambda world: world.network.link("a-1", "ns-2").cut())
+    result = run_case(case, sabotage=lambda world: world.network.link("a-1", "ns-2").add(Cut()))
     assert result.outcome == "liveness"
     assert "ns-2 has None for ('broker', 'DefaultCluster', 'broker-a', 1)" in result.failure
 
@@ -128,7 +129,7 @@ def test_a_broker_that_goes_for_no_reason_is_an_invariant_failure() -> None:
 
 def test_a_failing_run_says_how_to_replay_it(tmp_path: Path) -> None:
     case = _calm(Kill(0.5, "a-1", 0.5))
-    result = run_case(case, sabotage=lambda world: world.network.link("a-0", "ns-2").cut())
+    result = run_case(case, sabotage=lambda world: world.network.link("a-0", "ns-2").add(Cut()))
     message = keep(result, tmp_path)
     path = message.split()[-1]
     assert message.endswith(f".venv/bin/python -m tests.simulation.name_server_command replay {path}")

@@ -29,6 +29,7 @@ from rmq_actors.tracing.event import Event, of_kind
 from rmq_actors.tracing.events.run import FaultBegin
 from rmq_actors.tracing.events.store import LogAppend, LogRoll
 from sim_net import BitRot, Fault, Kill, MisdirectedWrite, On, Partition, PowerLoss, Schedule, fault_kind
+from sim_net.net.impairment import Cut
 from sim_net.search.search import Case, Parameter
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
@@ -237,6 +238,6 @@ def test_a_slave_that_never_comes_back_is_a_liveness_failure() -> None:
     """The liveness check can fail: a cut that nothing mends is seen."""
     case = Case(5, Schedule((Kill(0.5, "slave-2", 0.5),)), {"puts": 10, "pause_s": 0.1})
     assert run_case(case).outcome == "passed"
-    result = run_case(case, sabotage=lambda world: world.network.link("master", "slave-1").cut())
+    result = run_case(case, sabotage=lambda world: world.network.link("master", "slave-1").add(Cut()))
     assert result.outcome == "liveness"
     assert "slave-1" in result.failure
