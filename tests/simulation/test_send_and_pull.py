@@ -25,6 +25,7 @@ from rmq_actors.wire.message_id import decode_message_id
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
+from tests.worlds import name_server_world
 from tests.worlds.name_server_world import CLIENT
 from tests.worlds.role_world import RoleWorld
 from tests.worlds.thin_client import ThinClient, send_request, subscription
@@ -422,3 +423,51 @@ def test_pulls_held_across_a_change_of_role_are_answered() -> None:
             assert found == [[b"new"]]
 
     run(use)
+
+
+# --- slaves -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_slave_goes_on_serving_when_its_master_is_gone() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as producer:
+            for number in range(5):
+                placed(await producer.send(TOPIC, b"%d" % number))
+        await trio.sleep(15)  # the slave has asked for the topics again
+        clients.servers.nodes["a-0"].power_loss()
+        async with clients.client("c-2", node="a-1") as consumer:
+            await consumer.heartbeat(subscription(TOPIC))
+            pulled = await consumer.pull(TOPIC, 0, tags=None)
+            assert pulled.bodies == [b"0", b"1", b"2", b"3", b"4"]
+            assert pulled.header is not None
+            assert pulled.header.suggest_which_broker_id == 0  # as RocketMQ: the master again, once it is back
+            end = await consumer.pull(TOPIC, 9)
+            assert (end.code, end.header and end.header.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 9)
+            await consumer.commit(TOPIC, 5)
+            assert await consumer.committed(TOPIC) == 5
+
+    run(use, slaves=1)
+
+
+def test_a_consumer_that_lags_beyond_the_memory_is_sent_to_the_slave_and_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environment = name_server_world._environment
+    small = 2000  # bytes of memory: some ten messages
+    monkeypatch.setattr(
+        name_server_world, "_environment", lambda node: attrs.evolve(environment(node), physical_memory_bytes=small)
+    )
+
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            for number in range(30):
+                placed(await client.send(TOPIC, b"%02d" % number))
+            await trio.sleep(0.1)
+            far = await client.pull(TOPIC, 0, max_messages=4)
+            near = await client.pull(TOPIC, 29)
+            assert far.header is not None
+            assert near.header is not None
+            assert (far.bodies, far.header.suggest_which_broker_id) == ([b"00", b"01", b"02", b"03"], 1)
+            assert (near.bodies, near.header.suggest_which_broker_id) == ([b"29"], 0)
+
+    run(use, settings={"slave_read_enable": True}, access_message_in_memory_max_ratio=100)
