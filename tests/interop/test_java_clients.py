@@ -221,3 +221,25 @@ def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_ser
     with java_gateway.push_consumer(name_server, "CG_tags", "JavaTags", tags="Tag0 || Tag2") as consumed:
         wait_until(lambda: len(consumed) >= 20, 120, "two tags of three")
     assert {int(body) % 3 for _, body in consumed} == {0, 2}
+
+
+def test_consumers_go_on_at_the_slave_when_the_master_is_stopped(
+    java_gateway: JavaGateway, module_servers: Servers
+) -> None:
+    name_server = module_servers.name_server("namesrv-pair")
+    name_server.start()
+    common: dict[str, str | int] = {"brokerName": "broker-pair", "namesrvAddr": name_server.address}
+    master = module_servers.broker_command("pair-0", **common)
+    master.start()
+    slave = module_servers.broker_command("pair-1", **common, brokerRole="SLAVE", brokerId=1)
+    slave.start()
+    bodies = [b"%d" % number for number in range(20)]
+    java_gateway.produce(name_server.address, "JavaPair", bodies)
+    with java_gateway.push_consumer(name_server.address, "CG_pair", "JavaPair") as consumed:
+        wait_until(lambda: len(consumed) == 20, 120, "all from the master")
+    topics = slave.store / "config" / "topics.json"
+    wait_until(lambda: topics.exists() and "JavaPair" in topics.read_text(), 60, "the slave has the topic")
+    master.stop()
+    with java_gateway.push_consumer(name_server.address, "CG_later", "JavaPair") as consumed:
+        wait_until(lambda: len(consumed) == 20, 120, "all from the slave")
+    assert sorted(body for _, body in consumed) == sorted(bodies)
