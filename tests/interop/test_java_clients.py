@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.interop.java_broker import JavaBroker
 from tests.interop.java_gateway import API_TIMEOUT_MS, JavaGateway
 from tests.interop.own_broker import BrokerCommand
 from tests.interop.servers import Servers
@@ -223,15 +225,30 @@ def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_ser
     assert {int(body) % 3 for _, body in consumed} == {0, 2}
 
 
+def records_in(store: Path, topic: bytes) -> int:
+    """How many records of a topic are in a log of one file, about."""
+    return sum(file.read_bytes().count(topic) for file in (store / "commitlog").glob("0*"))
+
+
+@pytest.mark.parametrize(("master_is", "slave_is"), [("own", "own"), ("own", "java"), ("java", "own")])
 def test_consumers_go_on_at_the_slave_when_the_master_is_stopped(
-    java_gateway: JavaGateway, module_servers: Servers
+    java_gateway: JavaGateway, module_servers: Servers, master_is: str, slave_is: str
 ) -> None:
-    name_server = module_servers.name_server("namesrv-pair")
+    make: dict[str, Callable[..., BrokerCommand | JavaBroker]] = {
+        "own": module_servers.broker_command,
+        "java": module_servers.java_broker,
+    }
+    case = f"{master_is}-{slave_is}"
+    name_server = module_servers.name_server(f"namesrv-{case}")
     name_server.start()
-    common: dict[str, str | int] = {"brokerName": "broker-pair", "namesrvAddr": name_server.address}
-    master = module_servers.broker_command("pair-0", **common)
+    common: dict[str, str | int] = {
+        "brokerName": "broker-pair",
+        "namesrvAddr": name_server.address,
+        "mappedFileSizeCommitLog": 16 * MEGABYTE,
+    }
+    master = make[master_is](f"{case}-0", **common)
     master.start()
-    slave = module_servers.broker_command("pair-1", **common, brokerRole="SLAVE", brokerId=1)
+    slave = make[slave_is](f"{case}-1", **common, brokerRole="SLAVE", brokerId=1)
     slave.start()
     bodies = [b"%d" % number for number in range(20)]
     java_gateway.produce(name_server.address, "JavaPair", bodies)
@@ -239,6 +256,8 @@ def test_consumers_go_on_at_the_slave_when_the_master_is_stopped(
         wait_until(lambda: len(consumed) == 20, 120, "all from the master")
     topics = slave.store / "config" / "topics.json"
     wait_until(lambda: topics.exists() and "JavaPair" in topics.read_text(), 60, "the slave has the topic")
+    # A Java slave may hear of its master's HA port 30 s after its start.
+    wait_until(lambda: records_in(slave.store, b"JavaPair") >= 20, 90, "the slave has the messages")
     master.stop()
     with java_gateway.push_consumer(name_server.address, "CG_later", "JavaPair") as consumed:
         wait_until(lambda: len(consumed) == 20, 120, "all from the slave")
