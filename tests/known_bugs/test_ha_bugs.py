@@ -21,7 +21,7 @@ from rmq_actors.tracing.events.ha import HaClientConnect, HaConnectionClose, HaC
 from rmq_actors.tracing.events.store import PutEnd
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from sim_net import LinkConfig, Partition, WorldConfig
-from tests.worlds.ha_world import FILE_BYTES, RECORD_BYTES, HaBench
+from tests.worlds.ha_world import FILE_BYTES, RECORD_BYTES, HaCluster
 from tests.worlds.store_workload import files_of, queues_on
 
 OK, TIMEOUT, UNAVAILABLE = PutStatus.PUT_OK, PutStatus.FLUSH_SLAVE_TIMEOUT, PutStatus.SLAVE_NOT_AVAILABLE
@@ -34,14 +34,14 @@ STRAYS = {
 }
 
 
-def log_of(bench: HaBench, name: str) -> bytes:
-    log = bench.brokers[name].store.commit_log
+def log_of(cluster: HaCluster, name: str) -> bytes:
+    log = cluster.brokers[name].store.commit_log
     return b"".join(bytes(view) for view in log.ranges(log.min_offset, log.max_offset))
 
 
-async def wait_replicated(bench: HaBench, slave: str = "slave") -> None:
+async def wait_replicated(cluster: HaCluster, slave: str = "slave") -> None:
     with trio.fail_after(30):
-        while bench.brokers[slave].store.commit_log.max_offset != bench.master_end:
+        while cluster.brokers[slave].store.commit_log.max_offset != cluster.master_end:
             await trio.sleep(0.05)
     await trio.sleep(0.5)  # dispatched, too
 
@@ -56,10 +56,10 @@ async def remove_files(broker: BrokerController, count: int) -> None:
     await log.sync_names()
 
 
-def bodies_of(bench: HaBench, name: str, queue_id: int, offset: int) -> list[bytes]:
+def bodies_of(cluster: HaCluster, name: str, queue_id: int, offset: int) -> list[bytes]:
     """What a consumer gets from a queue, from an offset on."""
     bodies: list[bytes] = []
-    while found := bench.brokers[name].store.get_message("TopicTest", queue_id, offset + len(bodies), 8).messages:
+    while found := cluster.brokers[name].store.get_message("TopicTest", queue_id, offset + len(bodies), 8).messages:
         bodies += [bytes(record) for record in found]
     return bodies
 
@@ -69,167 +69,167 @@ def bodies_of(bench: HaBench, name: str, queue_id: int, offset: int) -> list[byt
 def test_3015_a_stray_report_acknowledges_nothing(stray: str, stays: bool) -> None:
     """Also #1155, #3349. Any eight bytes on the HA port raised for ever what counted as replicated."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        assert await bench.put() is UNAVAILABLE
-        peer = bench.visit("stray", STRAYS[stray])
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        assert await cluster.put() is UNAVAILABLE
+        peer = cluster.visit("stray", STRAYS[stray])
         await trio.sleep(1)
         assert peer.is_closed
         if not stays:
-            bench.nodes["stray"].kill()
-            bench.visit("empty", encode_report(0))
+            cluster.nodes["stray"].kill()
+            cluster.visit("empty", encode_report(0))
             await trio.sleep(1)
-        assert OK not in await bench.put_many(3)
+        assert OK not in await cluster.put_many(3)
 
-    HaBench().run(main)
+    HaCluster().run(main)
 
 
 def test_2706_a_slave_ahead_of_its_master_acknowledges_nothing() -> None:
     """The other way to the same bug: a master that lost its log, and its old slave."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start_pair()
-        assert await bench.put_many(3) == [OK] * 3
-        await bench.stop("slave")
-        bench.nodes["master"].kill()
-        bench.brokers["master"] = await bench.start("emptied", master="emptied")
-        await bench.start("slave", master="emptied")
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start_pair()
+        assert await cluster.put_many(3) == [OK] * 3
+        await cluster.stop("slave")
+        cluster.nodes["master"].kill()
+        cluster.brokers["master"] = await cluster.start("emptied", master="emptied")
+        await cluster.start("slave", master="emptied")
         await trio.sleep(10)
-        assert OK not in await bench.put_many(2)
-        assert bench.brokers["slave"].store.commit_log.max_offset == 3 * RECORD_BYTES
+        assert OK not in await cluster.put_many(2)
+        assert cluster.brokers["slave"].store.commit_log.max_offset == 3 * RECORD_BYTES
 
-    bench = HaBench().run(main)
-    assert set(bench.closed("emptied")) == set()
-    reasons = [event.status for event in bench.events(HaConnectionClose, "emptied")]
+    cluster = HaCluster().run(main)
+    assert set(cluster.closed("emptied")) == set()
+    reasons = [event.status for event in cluster.events(HaConnectionClose, "emptied")]
     assert set(reasons[:-1]) == {"slave_ahead"}
 
 
 def test_3388_a_slave_that_was_away_for_too_long_is_refused_by_name() -> None:
     """It got heartbeats for ever, and nothing said why."""
 
-    async def main(bench: HaBench) -> None:
-        master, _ = await bench.start_pair()
-        await bench.put_many(4)
-        await bench.stop("slave")
-        await bench.put_many(24)
+    async def main(cluster: HaCluster) -> None:
+        master, _ = await cluster.start_pair()
+        await cluster.put_many(4)
+        await cluster.stop("slave")
+        await cluster.put_many(24)
         await remove_files(master, 2)
-        await bench.start("slave")
+        await cluster.start("slave")
         await trio.sleep(60)
         # It does not seem to be a slave that somebody could wait for.
-        assert bench.closed()[1:] == ["offset_gone"] * (len(bench.closed()) - 1)
-        assert bench.counters.ends["offset_gone"] > 5
-        assert await bench.put() is UNAVAILABLE
+        assert cluster.closed()[1:] == ["offset_gone"] * (len(cluster.closed()) - 1)
+        assert cluster.counters.ends["offset_gone"] > 5
+        assert await cluster.put() is UNAVAILABLE
         # A slave without a log takes its place.
-        bench.nodes["slave"].kill()
-        await bench.start("other")
-        await wait_replicated(bench, "other")
-        assert log_of(bench, "other") == log_of(bench, "master")
+        cluster.nodes["slave"].kill()
+        await cluster.start("other")
+        await wait_replicated(cluster, "other")
+        assert log_of(cluster, "other") == log_of(cluster, "master")
 
-    HaBench().run(main)
+    HaCluster().run(main)
 
 
 @pytest.mark.parametrize("from_last_file", [False, True])
 def test_3661_a_new_slave_gets_all_that_its_master_has(from_last_file: bool) -> None:
     """Also #9580. It got the master's last file alone; who wants that sets syncFromLastFile."""
 
-    async def main(bench: HaBench) -> None:
-        master = await bench.start("master")
-        await bench.put_many(20)
-        await bench.start("slave")
-        await wait_replicated(bench)
+    async def main(cluster: HaCluster) -> None:
+        master = await cluster.start("master")
+        await cluster.put_many(20)
+        await cluster.start("slave")
+        await wait_replicated(cluster)
         begin = 2 * FILE_BYTES if from_last_file else 0
-        assert bench.brokers["slave"].store.commit_log.min_offset == begin
-        assert log_of(bench, "slave") == log_of(bench, "master")[begin:]
+        assert cluster.brokers["slave"].store.commit_log.min_offset == begin
+        assert log_of(cluster, "slave") == log_of(cluster, "master")[begin:]
         for queue_id in range(2):
             first = 7 if from_last_file else 0
-            messages = bodies_of(bench, "slave", queue_id, first)
-            assert messages == bodies_of(bench, "master", queue_id, first)
+            messages = bodies_of(cluster, "slave", queue_id, first)
+            assert messages == bodies_of(cluster, "master", queue_id, first)
             assert len(messages) == 10 - first
-        assert await bench.put() is OK
+        assert await cluster.put() is OK
         assert master.store.commit_log.min_offset == 0
 
-    HaBench(ha={"sync_from_last_file": from_last_file}).run(main)
+    HaCluster(ha={"sync_from_last_file": from_last_file}).run(main)
 
 
 @pytest.mark.parametrize("why", ["the master has deleted files", "syncFromLastFile"])
 def test_69_queues_that_do_not_begin_at_0_are_right(why: str) -> None:
     """alibaba#69. A slave whose log does not begin at 0 built no queues."""
 
-    async def main(bench: HaBench) -> None:
-        master = await bench.start("master")
-        await bench.put_many(60)
+    async def main(cluster: HaCluster) -> None:
+        master = await cluster.start("master")
+        await cluster.put_many(60)
         if why != "syncFromLastFile":
             await remove_files(master, 5)
-        await bench.start("slave")
-        await wait_replicated(bench)
-        await check(bench)
-        assert await bench.put_many(9) == [OK] * 9
-        await check(bench)
-        bench.nodes["slave"].power_loss()
-        await bench.start("slave")
-        await wait_replicated(bench)
-        await check(bench)
-        await bench.stop("slave")
-        findings = check_store(bench.nodes["slave"].disk, max_hash_slot_num=16)
+        await cluster.start("slave")
+        await wait_replicated(cluster)
+        await check(cluster)
+        assert await cluster.put_many(9) == [OK] * 9
+        await check(cluster)
+        cluster.nodes["slave"].power_loss()
+        await cluster.start("slave")
+        await wait_replicated(cluster)
+        await check(cluster)
+        await cluster.stop("slave")
+        findings = check_store(cluster.nodes["slave"].disk, max_hash_slot_num=16)
         assert [str(each) for each in findings if each.severity != "note"] == []
 
-    async def check(bench: HaBench) -> None:
-        slave = bench.brokers["slave"]
+    async def check(cluster: HaCluster) -> None:
+        slave = cluster.brokers["slave"]
         begin = slave.store.commit_log.min_offset
         assert begin >= 5 * FILE_BYTES
         await trio.sleep(1)
-        queues = queues_on(bench.nodes["slave"].disk)
-        assert queues == queues_on(bench.nodes["master"].disk, begin)
+        queues = queues_on(cluster.nodes["slave"].disk)
+        assert queues == queues_on(cluster.nodes["master"].disk, begin)
         assert len(queues) == 2
         for name, queue in queues.items():
             queue_id, first = int(name[-1]), min(queue)
             assert slave.store.offsets.get_min_offset_in_queue("TopicTest", queue_id) == first > 0
-            assert bodies_of(bench, "slave", queue_id, first) == bodies_of(bench, "master", queue_id, first)
+            assert bodies_of(cluster, "slave", queue_id, first) == bodies_of(cluster, "master", queue_id, first)
 
-    HaBench(ha={"sync_from_last_file": why == "syncFromLastFile"}).run(main)
+    HaCluster(ha={"sync_from_last_file": why == "syncFromLastFile"}).run(main)
 
 
 def test_1082_an_idle_pair_stays_connected() -> None:
     """Also #1118. Only log bytes were signs of life, so a pair without puts connected again every 20 s."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start_pair()
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start_pair()
         await trio.sleep(120)
-        assert await bench.put() is OK
+        assert await cluster.put() is OK
 
-    bench = HaBench().run(main)
-    assert len(bench.events(HaClientConnect, "slave")) == 1
-    assert bench.closed("slave") == []
-    assert len(bench.events(HaHeartbeat)) >= 23
+    cluster = HaCluster().run(main)
+    assert len(cluster.events(HaClientConnect, "slave")) == 1
+    assert cluster.closed("slave") == []
+    assert len(cluster.events(HaHeartbeat)) >= 23
 
 
 def test_2821_a_slave_that_stops_is_not_waited_for() -> None:
     """Its connection stayed open, and for 20 s every put waited for it."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start_pair()
-        assert await bench.put() is OK
-        await bench.stop("slave")
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start_pair()
+        assert await cluster.put() is OK
+        await cluster.stop("slave")
         await trio.sleep(0.1)
         began = trio.current_time()
-        assert await bench.put() is UNAVAILABLE
+        assert await cluster.put() is UNAVAILABLE
         assert trio.current_time() - began < 0.1
 
-    bench = HaBench().run(main)
-    assert bench.closed() == ["peer_closed"]
+    cluster = HaCluster().run(main)
+    assert cluster.closed() == ["peer_closed"]
 
 
 def test_1244_a_message_that_is_acknowledged_in_many_steps_is_replicated() -> None:
     """Also #1535, ROCKETMQ-272. A put waited for five reports, whatever they said, instead of for its deadline."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        bench.visit("slave", follows=True, pause_s=0.001)
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        cluster.visit("slave", follows=True, pause_s=0.001)
         await trio.sleep(1)
-        assert await bench.put(bytes(300 * 1024)) is OK
+        assert await cluster.put(bytes(300 * 1024)) is OK
 
-    bench = HaBench(store={"mapped_file_size_commit_log_bytes": 1 << 20}).run(main)
-    assert len(bench.events(HaReport)) >= 10
+    cluster = HaCluster(store={"mapped_file_size_commit_log_bytes": 1 << 20}).run(main)
+    assert len(cluster.events(HaReport)) >= 10
 
 
 @pytest.mark.parametrize("slave", ["frozen", "read-only"])
@@ -237,27 +237,27 @@ def test_3484_puts_that_wait_for_a_slave_that_hangs_are_answered_in_time(slave: 
     """Also #5657. A put waited for 5 s, each one after the others; the clients had gone after 3 s."""
     answers: list[tuple[float, PutStatus]] = []
 
-    async def put(bench: HaBench) -> None:
+    async def put(cluster: HaCluster) -> None:
         began = trio.current_time()
-        status = await bench.put()
+        status = await cluster.put()
         answers.append((trio.current_time() - began, status))
 
-    async def main(bench: HaBench) -> None:
+    async def main(cluster: HaCluster) -> None:
         if slave == "frozen":
-            await bench.start_pair()
-            assert await bench.put() is OK
-            bench.nodes["slave"].pause()
+            await cluster.start_pair()
+            assert await cluster.put() is OK
+            cluster.nodes["slave"].pause()
         else:
-            await bench.start("master")
-            bench.visit("slave", encode_report(0), heartbeat=0)
+            await cluster.start("master")
+            cluster.visit("slave", encode_report(0), heartbeat=0)
             await trio.sleep(1)
         for _ in range(2):
             async with trio.open_nursery() as nursery:
                 for _ in range(10):
-                    nursery.start_soon(put, bench)
+                    nursery.start_soon(put, cluster)
                     await trio.sleep(0.01)
 
-    HaBench().run(main)
+    HaCluster().run(main)
     assert [status for _, status in answers] == [TIMEOUT] * 20
     assert max(waited_s for waited_s, _ in answers) < CLIENT_TIMEOUT_S
 
@@ -265,30 +265,30 @@ def test_3484_puts_that_wait_for_a_slave_that_hangs_are_answered_in_time(slave: 
 def test_290_a_slave_that_connects_again_and_again_leaves_nothing_behind() -> None:
     """Each connection left an entry in the table of those who wait for the log to grow."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        await bench.put_many(3)
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        await cluster.put_many(3)
         await trio.sleep(1)
-        before = await left_behind(bench)
+        before = await left_behind(cluster)
         for number in range(200):
-            peer = bench.visit("slave", follows=True)
+            peer = cluster.visit("slave", follows=True)
             await trio.sleep(0.02)
             assert peer.end == 3 * RECORD_BYTES, number
-            bench.nodes["slave"].kill()
-        assert await left_behind(bench) == before
-        assert bench.counters.connections == 200
-        assert sum(bench.counters.ends.values()) == 200
+            cluster.nodes["slave"].kill()
+        assert await left_behind(cluster) == before
+        assert cluster.counters.connections == 200
+        assert sum(cluster.counters.ends.values()) == 200
 
-    async def left_behind(bench: HaBench) -> dict[str, int]:
+    async def left_behind(cluster: HaCluster) -> dict[str, int]:
         await trio.sleep(1)
-        store, service = bench.master.store, bench.master.ha_service
+        store, service = cluster.master.store, cluster.master.ha_service
         return {
             "connections": len(service.connections),
             "receivers": store.log_end.receivers + store.flush_outcomes.receivers,
             "tasks": trio.lowlevel.current_statistics().tasks_living,
         }
 
-    HaBench().run(main)
+    HaCluster().run(main)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -299,40 +299,40 @@ def test_145_each_put_is_answered_once_however_reports_and_deadlines_meet(seed: 
     """
     answers: list[PutStatus] = []
 
-    async def put(bench: HaBench) -> None:
-        answers.extend(await bench.put_many(10))
+    async def put(cluster: HaCluster) -> None:
+        answers.extend(await cluster.put_many(10))
 
-    async def main(bench: HaBench) -> None:
-        await bench.start_pair()
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start_pair()
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
                 for _ in range(4):
-                    nursery.start_soon(put, bench)
+                    nursery.start_soon(put, cluster)
         await trio.sleep(1)
 
     # A report takes about as long as a put waits.
     world = WorldConfig(link=LinkConfig(latency_min_s=0.001, latency_max_s=0.003))
-    bench = HaBench(seed, world, store={"slave_timeout_ms": 4}).run(main)
+    cluster = HaCluster(seed, world, store={"slave_timeout_ms": 4}).run(main)
     assert len(answers) == 40
     assert set(answers) == {OK, TIMEOUT}
-    assert len(bench.events(PutEnd)) == 40
+    assert len(cluster.events(PutEnd)) == 40
 
 
 def test_323_no_slave_is_less_than_nothing_behind() -> None:
     """A stray report made "fall behind" -8 * 10^18."""
 
-    async def main(bench: HaBench) -> None:
-        master = await bench.start("master")
-        await bench.put_many(3)
+    async def main(cluster: HaCluster) -> None:
+        master = await cluster.start("master")
+        await cluster.put_many(3)
         for number, data in enumerate([*STRAYS.values(), encode_report(3 * RECORD_BYTES + 1)]):
-            bench.visit(f"stray-{number}", data)
+            cluster.visit(f"stray-{number}", data)
         for _ in range(100):
             await trio.sleep(0.0005)
             assert not [each for each in master.ha_service.slave_statuses() if (each.lag_bytes or 0) < 0]
 
-    bench = HaBench().run(main)
-    assert bench.events(HaReport) == []
-    assert len(bench.events(HaConnectionOpen)) == len(bench.closed()) == 4
+    cluster = HaCluster().run(main)
+    assert cluster.events(HaReport) == []
+    assert len(cluster.events(HaConnectionOpen)) == len(cluster.closed()) == 4
 
 
 def test_2784_a_slave_whose_queues_end_before_its_log_begins_goes_on() -> None:
@@ -341,17 +341,17 @@ def test_2784_a_slave_whose_queues_end_before_its_log_begins_goes_on() -> None:
     Cannot exist: dispatch begins where recovery ends, and recovery reads what the log has.
     """
 
-    async def main(bench: HaBench) -> None:
-        await bench.start_pair()
-        assert await bench.put_many(10) == [OK] * 10
-        await bench.stop("slave")
-        behind = files_of(bench.nodes["slave"].disk, "consumequeue")
-        await bench.start("slave")
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start_pair()
+        assert await cluster.put_many(10) == [OK] * 10
+        await cluster.stop("slave")
+        behind = files_of(cluster.nodes["slave"].disk, "consumequeue")
+        await cluster.start("slave")
         await trio.sleep(1)
-        assert await bench.put_many(20) == [OK] * 20
-        await remove_files(bench.brokers["slave"], 2)
-        await bench.stop("slave")
-        disk = bench.nodes["slave"].disk
+        assert await cluster.put_many(20) == [OK] * 20
+        await remove_files(cluster.brokers["slave"], 2)
+        await cluster.stop("slave")
+        disk = cluster.nodes["slave"].disk
         for path in files_of(disk, "consumequeue"):
             if path not in behind:
                 disk.remove(path)
@@ -362,15 +362,15 @@ def test_2784_a_slave_whose_queues_end_before_its_log_begins_goes_on() -> None:
             file.close()
         disk.remove("checkpoint")
         disk.open("abort", allocate_bytes=0).close()
-        await bench.start("slave")
+        await cluster.start("slave")
         await trio.sleep(1)
-        assert await bench.put_many(10) == [OK] * 10
-        await wait_replicated(bench)
-        begin = bench.brokers["slave"].store.commit_log.min_offset
+        assert await cluster.put_many(10) == [OK] * 10
+        await wait_replicated(cluster)
+        begin = cluster.brokers["slave"].store.commit_log.min_offset
         assert begin == 2 * FILE_BYTES
-        assert queues_on(disk, begin) == queues_on(bench.nodes["master"].disk, begin)
+        assert queues_on(disk, begin) == queues_on(cluster.nodes["master"].disk, begin)
 
-    HaBench().run(main)
+    HaCluster().run(main)
 
 
 def test_3664_a_round_trip_of_2_ms_costs_no_throughput() -> None:
@@ -381,23 +381,23 @@ def test_3664_a_round_trip_of_2_ms_costs_no_throughput() -> None:
     seconds: list[float] = []
     size = 10 << 20
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
         for _ in range(10):
-            await bench.put(bytes(size // 10))
+            await cluster.put(bytes(size // 10))
         began = trio.current_time()
-        peer = bench.visit("slave", follows=True)
-        while peer.end < bench.master_end:
+        peer = cluster.visit("slave", follows=True)
+        while peer.end < cluster.master_end:
             await trio.sleep(0.001)
         seconds.append(trio.current_time() - began)
         # Nor does a put wait for more than the way there and back.
         began = trio.current_time()
-        assert await bench.put() is OK
+        assert await cluster.put() is OK
         assert trio.current_time() - began < 0.003
 
     for receive_buffer_bytes in (64 << 10, 1 << 20):
         world = WorldConfig(link=LinkConfig(0.001, 0.001), receive_buffer_bytes=receive_buffer_bytes)
-        HaBench(1, world, store={"mapped_file_size_commit_log_bytes": 16 << 20}).run(main)
+        HaCluster(1, world, store={"mapped_file_size_commit_log_bytes": 16 << 20}).run(main)
         # What the peer has room for is under way at any time.
         assert seconds[-1] < 1.2 * size / (receive_buffer_bytes / 0.002) + 0.02, seconds
 
@@ -430,26 +430,26 @@ def test_6306_slaves_that_leave_at_the_same_time_are_all_gone() -> None:
     Cannot exist: one task has the reports, and hears of each connection's end.
     """
 
-    async def main(bench: HaBench) -> None:
-        master = await bench.start("master")
+    async def main(cluster: HaCluster) -> None:
+        master = await cluster.start("master")
         for name in ("a", "b", "c"):
-            await bench.start(name)
+            await cluster.start(name)
         await trio.sleep(1)
-        assert await bench.put() is OK
-        bench.nodes["a"].kill()
-        bench.nodes["b"].kill()
+        assert await cluster.put() is OK
+        cluster.nodes["a"].kill()
+        cluster.nodes["b"].kill()
         await trio.sleep(0.1)
         assert [each.peer.rpartition(":")[0] for each in master.ha_service.slave_statuses()] == [
-            bench.nodes["c"].address
+            cluster.nodes["c"].address
         ]
-        assert await bench.put() is OK
-        bench.nodes["c"].kill()
+        assert await cluster.put() is OK
+        cluster.nodes["c"].kill()
         await trio.sleep(0.1)
-        assert bench.connections == 0
-        assert await bench.put() is UNAVAILABLE
+        assert cluster.connections == 0
+        assert await cluster.put() is UNAVAILABLE
 
     # What takes equally long ends in the same tick.
-    HaBench(world_config=WorldConfig(link=LinkConfig(0.001, 0.001))).run(main)
+    HaCluster(world_config=WorldConfig(link=LinkConfig(0.001, 0.001))).run(main)
 
 
 def test_2611_a_slave_may_be_more_than_2_gib_behind() -> None:
@@ -466,52 +466,52 @@ def test_2611_a_slave_may_be_more_than_2_gib_behind() -> None:
 def test_s1_a_slave_notices_a_master_that_it_does_not_hear() -> None:
     """It looked at when it had written itself last, which goes on while nothing comes back."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start_pair()
-        assert await bench.put() is OK
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start_pair()
+        assert await cluster.put() is OK
         fault = Partition(0, 60, "master", "slave", two_way=False)
-        heal = fault.begin(bench.world)
+        heal = fault.begin(cluster.world)
         await trio.sleep(30)
-        assert bench.closed("slave")[0] == "housekeeping"
-        assert await bench.put() is not OK
+        assert cluster.closed("slave")[0] == "housekeeping"
+        assert await cluster.put() is not OK
         await trio.sleep(30)
         heal()
-        await wait_replicated(bench)
-        assert await bench.put() is OK
+        await wait_replicated(cluster)
+        assert await cluster.put() is OK
 
-    HaBench().run(main)
+    HaCluster().run(main)
 
 
 def test_s4_what_slaves_had_that_are_gone_makes_no_other_one_near() -> None:
     """The highest report of all times was kept: an empty slave that joined passed for one that had caught up."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start_pair()
-        assert await bench.put_many(5) == [OK] * 5
-        bench.nodes["slave"].kill()
-        bench.visit("empty", encode_report(0), heartbeat=0)
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start_pair()
+        assert await cluster.put_many(5) == [OK] * 5
+        cluster.nodes["slave"].kill()
+        cluster.visit("empty", encode_report(0), heartbeat=0)
         await trio.sleep(1)
-        assert bench.connections == 1
-        assert await bench.put() is UNAVAILABLE
+        assert cluster.connections == 1
+        assert await cluster.put() is UNAVAILABLE
 
-    HaBench(store={"ha_slave_fallbehind_max_bytes": 4 * RECORD_BYTES}).run(main)
+    HaCluster(store={"ha_slave_fallbehind_max_bytes": 4 * RECORD_BYTES}).run(main)
 
 
 def test_s9_a_put_waits_for_no_other_one() -> None:
     """After one that waited, a put heard up to a second late that it was replicated."""
     answers: list[tuple[int, PutStatus, float]] = []
 
-    async def put(bench: HaBench, number: int) -> None:
-        status = await bench.put()
+    async def put(cluster: HaCluster, number: int) -> None:
+        status = await cluster.put()
         answers.append((number, status, trio.current_time()))
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        slave = bench.visit("slave", encode_report(0))
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        slave = cluster.visit("slave", encode_report(0))
         await trio.sleep(1)
         async with trio.open_nursery() as nursery:
             for number in range(3):
-                nursery.start_soon(put, bench, number)
+                nursery.start_soon(put, cluster, number)
                 await trio.sleep(0.5)
             # The first is over; the others are in one report.
             await trio.sleep(1.5)
@@ -522,18 +522,18 @@ def test_s9_a_put_waits_for_no_other_one() -> None:
         assert answers[1][2] - reported < 0.01
         assert answers[1][2] == answers[2][2]
 
-    HaBench().run(main)
+    HaCluster().run(main)
 
 
 def test_s14_a_slave_that_is_ahead_does_not_seem_well() -> None:
     """The heartbeats that it got had its own offset in them."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        peer = bench.visit("slave", encode_report(5000))
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        peer = cluster.visit("slave", encode_report(5000))
         await trio.sleep(15)
         assert peer.is_closed
 
-    bench = HaBench().run(main)
-    assert bench.events(HaHeartbeat) == []
-    assert bench.closed() == ["slave_ahead"]
+    cluster = HaCluster().run(main)
+    assert cluster.events(HaHeartbeat) == []
+    assert cluster.closed() == ["slave_ahead"]

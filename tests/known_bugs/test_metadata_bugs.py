@@ -19,7 +19,7 @@ from tests.worlds.metadata_world import (
     FILES,
     FIRST_SYNC_S,
     PERIOD_S,
-    Bench,
+    MetadataCluster,
     change_everything,
     delete_everything,
     metadata_of,
@@ -55,19 +55,19 @@ async def promote(slave: Broker) -> dict[int, int]:
 def test_1094_an_offset_never_goes_back_by_a_sync() -> None:
     """What a slave served while the master was away was overwritten, and consumed again."""
 
-    async def main(bench: Bench) -> None:
-        await bench.start()
-        on_master = metadata_of(bench.master).consumer_offsets
+    async def main(cluster: MetadataCluster) -> None:
+        await cluster.start()
+        on_master = metadata_of(cluster.master).consumer_offsets
         for queue_id in range(2):
             on_master.commit_offset(CLIENT, "G", "T", queue_id, 5)
         await trio.sleep(11)
-        bench.master.node.kill()
-        on_slave = metadata_of(bench.slave).consumer_offsets
+        cluster.master.node.kill()
+        on_slave = metadata_of(cluster.slave).consumer_offsets
         on_slave.commit_offset(CLIENT, "G", "T", 0, 90)
-        await bench.master.start()
-        metadata_of(bench.master).consumer_offsets.commit_offset(CLIENT, "G", "T", 1, 6)
+        await cluster.master.start()
+        metadata_of(cluster.master).consumer_offsets.commit_offset(CLIENT, "G", "T", 1, 6)
         await trio.sleep(2 * PERIOD_S)
-        assert tables_of(bench.slave)[2] == {"T@G": {0: 90, 1: 6}}
+        assert tables_of(cluster.slave)[2] == {"T@G": {0: 90, 1: 6}}
 
     run(main)
 
@@ -76,20 +76,20 @@ def test_1094_an_offset_never_goes_back_by_a_sync() -> None:
 def test_s13_a_group_that_the_master_deleted_does_not_come_back(restarts: bool) -> None:
     """A slave added the master's offsets to its own, and deleted none."""
 
-    async def main(bench: Bench) -> None:
-        await bench.start()
-        await change_everything(bench.master, 1)
-        await change_everything(bench.master, 2)
+    async def main(cluster: MetadataCluster) -> None:
+        await cluster.start()
+        await change_everything(cluster.master, 1)
+        await change_everything(cluster.master, 2)
         await trio.sleep(FIRST_SYNC_S)
-        await delete_everything(bench.master, 1)
+        await delete_everything(cluster.master, 1)
         if restarts:
-            bench.slave.node.kill()
-            await bench.slave.start()
+            cluster.slave.node.kill()
+            await cluster.slave.start()
         await trio.sleep(PERIOD_S)
-        assert list(tables_of(bench.slave)[2]) == ["Topic-2@Group-2"]
-        bench.slave.node.power_loss()
-        await bench.slave.start()
-        assert list(tables_of(bench.slave)[2]) == ["Topic-2@Group-2"]
+        assert list(tables_of(cluster.slave)[2]) == ["Topic-2@Group-2"]
+        cluster.slave.node.power_loss()
+        await cluster.slave.start()
+        assert list(tables_of(cluster.slave)[2]) == ["Topic-2@Group-2"]
 
     run(main)
 
@@ -97,39 +97,39 @@ def test_s13_a_group_that_the_master_deleted_does_not_come_back(restarts: bool) 
 def test_74_a_table_of_an_equal_version_is_not_written_again() -> None:
     """Versions were compared as objects, and every table was written every 10 s."""
 
-    async def main(bench: Bench) -> None:
-        await bench.start()
-        await change_everything(bench.master, 1)
+    async def main(cluster: MetadataCluster) -> None:
+        await cluster.start()
+        await change_everything(cluster.master, 1)
         await trio.sleep(FIRST_SYNC_S)
-        disk = bench.slave.node.disk
+        disk = cluster.slave.node.disk
         for name in FILES:
             disk.remove(f"config/{name}.json")
         await trio.sleep(3 * PERIOD_S)
         assert not [name for name in FILES if disk.exists(f"config/{name}.json")]
 
-    bench = run(main)
-    assert bench.statuses("topics") == ["changed", *["unchanged"] * 3]
-    assert bench.statuses("subscription_groups") == ["changed", *["unchanged"] * 3]
+    cluster = run(main)
+    assert cluster.statuses("topics") == ["changed", *["unchanged"] * 3]
+    assert cluster.statuses("subscription_groups") == ["changed", *["unchanged"] * 3]
 
 
 def test_s11_a_name_server_that_forgot_the_master_does_not_stop_the_sync() -> None:
     """masterAddr became null, and nothing but the log reached the slave any more."""
 
-    async def main(bench: Bench) -> None:
-        name_server = NameServer(bench.world.node("ns1"))
+    async def main(cluster: MetadataCluster) -> None:
+        name_server = NameServer(cluster.world.node("ns1"))
         name_server.boot()
         await trio.sleep(1)
-        for broker in (bench.master, bench.slave):
+        for broker in (cluster.master, cluster.slave):
             broker.config = attrs.evolve(broker.config, namesrv_addr=name_server.address, master_addr=None)
             await broker.start()
-        await change_everything(bench.master, 1)
+        await change_everything(cluster.master, 1)
         await trio.sleep(PERIOD_S)
-        assert bench.is_synchronized()
+        assert cluster.is_synchronized()
         name_server.says = RegisterBrokerResponseHeader()
         await trio.sleep(60)
-        await change_everything(bench.master, 2)
+        await change_everything(cluster.master, 2)
         await trio.sleep(PERIOD_S)
-        assert bench.is_synchronized()
+        assert cluster.is_synchronized()
 
     run(main)
 
@@ -138,18 +138,18 @@ def test_s11_a_name_server_that_forgot_the_master_does_not_stop_the_sync() -> No
 def test_2259_a_promoted_slave_does_not_deliver_again_what_its_master_delivered(restarts: bool) -> None:
     """Also #1934, #2357. A slave wrote the offsets to the file alone, and was promoted with those of its start."""
 
-    async def main(bench: Bench) -> None:
-        await bench.start()
-        await deliver(bench.master, 6)
+    async def main(cluster: MetadataCluster) -> None:
+        await cluster.start()
+        await deliver(cluster.master, 6)
         await trio.sleep(FIRST_SYNC_S)
-        assert metadata_of(bench.slave).delay_offsets.offset_table == {LEVEL: 6}
-        bench.master.node.kill()
+        assert metadata_of(cluster.slave).delay_offsets.offset_table == {LEVEL: 6}
+        cluster.master.node.kill()
         if restarts:
-            bench.slave.node.power_loss()
-            assert await promote(bench.slave) == {LEVEL: 6}
+            cluster.slave.node.power_loss()
+            assert await promote(cluster.slave) == {LEVEL: 6}
         else:
-            await bench.slave.controller.change_role(BrokerRole.ASYNC_MASTER)
-            assert metadata_of(bench.slave).delay_offsets.offset_table == {LEVEL: 6}
+            await cluster.slave.controller.change_role(BrokerRole.ASYNC_MASTER)
+            assert metadata_of(cluster.slave).delay_offsets.offset_table == {LEVEL: 6}
 
     run(main)
 
@@ -157,13 +157,13 @@ def test_2259_a_promoted_slave_does_not_deliver_again_what_its_master_delivered(
 def test_1869_a_level_whose_offset_is_behind_its_queue_does_not_stand_still() -> None:
     """The file was newer than the log: nothing was found at the offset, for ever."""
 
-    async def main(bench: Bench) -> None:
-        await bench.master.start()
-        await put_delayed(bench.master, 7)
-        metadata_of(bench.master).delay_offsets.offset_table.update({LEVEL: 100, LEVEL + 1: 9})
-        await bench.master.stop()
-        await bench.master.start()
-        assert metadata_of(bench.master).delay_offsets.offset_table == {LEVEL: 7, LEVEL + 1: 0}
+    async def main(cluster: MetadataCluster) -> None:
+        await cluster.master.start()
+        await put_delayed(cluster.master, 7)
+        metadata_of(cluster.master).delay_offsets.offset_table.update({LEVEL: 100, LEVEL + 1: 9})
+        await cluster.master.stop()
+        await cluster.master.start()
+        assert metadata_of(cluster.master).delay_offsets.offset_table == {LEVEL: 7, LEVEL + 1: 0}
 
     run(main)
 
@@ -180,22 +180,22 @@ def test_7077_a_slave_whose_log_is_shorter_than_its_masters_offsets_delivers_wha
     # Its tables come, its log does not: so it is between two masters that are followed for a moment.
     monkeypatch.setattr(FollowedMaster, "is_followed", property(lambda _: True, lambda _, __: None))
 
-    async def main(bench: Bench) -> None:
-        followed = bench.slave.config.ha
-        nowhere = attrs.evolve(followed, ha_master_address=f"{bench.master.node.address}:9")
-        bench.slave.config = attrs.evolve(bench.slave.config, ha=nowhere)
-        await bench.start()
-        await deliver(bench.master, 6)
+    async def main(cluster: MetadataCluster) -> None:
+        followed = cluster.slave.config.ha
+        nowhere = attrs.evolve(followed, ha_master_address=f"{cluster.master.node.address}:9")
+        cluster.slave.config = attrs.evolve(cluster.slave.config, ha=nowhere)
+        await cluster.start()
+        await deliver(cluster.master, 6)
         await trio.sleep(FIRST_SYNC_S)
-        assert bench.slave.log_end == 0
-        bench.slave.node.kill()
+        assert cluster.slave.log_end == 0
+        cluster.slave.node.kill()
         if catches_up:
-            bench.slave.config = attrs.evolve(bench.slave.config, ha=followed, master_addr=None)
-            await bench.slave.start()
+            cluster.slave.config = attrs.evolve(cluster.slave.config, ha=followed, master_addr=None)
+            await cluster.slave.start()
             await trio.sleep(12)  # what it holds is written
-            assert bench.slave.log_end == bench.master.log_end > 0
-            bench.slave.node.kill()
-        bench.master.node.kill()
-        assert await promote(bench.slave) == {LEVEL: 6 if catches_up else 0}
+            assert cluster.slave.log_end == cluster.master.log_end > 0
+            cluster.slave.node.kill()
+        cluster.master.node.kill()
+        assert await promote(cluster.slave) == {LEVEL: 6 if catches_up else 0}
 
     run(main)

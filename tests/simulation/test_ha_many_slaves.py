@@ -9,7 +9,7 @@ from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.wire.ha_frames import encode_report
 from sim_net import WorldConfig
-from tests.worlds.ha_world import RECORD_BYTES, HaBench
+from tests.worlds.ha_world import RECORD_BYTES, HaCluster
 
 SLAVES = 50
 FILE_BYTES = 1 << 20
@@ -19,14 +19,14 @@ GROUP_BYTES = 1 << 20
 WORLD = WorldConfig(journal_keep=False)
 
 
-def bench(**ha: object) -> HaBench:
-    return HaBench(1, WORLD, store={"mapped_file_size_commit_log_bytes": FILE_BYTES}, ha=dict(ha))
+def cluster(**ha: object) -> HaCluster:
+    return HaCluster(1, WORLD, store={"mapped_file_size_commit_log_bytes": FILE_BYTES}, ha=dict(ha))
 
 
-async def resources(bench: HaBench) -> tuple[int, int, int]:
+async def resources(cluster: HaCluster) -> tuple[int, int, int]:
     """The master's connections and subscriptions, and the tasks of all."""
     await trio.sleep(1)
-    store, service = bench.master.store, bench.master.ha_service
+    store, service = cluster.master.store, cluster.master.ha_service
     return (
         len(service.connections),
         store.log_end.receivers + store.flush_outcomes.receivers,
@@ -35,45 +35,45 @@ async def resources(bench: HaBench) -> tuple[int, int, int]:
 
 
 def test_slow_slaves_and_such_as_read_nothing_disturb_no_other() -> None:
-    async def main(bench: HaBench) -> None:
-        master = await bench.start("master")
-        before = await resources(bench)
+    async def main(cluster: HaCluster) -> None:
+        master = await cluster.start("master")
+        before = await resources(cluster)
         for _ in range(70):
-            await bench.put(bytes(32 << 10))
-        fast = [bench.visit(f"fast-{number}", follows=True) for number in range(SLAVES - 10)]
-        slow = [bench.visit(f"slow-{number}", follows=True, pause_s=0.2) for number in range(5)]
+            await cluster.put(bytes(32 << 10))
+        fast = [cluster.visit(f"fast-{number}", follows=True) for number in range(SLAVES - 10)]
+        slow = [cluster.visit(f"slow-{number}", follows=True, pause_s=0.2) for number in range(5)]
         for number in range(5):
-            bench.visit(f"stuck-{number}", encode_report(0), heartbeat=0, reads=False)
+            cluster.visit(f"stuck-{number}", encode_report(0), heartbeat=0, reads=False)
         await trio.sleep(1)
-        assert bench.connections == SLAVES
-        assert {peer.end for peer in fast} == {bench.master_end}
+        assert cluster.connections == SLAVES
+        assert {peer.end for peer in fast} == {cluster.master_end}
         waited_s: list[float] = []
         for _ in range(20):
             began = trio.current_time()
-            assert await bench.put(bytes(32 << 10)) is PutStatus.PUT_OK
+            assert await cluster.put(bytes(32 << 10)) is PutStatus.PUT_OK
             waited_s.append(trio.current_time() - began)
             await trio.sleep(0.05)
         assert max(waited_s) < 0.1
         # What is held for a slave that reads nothing is one group of frames, whatever it lacks.
-        assert bench.master_end > 2 * GROUP_BYTES
+        assert cluster.master_end > 2 * GROUP_BYTES
         lag = [status for status in master.ha_service.slave_statuses() if status.ack_offset == 0]
         assert len(lag) == 5
         assert all(status.sent_bytes < GROUP_BYTES + (256 << 10) for status in lag)
         await trio.sleep(2)
-        assert {peer.end for peer in fast} == {bench.master_end}
+        assert {peer.end for peer in fast} == {cluster.master_end}
         assert all(peer.end > 0 for peer in slow)
         # They report, so they are not silent; but they do not stay for ever.
         await trio.sleep(30)
-        assert bench.counters.ends == {"transfer_stuck": 5}
-        while any(peer.end < bench.master_end for peer in slow):
+        assert cluster.counters.ends == {"transfer_stuck": 5}
+        while any(peer.end < cluster.master_end for peer in slow):
             await trio.sleep(1)
-        for node in bench.nodes.values():
-            if node is not bench.node("master"):
+        for node in cluster.nodes.values():
+            if node is not cluster.node("master"):
                 node.kill()
-        after = await resources(bench)
+        after = await resources(cluster)
         assert after == before
 
-    bench().run(main)
+    cluster().run(main)
 
 
 def test_a_connection_that_is_over_at_once_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,64 +86,64 @@ def test_a_connection_that_is_over_at_once_is_not_kept(monkeypatch: pytest.Monke
         with connection._stream.socket:
             return "peer_closed"
 
-    async def main(bench: HaBench) -> None:
-        master = await bench.start("master")
+    async def main(cluster: HaCluster) -> None:
+        master = await cluster.start("master")
         monkeypatch.setattr(HAConnection, "run", over_at_once)
         for number in range(10):
-            bench.visit(f"hasty-{number}", encode_report(0))
+            cluster.visit(f"hasty-{number}", encode_report(0))
         await trio.sleep(5)
-        assert bench.counters.ends == {"peer_closed": 10}
+        assert cluster.counters.ends == {"peer_closed": 10}
         assert master.ha_service.connections == {}
         assert master.ha_service.slave_statuses() == []
         assert master.ha_service.replicas().there == 1
 
-    bench().run(main)
+    cluster().run(main)
 
 
 def test_a_flood_of_connections_is_bounded_and_leaves_nothing() -> None:
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        before = await resources(bench)
-        slave = bench.visit("slave", follows=True)
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        before = await resources(cluster)
+        slave = cluster.visit("slave", follows=True)
         await trio.sleep(0.1)
-        flood = [bench.visit(f"flood-{number}", heartbeat=0) for number in range(300)]
+        flood = [cluster.visit(f"flood-{number}", heartbeat=0) for number in range(300)]
         await trio.sleep(1)
-        assert bench.connections == 20
-        assert bench.counters.refused_connections == 300 - 19
+        assert cluster.connections == 20
+        assert cluster.counters.refused_connections == 300 - 19
         assert [peer.is_closed for peer in flood].count(True) == 300 - 19
         # Neither the refused nor the idle acknowledge anything; the slave does.
-        assert await bench.put() is PutStatus.PUT_OK
+        assert await cluster.put() is PutStatus.PUT_OK
         assert slave.end == RECORD_BYTES
         for number in range(300):
-            bench.node(f"flood-{number}").kill()
+            cluster.node(f"flood-{number}").kill()
         await trio.sleep(1)
-        assert bench.connections == 1
-        other = bench.visit("other", follows=True)
-        assert await bench.put() is PutStatus.PUT_OK
+        assert cluster.connections == 1
+        other = cluster.visit("other", follows=True)
+        assert await cluster.put() is PutStatus.PUT_OK
         await trio.sleep(0.1)
         assert other.end == slave.end == 2 * RECORD_BYTES
         for name in ("slave", "other"):
-            bench.node(name).kill()
-        assert await resources(bench) == before
+            cluster.node(name).kill()
+        assert await resources(cluster) == before
 
-    bench(connections_max=20).run(main)
+    cluster(connections_max=20).run(main)
 
 
 def test_who_says_nothing_is_gone_after_a_while() -> None:
     """Connections that only take room: none says even what it wants."""
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        before = await resources(bench)
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        before = await resources(cluster)
         for number in range(20):
-            bench.visit(f"mute-{number}")
+            cluster.visit(f"mute-{number}")
         await trio.sleep(15)
-        assert bench.connections == 20
+        assert cluster.connections == 20
         await trio.sleep(10)
-        assert bench.counters.ends == {"housekeeping": 20}
+        assert cluster.counters.ends == {"housekeeping": 20}
         for number in range(20):
-            bench.node(f"mute-{number}").kill()
-        assert await resources(bench) == before
-        assert await bench.put() is PutStatus.SLAVE_NOT_AVAILABLE
+            cluster.node(f"mute-{number}").kill()
+        assert await resources(cluster) == before
+        assert await cluster.put() is PutStatus.SLAVE_NOT_AVAILABLE
 
-    bench(connections_max=20).run(main)
+    cluster(connections_max=20).run(main)

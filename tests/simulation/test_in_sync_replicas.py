@@ -19,7 +19,7 @@ from rmq_actors.tracing.event import RunInfo
 from rmq_actors.wire.ha_frames import encode_report
 from rmq_actors.wire.record import Message
 from sim_net import Node, World
-from tests.worlds.ha_world import RECORD_BYTES, HaBench
+from tests.worlds.ha_world import RECORD_BYTES, HaCluster
 
 PORT = 10912
 MESSAGE = Message("TopicTest", b"body")
@@ -105,14 +105,14 @@ def test_a_put_waits_for_so_many_slaves(ha: HaConfig, expected: list[PutStatus])
     ("puts_before", "said"), [(1, []), (5, [encode_report(0)])], ids=["says nothing", "is far behind"]
 )
 def test_a_master_that_may_go_on_alone_does_not_wait_for_one_who(puts_before: int, said: list[bytes]) -> None:
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        assert await bench.put_many(puts_before) == [OK] * puts_before
-        bench.visit("visitor", *said)
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        assert await cluster.put_many(puts_before) == [OK] * puts_before
+        cluster.visit("visitor", *said)
         await trio.sleep(1)
-        assert bench.connections == 1
+        assert cluster.connections == 1
         with trio.fail_after(1):
-            assert await bench.put_many(2) == [OK] * 2
+            assert await cluster.put_many(2) == [OK] * 2
 
     near = {"ha_slave_fallbehind_max_bytes": 4 * RECORD_BYTES}
-    HaBench(ha={"enable_auto_in_sync_replicas": True}, store=near).run(main)
+    HaCluster(ha={"enable_auto_in_sync_replicas": True}, store=near).run(main)

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from rmq_actors.store.message_store import MessageStore
-from tests.worlds.ha_world import HaBench
+from tests.worlds.ha_world import HaCluster
 
 PUTS = 120
 #: A receive fills one, as a real master's log fills a large one.
@@ -29,11 +29,11 @@ def queues(store: MessageStore) -> list[list[int]]:
     ]
 
 
-async def catch_up_to(bench: HaBench, share: float) -> None:
+async def catch_up_to(cluster: HaCluster, share: float) -> None:
     """Start a slave, and return when it has so much of the master's log, and has dispatched less."""
-    slave = await bench.start("slave")
+    slave = await cluster.start("slave")
     with slave.store.log_end.subscribe() as growth:
-        while slave.store.commit_log.max_offset < share * bench.master_end:
+        while slave.store.commit_log.max_offset < share * cluster.master_end:
             await growth.receive()
     assert behind(slave.store) > 0.3 * slave.store.commit_log.max_offset
 
@@ -41,33 +41,33 @@ async def catch_up_to(bench: HaBench, share: float) -> None:
 @pytest.mark.parametrize("share", [0.5, 1.0])
 @pytest.mark.parametrize("end", ["kill", "power_loss", "stop"])
 def test_what_was_received_and_not_dispatched_is_dispatched_after_the_next_start(end: str, share: float) -> None:
-    async def main(bench: HaBench) -> None:
-        master = await bench.start("master")
-        await bench.put_many(PUTS)
-        await catch_up_to(bench, share)
+    async def main(cluster: HaCluster) -> None:
+        master = await cluster.start("master")
+        await cluster.put_many(PUTS)
+        await catch_up_to(cluster, share)
         if end == "stop":
-            await bench.stop("slave")
+            await cluster.stop("slave")
         else:
-            getattr(bench.node("slave"), end)()
-        slave = await bench.start("slave")
+            getattr(cluster.node("slave"), end)()
+        slave = await cluster.start("slave")
         await trio.sleep(5)
-        assert slave.store.commit_log.max_offset == bench.master_end
+        assert slave.store.commit_log.max_offset == cluster.master_end
         assert not behind(slave.store)
         assert queues(slave.store) == queues(master.store)
         assert sum(map(len, queues(slave.store))) == PUTS
 
-    HaBench(ha=SMALL_BUFFERS).run(main)
+    HaCluster(ha=SMALL_BUFFERS).run(main)
 
 
 def test_a_catch_up_is_the_same_in_every_run() -> None:
     def run() -> list[object]:
-        async def main(bench: HaBench) -> None:
-            await bench.start("master")
-            await bench.put_many(PUTS)
-            await catch_up_to(bench, 1.0)
+        async def main(cluster: HaCluster) -> None:
+            await cluster.start("master")
+            await cluster.put_many(PUTS)
+            await catch_up_to(cluster, 1.0)
             await trio.sleep(1)
-            assert not behind(bench.brokers["slave"].store)
+            assert not behind(cluster.brokers["slave"].store)
 
-        return list(HaBench(ha=SMALL_BUFFERS).run(main).recorder.events)
+        return list(HaCluster(ha=SMALL_BUFFERS).run(main).recorder.events)
 
     assert run() == run()

@@ -43,7 +43,7 @@ ROUND_TRIPS_S = 0.1
 
 
 @attrs.define(eq=False)
-class Bench:
+class NamedPair:
     """A world with two name servers, a master and a slave of one name; none of them is up."""
 
     world: World
@@ -54,7 +54,7 @@ class Bench:
     slave: Broker
 
     @classmethod
-    def make(cls, world: World, *, name_servers: int = 1, **settings: Any) -> Bench:
+    def make(cls, world: World, *, name_servers: int = 1, **settings: Any) -> NamedPair:
         recorder = new_recorder(world)
         ns1, ns2 = NameServer(world.node("ns1")), NameServer(world.node("ns2"))
         addresses = ";".join(ns.address for ns in (ns1, ns2)[:name_servers])
@@ -67,14 +67,14 @@ class Bench:
         return cls(world, recorder, ns1, ns2, master, slave)
 
 
-def run(main: Callable[[Bench], Awaitable[None]], *, seed: int = 1, **settings: Any) -> Bench:
+def run(main: Callable[[NamedPair], Awaitable[None]], *, seed: int = 1, **settings: Any) -> NamedPair:
     world = World(seed, guard_packages=("rmq_actors",))
-    made: list[Bench] = []
+    made: list[NamedPair] = []
 
     async def harness(world: World) -> None:
-        bench = Bench.make(world, **settings)
-        made.append(bench)
-        await main(bench)
+        pair = NamedPair.make(world, **settings)
+        made.append(pair)
+        await main(pair)
 
     world.run(harness)
     return made[0]
@@ -84,96 +84,96 @@ def run(main: Callable[[Bench], Awaitable[None]], *, seed: int = 1, **settings: 
 
 
 def test_a_broker_registers_when_it_starts_then_after_10_s_then_every_period() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(75)
 
-    bench = run(main)
-    first, second, third, fourth = bench.ns1.times(REGISTER)
-    ready = bench.master.events(ActorStart)[-1]
+    pair = run(main)
+    first, second, third, fourth = pair.ns1.times(REGISTER)
+    ready = pair.master.events(ActorStart)[-1]
     assert first - (ready.sim_time_ns or 0) / 1e9 < ROUND_TRIPS_S
     assert second - first == pytest.approx(FIRST_INTERVAL_S, abs=ROUND_TRIPS_S)
     assert third - second == pytest.approx(PERIOD_S, abs=ROUND_TRIPS_S)
     assert fourth - third == pytest.approx(PERIOD_S, abs=ROUND_TRIPS_S)
-    asked = bench.ns1.asked[0]
-    assert asked.broker_addr == f"{bench.master.node.address}:{LISTEN_PORT}"
-    assert asked.ha_server_addr == f"{bench.master.node.address}:{LISTEN_PORT + 1}"
+    asked = pair.ns1.asked[0]
+    assert asked.broker_addr == f"{pair.master.node.address}:{LISTEN_PORT}"
+    assert asked.ha_server_addr == f"{pair.master.node.address}:{LISTEN_PORT + 1}"
     assert asked.broker_id == 0
     assert {"TBW102", "SELF_TEST_TOPIC", "DefaultCluster", "broker-a"} <= asked.topics
 
 
 def test_it_registers_with_every_name_server_and_none_waits_for_another() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns2.boot()  # ns1 is not there at all
+    async def main(pair: NamedPair) -> None:
+        pair.ns2.boot()  # ns1 is not there at all
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(1)
-        assert len(bench.ns2.times(REGISTER)) == 1
+        assert len(pair.ns2.times(REGISTER)) == 1
         waited: list[str] = []
 
         async def wait(name: str) -> None:
-            await bench.master.registration.wait_until_registered()
+            await pair.master.registration.wait_until_registered()
             waited.append(name)
 
         for name in ("one", "two"):
-            bench.master.node.start_soon(wait, name)
+            pair.master.node.start_soon(wait, name)
             await trio.sleep(0.1)
         assert waited == []
-        bench.ns1.boot()
+        pair.ns1.boot()
         await trio.sleep(UNREACHABLE_PAUSE_MAX_S + ROUND_TRIPS_S)
-        assert len(bench.ns1.times(REGISTER)) == 1
-        assert len(bench.ns2.times(REGISTER)) == 1
+        assert len(pair.ns1.times(REGISTER)) == 1
+        assert len(pair.ns2.times(REGISTER)) == 1
         assert sorted(waited) == ["one", "two"]
         with trio.fail_after(0.001):
-            await bench.master.registration.wait_until_registered()
+            await pair.master.registration.wait_until_registered()
 
     run(main, name_servers=2)
 
 
 @pytest.mark.parametrize("was_down_s", [1.0, 20.0, 300.0])
 def test_a_name_server_that_comes_up_late_has_the_broker_within_the_bound(was_down_s: float) -> None:
-    async def main(bench: Bench) -> None:
-        await bench.master.start()
+    async def main(pair: NamedPair) -> None:
+        await pair.master.start()
         await trio.sleep(was_down_s)
-        assert not bench.ns1.asked
-        bench.ns1.boot()
+        assert not pair.ns1.asked
+        pair.ns1.boot()
         await trio.sleep(UNREACHABLE_PAUSE_MAX_S + ROUND_TRIPS_S)
-        assert list(bench.ns1.headers) == [bench.master.addr]
+        assert list(pair.ns1.headers) == [pair.master.addr]
 
     run(main)
 
 
 @pytest.mark.parametrize("down_s", [0.1, 7.0, 200.0])
 def test_a_name_server_that_restarts_has_the_broker_again_within_the_bound(down_s: float) -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(15)
-        bench.ns1.node.kill()
+        pair.ns1.node.kill()
         await trio.sleep(down_s)
-        bench.ns1.boot()
-        bench.ns1.asked.clear()
+        pair.ns1.boot()
+        pair.ns1.asked.clear()
         await trio.sleep(UNREACHABLE_PAUSE_MAX_S + ROUND_TRIPS_S)
-        assert list(bench.ns1.headers) == [bench.master.addr]
-        assert bench.ns1.asked[0].topics >= {"TBW102"}
+        assert list(pair.ns1.headers) == [pair.master.addr]
+        assert pair.ns1.asked[0].topics >= {"TBW102"}
 
     run(main)
 
 
 def test_a_connection_that_is_lost_costs_a_broker_its_route_for_a_second_only() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(15)
-        Reset(0.0, "ns1", "master").begin(bench.world)
+        Reset(0.0, "ns1", "master").begin(pair.world)
         await trio.sleep(0.01)
-        assert not bench.ns1.headers
+        assert not pair.ns1.headers
         await trio.sleep(ASK_AGAIN_MIN_S + ROUND_TRIPS_S)
-        assert bench.ns1.headers
+        assert pair.ns1.headers
 
     run(main)
 
@@ -181,34 +181,34 @@ def test_a_connection_that_is_lost_costs_a_broker_its_route_for_a_second_only() 
 def test_a_partition_is_survived_within_the_bound() -> None:
     """A request that times out (6 s), a connection attempt that times out (3 s), the longest pause."""
 
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(15)
-        heal = Partition(0.0, 60.0, "ns1", "master").begin(bench.world)
+        heal = Partition(0.0, 60.0, "ns1", "master").begin(pair.world)
         await trio.sleep(60)
         heal()
-        bench.ns1.asked.clear()
+        pair.ns1.asked.clear()
         await trio.sleep(6 + 3 + UNREACHABLE_PAUSE_MAX_S)
-        assert bench.ns1.times(REGISTER)
-        assert bench.ns1.headers
+        assert pair.ns1.times(REGISTER)
+        assert pair.ns1.headers
 
     run(main)
 
 
 def test_a_name_server_that_refuses_is_asked_ever_more_seldom() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.refuses = ResponseCode.SYSTEM_BUSY
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.refuses = ResponseCode.SYSTEM_BUSY
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(120)
 
-    bench = run(main)
-    times = bench.ns1.times(REGISTER)
+    pair = run(main)
+    times = pair.ns1.times(REGISTER)
     assert 6 <= len(times) <= 11  # a period would have been 4 times, the pause of the unreachable more than 24
-    assert all(event.status == "MQBrokerError" for event in bench.master.events(BrokerRegister))
+    assert all(event.status == "MQBrokerError" for event in pair.master.events(BrokerRegister))
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -217,31 +217,31 @@ def test_a_name_server_that_refuses_is_asked_ever_more_seldom() -> None:
 def test_a_change_of_topics_is_registered_one_way_and_survives_a_restart() -> None:
     new, other = TopicConfig(topic_name="New"), TopicConfig(topic_name="Other", read_queue_nums=4)
 
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(3)
-        await bench.master.topics.update_topic_config(new)
+        await pair.master.topics.update_topic_config(new)
         await trio.sleep(ROUND_TRIPS_S)
-        assert len(bench.ns1.times(REGISTER, oneway=True)) == 1
-        assert "New" in bench.ns1.asked[-1].topics
+        assert len(pair.ns1.times(REGISTER, oneway=True)) == 1
+        assert "New" in pair.ns1.asked[-1].topics
         # Changes in a hurry: the first is told at once, the others with the next request.
         for number in range(20):
-            await bench.master.topics.update_topic_config(topic_number(number))
-        await bench.master.topics.update_topic_config(other)
-        await bench.master.topics.delete_topic_config("New")
+            await pair.master.topics.update_topic_config(topic_number(number))
+        await pair.master.topics.update_topic_config(other)
+        await pair.master.topics.delete_topic_config("New")
         await trio.sleep(TOPIC_CHANGES_PAUSE_S + ROUND_TRIPS_S)
-        assert len(bench.ns1.times(REGISTER, oneway=True)) <= 4
-        assert bench.ns1.asked[-1].topics >= {"Other", "Topic-19"}
-        assert "New" not in bench.ns1.asked[-1].topics
-        assert bench.ns1.versions[bench.master.addr] == bench.master.topics.data_version
-        version = bench.master.topics.data_version
-        bench.master.node.power_loss()
-        await bench.master.start()
-        assert bench.master.topics.data_version == version
-        assert bench.master.topics.select_topic_config("Other") == other
-        assert bench.master.topics.select_topic_config("New") is None
+        assert len(pair.ns1.times(REGISTER, oneway=True)) <= 4
+        assert pair.ns1.asked[-1].topics >= {"Other", "Topic-19"}
+        assert "New" not in pair.ns1.asked[-1].topics
+        assert pair.ns1.versions[pair.master.addr] == pair.master.topics.data_version
+        version = pair.master.topics.data_version
+        pair.master.node.power_loss()
+        await pair.master.start()
+        assert pair.master.topics.data_version == version
+        assert pair.master.topics.select_topic_config("Other") == other
+        assert pair.master.topics.select_topic_config("New") is None
 
     run(main)
 
@@ -251,90 +251,90 @@ def topic_number(number: int) -> TopicConfig:
 
 
 def test_a_change_that_is_told_to_a_dead_connection_arrives_all_the_same() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(3)
-        bench.ns1.node.kill()
-        await bench.master.topics.update_topic_config(TopicConfig(topic_name="New"))
+        pair.ns1.node.kill()
+        await pair.master.topics.update_topic_config(TopicConfig(topic_name="New"))
         await trio.sleep(1)
-        bench.ns1.boot()
+        pair.ns1.boot()
         await trio.sleep(UNREACHABLE_PAUSE_MAX_S + ROUND_TRIPS_S)
-        assert "New" in bench.ns1.asked[-1].topics
+        assert "New" in pair.ns1.asked[-1].topics
 
     run(main)
 
 
 def test_compressed_bodies() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(1)
-        await bench.master.topics.update_topic_config(TopicConfig(topic_name="New"))
+        await pair.master.topics.update_topic_config(TopicConfig(topic_name="New"))
         await trio.sleep(1)
 
-    bench = run(main, compressed_register=True)
-    assert [(asked.compressed, asked.is_oneway) for asked in bench.ns1.asked[:2]] == [(True, False), (True, True)]
-    assert bench.ns1.asked[1].topics == bench.ns1.asked[0].topics | {"New"}
+    pair = run(main, compressed_register=True)
+    assert [(asked.compressed, asked.is_oneway) for asked in pair.ns1.asked[:2]] == [(True, False), (True, True)]
+    assert pair.ns1.asked[1].topics == pair.ns1.asked[0].topics | {"New"}
 
 
 def test_the_data_version_is_compared_first_without_force_register() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(5 + 3 * PERIOD_S)
         # The name server came to have other topics, nobody knows how: the version tells.
-        bench.ns1.versions[bench.master.addr] = DataVersion(counter=1, timestamp=1)
+        pair.ns1.versions[pair.master.addr] = DataVersion(counter=1, timestamp=1)
         await trio.sleep(10)
-        assert bench.ns1.versions[bench.master.addr] == bench.master.topics.data_version
+        assert pair.ns1.versions[pair.master.addr] == pair.master.topics.data_version
 
-    bench = run(main, force_register=False)
-    codes = [asked.code for asked in bench.ns1.asked]
+    pair = run(main, force_register=False)
+    codes = [asked.code for asked in pair.ns1.asked]
     assert codes == [REGISTER, QUERY, QUERY, QUERY, QUERY, REGISTER]
 
 
 def test_known_bug_3381_a_slave_that_becomes_the_master_is_registered_as_such() -> None:
     """Its topics are the same ones, and so is their DataVersion."""
 
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.slave.start()
+        await pair.slave.start()
         await trio.sleep(1)
-        await bench.slave.topics.update_topic_config(TopicConfig(topic_name="New"))
-        bench.slave.node.kill()
-        bench.ns1.versions[bench.slave.addr] = version = bench.slave.topics.data_version  # it has noticed nothing
-        store = attrs.evolve(bench.slave.config.store, broker_role=BrokerRole.ASYNC_MASTER)
-        bench.slave.config = attrs.evolve(bench.slave.config, store=store)
-        await bench.slave.start()
+        await pair.slave.topics.update_topic_config(TopicConfig(topic_name="New"))
+        pair.slave.node.kill()
+        pair.ns1.versions[pair.slave.addr] = version = pair.slave.topics.data_version  # it has noticed nothing
+        store = attrs.evolve(pair.slave.config.store, broker_role=BrokerRole.ASYNC_MASTER)
+        pair.slave.config = attrs.evolve(pair.slave.config, store=store)
+        await pair.slave.start()
         await trio.sleep(1)
-        assert bench.slave.topics.data_version == version
-        assert bench.ns1.headers[bench.slave.addr].broker_id == 0
+        assert pair.slave.topics.data_version == version
+        assert pair.ns1.headers[pair.slave.addr].broker_id == 0
 
     run(main, force_register=False)
 
 
 def test_ordered_topics_are_those_of_the_first_name_server_that_has_the_broker() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.order_topics, bench.ns2.order_topics = {"SELF_TEST_TOPIC": "broker-a:1"}, {"BenchmarkTest": ""}
-        bench.ns2.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.order_topics, pair.ns2.order_topics = {"SELF_TEST_TOPIC": "broker-a:1"}, {"BenchmarkTest": ""}
+        pair.ns2.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(1)
-        assert ordered(bench.master) == ["BenchmarkTest"]
-        bench.ns1.boot()
+        assert ordered(pair.master) == ["BenchmarkTest"]
+        pair.ns1.boot()
         await trio.sleep(60)
-        assert ordered(bench.master) == ["SELF_TEST_TOPIC"]
+        assert ordered(pair.master) == ["SELF_TEST_TOPIC"]
         # A change of topics like any other: both have been told, and it comes to rest.
-        version = bench.master.topics.data_version
+        version = pair.master.topics.data_version
         assert version.counter == 2
-        assert bench.ns1.versions == bench.ns2.versions == {bench.master.addr: version}
-        bench.ns1.order_topics = None
+        assert pair.ns1.versions == pair.ns2.versions == {pair.master.addr: version}
+        pair.ns1.order_topics = None
         await trio.sleep(60)
-        assert ordered(bench.master) == ["SELF_TEST_TOPIC"]
+        assert ordered(pair.master) == ["SELF_TEST_TOPIC"]
 
     run(main, name_servers=2)
 
@@ -345,34 +345,34 @@ def ordered(broker: Broker) -> list[str]:
 
 
 def test_ordered_topics_that_cannot_be_persisted_are_taken_later() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.order_topics = {"SELF_TEST_TOPIC": "broker-a:1"}
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.order_topics = {"SELF_TEST_TOPIC": "broker-a:1"}
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
-        failing = bench.master.node.disk.fail(errno.EIO, path="topics.json", count=100)
+        await pair.master.start()
+        failing = pair.master.node.disk.fail(errno.EIO, path="topics.json", count=100)
         await trio.sleep(3)
-        assert bench.ns1.headers
-        assert ordered(bench.master) == []
+        assert pair.ns1.headers
+        assert ordered(pair.master) == []
         failing.end()
         await trio.sleep(FIRST_INTERVAL_S)
-        assert ordered(bench.master) == ["SELF_TEST_TOPIC"]
+        assert ordered(pair.master) == ["SELF_TEST_TOPIC"]
 
     run(main)
 
 
 def test_a_table_that_no_request_can_carry_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(bench: Bench) -> None:
+    async def main(pair: NamedPair) -> None:
         monkeypatch.setattr(broker_outer_api, "FRAME_MAX_LENGTH_BYTES", 65 * 1024)
-        bench.ns1.boot()
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(20)
-        assert not bench.ns1.asked
-        assert {event.status for event in bench.master.events(BrokerRegister)} == {"TopicTableTooLong"}
+        assert not pair.ns1.asked
+        assert {event.status for event in pair.master.events(BrokerRegister)} == {"TopicTableTooLong"}
         monkeypatch.undo()
         await trio.sleep(PERIOD_S)
-        assert bench.ns1.headers
+        assert pair.ns1.headers
 
     run(main)
 
@@ -381,37 +381,37 @@ def test_a_table_that_no_request_can_carry_stops_nothing_else(monkeypatch: pytes
 
 
 def test_an_orderly_stop_unregisters_before_the_port_closes() -> None:
-    async def main(bench: Bench) -> None:
-        for name_server in (bench.ns1, bench.ns2):
+    async def main(pair: NamedPair) -> None:
+        for name_server in (pair.ns1, pair.ns2):
             name_server.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(1)
-        assert bench.ns1.headers
-        assert bench.ns2.headers
-        await bench.master.stop()
-        assert [asked.code for asked in bench.ns1.asked] == [REGISTER, UNREGISTER]
-        assert [asked.code for asked in bench.ns2.asked] == [REGISTER, UNREGISTER]
-        assert not bench.ns1.headers
+        assert pair.ns1.headers
+        assert pair.ns2.headers
+        await pair.master.stop()
+        assert [asked.code for asked in pair.ns1.asked] == [REGISTER, UNREGISTER]
+        assert [asked.code for asked in pair.ns2.asked] == [REGISTER, UNREGISTER]
+        assert not pair.ns1.headers
 
-    bench = run(main, name_servers=2)
-    kinds = [(event.kind, event.actor) for event in bench.recorder.events if event.node == "master"]
+    pair = run(main, name_servers=2)
+    kinds = [(event.kind, event.actor) for event in pair.recorder.events if event.node == "master"]
     unregistered = max(index for index, (kind, _) in enumerate(kinds) if kind == "broker.unregister")
     assert unregistered < kinds.index(("actor.stop", "RemotingServer"))
 
 
 def test_a_stop_while_a_name_server_does_not_answer_is_short() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(5)
-        Partition(0.0, 1000.0, "ns1", "master").begin(bench.world)
+        Partition(0.0, 1000.0, "ns1", "master").begin(pair.world)
         await trio.sleep(8)  # a registration is under way
         before = trio.current_time()
-        await bench.master.stop()
+        await pair.master.stop()
         assert trio.current_time() - before < 4.0
-        (event,) = bench.master.events(BrokerUnregister)
+        (event,) = pair.master.events(BrokerUnregister)
         assert event.status == "RemotingTimeoutError"
 
     run(main)
@@ -420,112 +420,112 @@ def test_a_stop_while_a_name_server_does_not_answer_is_short() -> None:
 # --- slaves -----------------------------------------------------------------------------------------------------------
 
 
-async def replicates(bench: Bench) -> None:
+async def replicates(pair: NamedPair) -> None:
     """Everything that the master has reaches the slave."""
-    await bench.master.controller.put_message(Message("T", b"x"))
+    await pair.master.controller.put_message(Message("T", b"x"))
     with trio.fail_after(10):
-        while bench.slave.log_end < bench.master.log_end:
+        while pair.slave.log_end < pair.master.log_end:
             await trio.sleep(0.05)
-    assert bench.slave.log_end == bench.master.log_end > 0
+    assert pair.slave.log_end == pair.master.log_end > 0
 
 
 def test_a_slave_learns_its_master_from_the_name_server_and_follows_it() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(1)
-        await bench.slave.start()
-        await replicates(bench)
-        assert bench.slave.registration.master.master_addr == bench.master.addr
-        assert bench.slave.registration.master.ha_server_addr == bench.master.ha_addr
-        assert bench.master.registration.master.master_addr is None
+        await pair.slave.start()
+        await replicates(pair)
+        assert pair.slave.registration.master.master_addr == pair.master.addr
+        assert pair.slave.registration.master.ha_server_addr == pair.master.ha_addr
+        assert pair.master.registration.master.master_addr is None
 
-    bench = run(main)
-    assert [event.peer_address for event in bench.slave.events(HaClientRedirect)] == [bench.master.ha_addr]
+    pair = run(main)
+    assert [event.peer_address for event in pair.slave.events(HaClientRedirect)] == [pair.master.ha_addr]
 
 
 @pytest.mark.parametrize("later_s", [0.5, 5.0, 25.0])
 def test_known_bug_7790_a_slave_that_starts_first_learns_soon(later_s: float) -> None:
     """Not after a period: after as long as it has waited, at most."""
 
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.slave.start()
+        await pair.slave.start()
         await trio.sleep(later_s)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(max(ASK_AGAIN_MIN_S, later_s) + ROUND_TRIPS_S)
-        assert bench.slave.registration.master.master_addr == bench.master.addr
-        await replicates(bench)
+        assert pair.slave.registration.master.master_addr == pair.master.addr
+        await replicates(pair)
 
     run(main)
 
 
 def test_a_slave_without_a_master_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
-        await bench.slave.start()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
+        await pair.slave.start()
         await trio.sleep(100)
-        await bench.master.start()
+        await pair.master.start()
         await trio.sleep(100)
 
-    bench = run(main)
-    name, cluster = bench.slave.config.broker_name, bench.slave.config.broker_cluster_name
-    text = f"name server {bench.ns1.address} knows no master of brokerName {name} in brokerClusterName {cluster}: "
+    pair = run(main)
+    name, cluster = pair.slave.config.broker_name, pair.slave.config.broker_cluster_name
+    text = f"name server {pair.ns1.address} knows no master of brokerName {name} in brokerClusterName {cluster}: "
     assert [line.removeprefix(text) for line in caplog.messages if "no master" in line] == ["it is asked again"] * 2
 
 
 def test_a_name_server_that_is_down_is_named_once_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(bench: Bench) -> None:
-        await bench.slave.start()
+    async def main(pair: NamedPair) -> None:
+        await pair.slave.start()
         await trio.sleep(5)
 
-    bench = run(main)
-    lines = {line for line in caplog.messages if bench.ns1.address in line}
-    assert f"cannot register with name server {bench.ns1.address}: Connection refused" in lines
-    assert all(line.count(bench.ns1.address) == 1 for line in lines)
+    pair = run(main)
+    lines = {line for line in caplog.messages if pair.ns1.address in line}
+    assert f"cannot register with name server {pair.ns1.address}: Connection refused" in lines
+    assert all(line.count(pair.ns1.address) == 1 for line in lines)
 
 
 def test_known_bug_s11_a_name_server_that_forgot_the_master_costs_a_slave_nothing() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
-        await bench.slave.start()
-        await replicates(bench)
-        known = bench.slave.registration.master
-        bench.ns1.says = RegisterBrokerResponseHeader()
+        await pair.master.start()
+        await pair.slave.start()
+        await replicates(pair)
+        known = pair.slave.registration.master
+        pair.ns1.says = RegisterBrokerResponseHeader()
         await trio.sleep(3 * PERIOD_S)
-        assert bench.slave.registration.master == known
-        await replicates(bench)
+        assert pair.slave.registration.master == known
+        await replicates(pair)
 
-    bench = run(main)
-    assert not bench.slave.events(HaClientClose)
+    pair = run(main)
+    assert not pair.slave.events(HaClientClose)
 
 
 def test_a_slave_goes_over_to_another_master() -> None:
-    async def main(bench: Bench) -> None:
-        other = Broker(bench.world.node("other"), bench.master.config, bench.recorder)
-        other.config = broker_config(other.node, bench.ns1.address)
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        other = Broker(pair.world.node("other"), pair.master.config, pair.recorder)
+        other.config = broker_config(other.node, pair.ns1.address)
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
-        await bench.slave.start()
-        await replicates(bench)
-        await bench.master.stop()
+        await pair.master.start()
+        await pair.slave.start()
+        await replicates(pair)
+        await pair.master.stop()
         await other.start()
         await trio.sleep(PERIOD_S)
-        assert bench.slave.registration.master.ha_server_addr == other.ha_addr
-        connect = bench.slave.events(HaClientConnect)[-1]
+        assert pair.slave.registration.master.ha_server_addr == other.ha_addr
+        connect = pair.slave.events(HaClientConnect)[-1]
         assert connect.attrs == {"network.peer.address": other.ha_addr}
-        bench.master = other
+        pair.master = other
 
-    bench = run(main)
+    pair = run(main)
     # It left the old one for good.
-    redirected = bench.slave.events(HaClientRedirect)[-1].seq
-    connects = [event for event in bench.slave.events(HaClientConnect) if event.seq > redirected]
-    assert {event.peer_address for event in connects} == {bench.master.ha_addr}
+    redirected = pair.slave.events(HaClientRedirect)[-1].seq
+    connects = [event for event in pair.slave.events(HaClientConnect) if event.seq > redirected]
+    assert {event.peer_address for event in connects} == {pair.master.ha_addr}
 
 
 def test_a_client_that_crashes_is_made_again_and_follows_the_master_that_was_told() -> None:
@@ -536,64 +536,64 @@ def test_a_client_that_crashes_is_made_again_and_follows_the_master_that_was_tol
             raise RuntimeError("planted")
         return make_ha_slave(max_offset, now, config)
 
-    async def main(bench: Bench) -> None:
-        bench.slave.machines = Machines(make_slave=make_slave)
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.slave.machines = Machines(make_slave=make_slave)
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
-        await bench.slave.start()
-        await replicates(bench)
+        await pair.master.start()
+        await pair.slave.start()
+        await replicates(pair)
 
-    bench = run(main)
-    assert [event.actor for event in bench.slave.events(ActorCrash)] == ["slave-1/HAClient"]
-    assert len(bench.slave.events(HaClientRedirect)) == 1
+    pair = run(main)
+    assert [event.actor for event in pair.slave.events(ActorCrash)] == ["slave-1/HAClient"]
+    assert len(pair.slave.events(HaClientRedirect)) == 1
 
 
 def test_a_slave_with_a_configured_master_is_not_redirected() -> None:
-    async def main(bench: Bench) -> None:
-        ha = attrs.evolve(bench.slave.config.ha, ha_master_address=bench.master.ha_addr)
-        bench.slave.config = attrs.evolve(bench.slave.config, ha=ha)
-        bench.ns1.says = RegisterBrokerResponseHeader(ha_server_addr="10.9.9.9:1", master_addr="10.9.9.9:2")
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        ha = attrs.evolve(pair.slave.config.ha, ha_master_address=pair.master.ha_addr)
+        pair.slave.config = attrs.evolve(pair.slave.config, ha=ha)
+        pair.ns1.says = RegisterBrokerResponseHeader(ha_server_addr="10.9.9.9:1", master_addr="10.9.9.9:2")
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
-        await bench.slave.start()
+        await pair.master.start()
+        await pair.slave.start()
         # For its topics, offsets and questions it believes the name server, as RocketMQ does.
         await trio.sleep(15 + SILENCE_PATIENCE_S)
-        assert bench.slave.registration.master.master_addr == "10.9.9.9:2"
-        await replicates(bench)
+        assert pair.slave.registration.master.master_addr == "10.9.9.9:2"
+        await replicates(pair)
 
-    bench = run(main)
-    assert not bench.slave.events(HaClientRedirect)
+    pair = run(main)
+    assert not pair.slave.events(HaClientRedirect)
 
 
 @pytest.mark.parametrize("nonsense", ["", "no address", "10.0.0.1:99999", ":1", "a..b:1", "a:" + "1" * 5000, "☃:1"])
 def test_an_address_that_is_none_is_passed_over(nonsense: str) -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.says = RegisterBrokerResponseHeader(ha_server_addr=nonsense, master_addr=nonsense)
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.says = RegisterBrokerResponseHeader(ha_server_addr=nonsense, master_addr=nonsense)
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.master.start()
-        await bench.slave.start()
+        await pair.master.start()
+        await pair.slave.start()
         await trio.sleep(1)
-        assert bench.slave.registration.master.master_addr is None
-        bench.ns1.says = None
+        assert pair.slave.registration.master.master_addr is None
+        pair.ns1.says = None
         await trio.sleep(2)
-        await replicates(bench)
+        await replicates(pair)
 
     run(main)
 
 
 def test_a_slave_does_not_follow_itself() -> None:
-    async def main(bench: Bench) -> None:
-        bench.ns1.says = RegisterBrokerResponseHeader(ha_server_addr=bench.slave.ha_addr, master_addr=bench.slave.addr)
-        bench.ns1.boot()
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.says = RegisterBrokerResponseHeader(ha_server_addr=pair.slave.ha_addr, master_addr=pair.slave.addr)
+        pair.ns1.boot()
         await trio.sleep(1)
-        await bench.slave.start()
+        await pair.slave.start()
         await trio.sleep(10)
 
-    bench = run(main)
-    assert not bench.slave.events(HaClientConnect)
+    pair = run(main)
+    assert not pair.slave.events(HaClientConnect)
 
 
 # --- the ports --------------------------------------------------------------------------------------------------------
@@ -601,13 +601,13 @@ def test_a_slave_does_not_follow_itself() -> None:
 
 @pytest.mark.parametrize("port", [LISTEN_PORT, LISTEN_PORT - 2])
 def test_both_ports_answer_an_unknown_request_with_3(port: int) -> None:
-    async def main(bench: Bench) -> None:
-        await bench.master.start()
-        client_node = bench.world.node("client")
+    async def main(pair: NamedPair) -> None:
+        await pair.master.start()
+        client_node = pair.world.node("client")
         answers: list[RemotingCommand] = []
 
         async def ask(node: Node) -> None:
-            stream = await trio.open_tcp_stream(bench.master.node.address, port)
+            stream = await trio.open_tcp_stream(pair.master.node.address, port)
             await stream.send_all(encode_command(RemotingCommand(999, opaque=7)))
             data = b""
             async with stream:
@@ -624,13 +624,13 @@ def test_both_ports_answer_an_unknown_request_with_3(port: int) -> None:
 
 
 def test_without_a_listen_port_there_is_nothing_of_it() -> None:
-    async def main(bench: Bench) -> None:
-        bench.master.config = attrs.evolve(bench.master.config, remoting=None, namesrv_addr=None)
-        await bench.master.start()
-        assert bench.master.controller.remoting is None
+    async def main(pair: NamedPair) -> None:
+        pair.master.config = attrs.evolve(pair.master.config, remoting=None, namesrv_addr=None)
+        await pair.master.start()
+        assert pair.master.controller.remoting is None
         await trio.sleep(100)
 
-    bench = run(main)
-    actors = {event.actor for event in bench.master.events(ActorStart)}
+    pair = run(main)
+    actors = {event.actor for event in pair.master.events(ActorStart)}
     assert not actors & {"RemotingServer", "FastRemotingServer", "RemotingClient", "BrokerRegistrationService"}
-    assert [f"config/{name}" for name in bench.master.node.disk.list("config")] == [TERM_FILE]
+    assert [f"config/{name}" for name in pair.master.node.disk.list("config")] == [TERM_FILE]

@@ -55,7 +55,7 @@ class NameServerNode:
 
 
 @attrs.define(eq=False)
-class Bench:
+class NamedCluster:
     """Two name servers, which are up; a master and two slaves, which are not."""
 
     world: World
@@ -80,7 +80,7 @@ class Bench:
                 await broker.registration.wait_until_registered()
 
 
-def run(main: Callable[[Bench], Awaitable[None]], *, force_register: bool = True, seed: int = 3) -> None:
+def run(main: Callable[[NamedCluster], Awaitable[None]], *, force_register: bool = True, seed: int = 3) -> None:
     world = World(seed, guard_packages=("rmq_actors",))
 
     async def harness(world: World) -> None:
@@ -96,41 +96,41 @@ def run(main: Callable[[Bench], Awaitable[None]], *, force_register: bool = True
         ns1.boot()
         ns2.boot()
         await trio.sleep(0.5)
-        await main(Bench(world, ns1, ns2, brokers[0], brokers[1:]))
+        await main(NamedCluster(world, ns1, ns2, brokers[0], brokers[1:]))
 
     world.run(harness)
 
 
-async def replicates(bench: Bench, master: Broker) -> None:
+async def replicates(cluster: NamedCluster, master: Broker) -> None:
     await master.controller.put_message(Message("T", b"x"))
     with trio.fail_after(10):
-        while any(slave.log_end < master.log_end for slave in bench.slaves):
+        while any(slave.log_end < master.log_end for slave in cluster.slaves):
             await trio.sleep(0.05)
 
 
 @pytest.mark.parametrize("force_register", [True, False])
 def test_brokers_find_each_other_and_their_topics_are_routed(force_register: bool) -> None:
-    async def main(bench: Bench) -> None:
-        await bench.start_brokers()
-        assert [ns.addresses() for ns in bench.name_servers] == [bench.all] * 2
-        await replicates(bench, bench.master)
-        assert bench.ns1.addresses("New") == {}
-        await bench.master.topics.update_topic_config(TopicConfig(topic_name="New"))
+    async def main(cluster: NamedCluster) -> None:
+        await cluster.start_brokers()
+        assert [ns.addresses() for ns in cluster.name_servers] == [cluster.all] * 2
+        await replicates(cluster, cluster.master)
+        assert cluster.ns1.addresses("New") == {}
+        await cluster.master.topics.update_topic_config(TopicConfig(topic_name="New"))
         await trio.sleep(ROUND_TRIPS_S)
-        assert [ns.addresses("New") for ns in bench.name_servers] == [bench.all] * 2
+        assert [ns.addresses("New") for ns in cluster.name_servers] == [cluster.all] * 2
         await trio.sleep(300)  # nobody expires
-        assert [ns.addresses("New") for ns in bench.name_servers] == [bench.all] * 2
+        assert [ns.addresses("New") for ns in cluster.name_servers] == [cluster.all] * 2
 
     run(main, force_register=force_register)
 
 
 def test_brokers_that_stop_leave_the_routes_at_once() -> None:
-    async def main(bench: Bench) -> None:
-        await bench.start_brokers()
-        await bench.slaves[1].stop()
-        assert bench.ns1.addresses() == {0: bench.master.addr, 1: bench.slaves[0].addr}
-        await bench.master.stop()
-        assert 0 not in bench.ns2.addresses()
+    async def main(cluster: NamedCluster) -> None:
+        await cluster.start_brokers()
+        await cluster.slaves[1].stop()
+        assert cluster.ns1.addresses() == {0: cluster.master.addr, 1: cluster.slaves[0].addr}
+        await cluster.master.stop()
+        assert 0 not in cluster.ns2.addresses()
 
     run(main)
 
@@ -138,16 +138,16 @@ def test_brokers_that_stop_leave_the_routes_at_once() -> None:
 @pytest.mark.parametrize("force_register", [True, False])
 @pytest.mark.parametrize("fault", ["kill", "power_loss"])
 def test_a_name_server_that_restarts_has_every_route_within_the_bound(fault: str, force_register: bool) -> None:
-    async def main(bench: Bench) -> None:
-        await bench.start_brokers()
+    async def main(cluster: NamedCluster) -> None:
+        await cluster.start_brokers()
         await trio.sleep(20)
-        getattr(bench.ns1.node, fault)()
+        getattr(cluster.ns1.node, fault)()
         await trio.sleep(33)
-        assert bench.ns2.addresses() == bench.all
-        bench.ns1.boot()
+        assert cluster.ns2.addresses() == cluster.all
+        cluster.ns1.boot()
         # A power loss ends no connection: the next request finds that out, and takes its time-out at most.
         await trio.sleep((0 if fault == "kill" else PERIOD_S + 6) + UNREACHABLE_PAUSE_MAX_S + 2 * ROUND_TRIPS_S)
-        assert bench.ns1.addresses() == bench.all
+        assert cluster.ns1.addresses() == cluster.all
 
     run(main, force_register=force_register)
 
@@ -155,28 +155,28 @@ def test_a_name_server_that_restarts_has_every_route_within_the_bound(fault: str
 def test_a_master_that_is_replaced_while_it_cannot_be_reached_does_not_come_back() -> None:
     """Its slaves follow the new one, though one name server still names the old one for a while."""
 
-    async def main(bench: Bench) -> None:
-        await bench.start_brokers()
-        await replicates(bench, bench.master)
+    async def main(cluster: NamedCluster) -> None:
+        await cluster.start_brokers()
+        await replicates(cluster, cluster.master)
         await trio.sleep(15)
         heals = [
-            Partition(0.0, 500.0, "master", name).begin(bench.world) for name in ("ns1", "ns2", "slave-1", "slave-2")
+            Partition(0.0, 500.0, "master", name).begin(cluster.world) for name in ("ns1", "ns2", "slave-1", "slave-2")
         ]
         # An operator makes the first slave the master: another process on its store.
-        promoted = bench.slaves.pop(0)
+        promoted = cluster.slaves.pop(0)
         await promoted.stop()
         store = attrs.evolve(promoted.config.store, broker_role=BrokerRole.ASYNC_MASTER)
         promoted.config = attrs.evolve(promoted.config, store=store)
         await promoted.start()
         await trio.sleep(PERIOD_S + ROUND_TRIPS_S)
-        assert bench.slaves[0].registration.master.master_addr == promoted.addr
-        await replicates(bench, promoted)
+        assert cluster.slaves[0].registration.master.master_addr == promoted.addr
+        await replicates(cluster, promoted)
         for heal in heals:
             heal()
         await trio.sleep(100)
-        assert [ns.addresses()[0] for ns in bench.name_servers] == [promoted.addr] * 2
-        assert bench.slaves[0].registration.master.master_addr == promoted.addr
-        await replicates(bench, promoted)
+        assert [ns.addresses()[0] for ns in cluster.name_servers] == [promoted.addr] * 2
+        assert cluster.slaves[0].registration.master.master_addr == promoted.addr
+        await replicates(cluster, promoted)
 
     run(main)
 
@@ -184,9 +184,9 @@ def test_a_master_that_is_replaced_while_it_cannot_be_reached_does_not_come_back
 def test_name_servers_by_address_server() -> None:
     """Asked first after 10 s, then every 2 minutes; brokers follow the list."""
 
-    async def main(bench: Bench) -> None:
-        web = bench.world.node("web")
-        lists = [f"{bench.ns1.address}\n"]
+    async def main(cluster: NamedCluster) -> None:
+        web = cluster.world.node("web")
+        lists = [f"{cluster.ns1.address}\n"]
         asked: list[tuple[float, bytes]] = []
 
         async def answer(stream: trio.SocketStream) -> None:
@@ -198,30 +198,30 @@ def test_name_servers_by_address_server() -> None:
             await trio.serve_tcp(answer, 8080, host=node.address)
 
         web.boot(serve)
-        bench.master.config = attrs.evolve(
-            bench.master.config,
+        cluster.master.config = attrs.evolve(
+            cluster.master.config,
             namesrv_addr=None,
             fetch_namesrv_addr_by_address_server=True,
             rmq_address_server_domain=web.address,
         )
         begin = trio.current_time()
-        await bench.master.start()
+        await cluster.master.start()
         await trio.sleep(FIRST_INTERVAL_S - 0.5)
         assert asked == []
         await trio.sleep(1)
-        assert bench.ns1.addresses() == {0: bench.master.addr}
-        lists[0] = f"{bench.ns1.address};{bench.ns2.address}"
+        assert cluster.ns1.addresses() == {0: cluster.master.addr}
+        lists[0] = f"{cluster.ns1.address};{cluster.ns2.address}"
         await trio.sleep(121)
-        assert bench.ns2.addresses() == {0: bench.master.addr}
+        assert cluster.ns2.addresses() == {0: cluster.master.addr}
         lists[0] = "  "  # no list: nothing changes
         await trio.sleep(121)
         assert len(asked) == 3
-        lists[0] = bench.ns2.address
+        lists[0] = cluster.ns2.address
         await trio.sleep(121 + 130)
-        assert bench.ns2.addresses() == {0: bench.master.addr}
+        assert cluster.ns2.addresses() == {0: cluster.master.addr}
         assert [line for _, line in asked] == [b"GET /rocketmq/nsaddr HTTP/1.1"] * 5
         assert asked[0][0] - begin == pytest.approx(10, abs=0.1)
-        await bench.master.stop()
-        assert bench.ns2.addresses() == {}
+        await cluster.master.stop()
+        assert cluster.ns2.addresses() == {}
 
     run(main)

@@ -11,7 +11,7 @@ import trio
 
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
 from sim_net import Node
-from tests.worlds.ha_world import HA_PORT, HaBench
+from tests.worlds.ha_world import HA_PORT, HaCluster
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 Lines = Callable[[str], list[tuple[str, str]]]
@@ -32,38 +32,38 @@ def lines(caplog: pytest.LogCaptureFixture) -> Lines:
     return of
 
 
-def listen(bench: HaBench, serve: Serve, name: str = "master") -> None:
+def listen(cluster: HaCluster, serve: Serve, name: str = "master") -> None:
     """Somebody who is no broker listens where the master should."""
 
     async def run(node: Node) -> None:
         await trio.serve_tcp(serve, HA_PORT, host=node.address)
 
-    bench.node(name).boot(run)
+    cluster.node(name).boot(run)
 
 
 def test_a_master_that_is_down_is_warned_of_once(lines: Lines) -> None:
-    async def main(bench: HaBench) -> None:
-        bench.node("master")
-        await bench.start("slave")
+    async def main(cluster: HaCluster) -> None:
+        cluster.node("master")
+        await cluster.start("slave")
         await trio.sleep(100)
 
-    bench = HaBench().run(main)
-    assert len(bench.closed("slave")) > 15
-    address = f"{bench.node('master').address}:{HA_PORT}"
+    cluster = HaCluster().run(main)
+    assert len(cluster.closed("slave")) > 15
+    address = f"{cluster.node('master').address}:{HA_PORT}"
     assert lines("ha.ha_client") == [("WARNING", f"master {address}: connection_lost: Connection refused")]
 
 
 def test_what_ends_each_attempt_is_warned_of_again_once_the_master_was_followed(lines: Lines) -> None:
-    async def main(bench: HaBench) -> None:
+    async def main(cluster: HaCluster) -> None:
         for _ in range(2):
-            await bench.start("master")
-            if "slave" not in bench.brokers:
-                await bench.start("slave")
+            await cluster.start("master")
+            if "slave" not in cluster.brokers:
+                await cluster.start("slave")
             await trio.sleep(20)
-            await bench.stop("master")
+            await cluster.stop("master")
             await trio.sleep(20)
 
-    HaBench().run(main)
+    HaCluster().run(main)
     told = [text.partition(": ")[2] or text.partition(" is ")[2] for _, text in lines("ha.ha_client")]
     once = [
         "followed from offset 0",
@@ -82,12 +82,12 @@ def test_who_answers_as_no_ha_port_does_is_not_followed(lines: Lines, answer: by
                 await stream.send_all(answer)
                 await trio.sleep(1)
 
-    async def main(bench: HaBench) -> None:
-        listen(bench, serve)
-        await bench.start("slave")
+    async def main(cluster: HaCluster) -> None:
+        listen(cluster, serve)
+        await cluster.start("slave")
         await trio.sleep(30)
 
-    HaBench().run(main)
+    HaCluster().run(main)
     [(level, text)] = lines("ha.ha_client")
     assert level == "WARNING"
     assert ("illegal_frame: " if answer else "peer_closed: ") in text
@@ -102,29 +102,29 @@ def test_a_master_that_sends_another_offset_is_one(lines: Lines) -> None:
         await stream.send_all(encode_transfer_header(-5, 0))
         await trio.sleep(1)
 
-    async def main(bench: HaBench) -> None:
-        listen(bench, serve)
-        await bench.start("slave")
+    async def main(cluster: HaCluster) -> None:
+        listen(cluster, serve)
+        await cluster.start("slave")
         await trio.sleep(30)
 
-    HaBench().run(main)
+    HaCluster().run(main)
     [(_, text)] = lines("ha.ha_client")
     assert text.endswith("offset_mismatch: the master sends offset -5, this slave's log ends at 0")
 
 
 def test_a_master_says_from_where_a_slave_follows(lines: Lines) -> None:
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
-        await bench.put_many(3)
-        bench.visit("near", encode_report(bench.master_end))
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        await cluster.put_many(3)
+        cluster.visit("near", encode_report(cluster.master_end))
         await trio.sleep(1)
-        bench.visit("ahead", encode_report(1 << 40))
+        cluster.visit("ahead", encode_report(1 << 40))
         await trio.sleep(1)
-        near = f"slave {bench.node('near').address}:49152 (connection 1)"
-        follows = ("INFO", f"{near} follows from offset {bench.master_end}")
+        near = f"slave {cluster.node('near').address}:49152 (connection 1)"
+        follows = ("INFO", f"{near} follows from offset {cluster.master_end}")
         assert [line for line in lines("ha.ha_connection") if "follows" in line[1]] == [follows]
 
-    HaBench().run(main)
+    HaCluster().run(main)
 
 
 @pytest.mark.parametrize(
@@ -150,16 +150,16 @@ def test_a_master_says_each_minute_that_it_waits_for_slaves_which_are_not_there(
     def told() -> list[tuple[str, str]]:
         return [line for line in lines("ha.ha_service") if not line[1].startswith("slave ")]
 
-    async def main(bench: HaBench) -> None:
-        await bench.start("master")
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
         await trio.sleep(61)
         assert told() == alone
         await trio.sleep(60)
         # Where puts wait for no slave that is said once.
         before = alone * 2 if alone[0][0] == "WARNING" else alone
         assert told() == before
-        await bench.start("slave")
+        await cluster.start("slave")
         await trio.sleep(60)
         assert told() == [*before, *with_one]
 
-    HaBench(ha=ha).run(main)
+    HaCluster(ha=ha).run(main)

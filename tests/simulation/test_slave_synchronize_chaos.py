@@ -14,7 +14,7 @@ from sim_net import Partition, Schedule
 from tests.worlds.metadata_world import (
     CLIENT,
     HEALED_S,
-    Bench,
+    MetadataCluster,
     change_everything,
     delete_everything,
     metadata_of,
@@ -53,10 +53,10 @@ class Offsets:
 
 
 class Chaos:
-    """Random steps over a bench; what is up, and which topics there are."""
+    """Random steps over a cluster; what is up, and which topics there are."""
 
-    def __init__(self, bench: Bench, seed: int) -> None:
-        self.bench = bench
+    def __init__(self, cluster: MetadataCluster, seed: int) -> None:
+        self.cluster = cluster
         self.random = random.Random(seed)
         self.made = 0
         self.there: list[int] = []
@@ -79,29 +79,29 @@ class Chaos:
 
     async def change(self) -> None:
         self.made += 1
-        await change_everything(self.bench.master, self.made)
+        await change_everything(self.cluster.master, self.made)
         self.there.append(self.made)
 
     async def delete(self) -> None:
         if self.there:
             number = self.there.pop(self.random.randrange(len(self.there)))
-            await delete_everything(self.bench.master, number)
+            await delete_everything(self.cluster.master, number)
 
     async def commit_on_slave(self) -> None:
         """As consumers do while they cannot reach the master."""
         self.commits += 1
         if self.there:
             number = self.random.choice(self.there)
-            slave = metadata_of(self.random.choice(self.bench.slaves))
+            slave = metadata_of(self.random.choice(self.cluster.slaves))
             before = slave.consumer_offsets.query_offset(f"Group-{number}", f"Topic-{number}", 0)
             self.committed_on_slaves.add(f"Topic-{number}@Group-{number}")
             slave.consumer_offsets.commit_offset(CLIENT, f"Group-{number}", f"Topic-{number}", 0, before + self.commits)
 
     async def restart_master(self) -> None:
-        await self.restart(self.bench.master)
+        await self.restart(self.cluster.master)
 
     async def restart_slave(self) -> None:
-        await self.restart(self.random.choice(self.bench.slaves))
+        await self.restart(self.random.choice(self.cluster.slaves))
 
     async def restart(self, broker: Broker) -> None:
         how = self.random.choice(["kill", "power_loss", "stop"])
@@ -113,22 +113,22 @@ class Chaos:
         await broker.start()
 
     async def cut_network(self) -> None:
-        slave = self.random.choice(self.bench.slaves).node.name
+        slave = self.random.choice(self.cluster.slaves).node.name
         cut = Partition(trio.current_time(), self.random.choice([1.0, 8.0, 40.0]), "master", slave)
-        self.bench.world.start_schedule(Schedule((cut,)))
+        self.cluster.world.start_schedule(Schedule((cut,)))
 
     async def break_disk(self) -> None:
-        disk = self.random.choice(self.bench.slaves).node.disk
+        disk = self.random.choice(self.cluster.slaves).node.disk
         operation = self.random.choice(_OPERATIONS)
         disk.fail(errno.ENOSPC, operation=operation, path="config", count=self.random.randrange(1, 5))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_after_the_last_fault_every_slave_has_the_masters_tables(seed: int) -> None:
-    async def main(bench: Bench) -> None:
-        await bench.start()
-        offsets = [Offsets(slave) for slave in bench.slaves]
-        chaos = Chaos(bench, seed)
+    async def main(cluster: MetadataCluster) -> None:
+        await cluster.start()
+        offsets = [Offsets(slave) for slave in cluster.slaves]
+        chaos = Chaos(cluster, seed)
 
         async def watch() -> None:
             while True:
@@ -142,8 +142,8 @@ def test_after_the_last_fault_every_slave_has_the_masters_tables(seed: int) -> N
                 await chaos.step()
             await trio.sleep(40 + HEALED_S)
             nursery.cancel_scope.cancel()
-        topics, groups, committed, delays = tables_of(bench.master)
-        for slave in bench.slaves:
+        topics, groups, committed, delays = tables_of(cluster.master)
+        for slave in cluster.slaves:
             for has in (tables_of(slave), tables_on(slave.node.disk, slave.config)):
                 assert has[:2] == (topics, groups)
                 assert has[3] == delays

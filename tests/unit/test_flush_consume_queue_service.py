@@ -10,13 +10,13 @@ import trio.testing
 
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.files.store_checkpoint import RecoveryPoint, read_checkpoint
-from tests.worlds.running_store import Bench, message, running_store
+from tests.worlds.running_store import RunningStore, message, running_store
 
 RECORD = 96
 
 
-def point(bench: Bench) -> RecoveryPoint:
-    found = read_checkpoint(bench.disk).recovery_point
+def point(running: RunningStore) -> RecoveryPoint:
+    found = read_checkpoint(running.disk).recovery_point
     assert found is not None
     return found
 
@@ -26,51 +26,51 @@ def point(bench: Bench) -> RecoveryPoint:
 async def test_it_moves_after_the_interval_or_when_much_was_dispatched(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, bytes_max: int, due_s: float
 ) -> None:
-    async with running_store(tmp_path, sync_flush=True, checkpoint_log_bytes_max=bytes_max) as bench:
+    async with running_store(tmp_path, sync_flush=True, checkpoint_log_bytes_max=bytes_max) as running:
         began = trio.current_time()
         for _ in range(2):
-            assert (await bench.store.put_message(message())).status is PutStatus.PUT_OK
+            assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
         await trio.sleep_until(began + due_s - 0.5)
-        assert point(bench).offset == 0
+        assert point(running).offset == 0
         await trio.sleep_until(began + due_s + 0.1)
-        assert (point(bench).offset, point(bench).record_offset) == (2 * RECORD, RECORD)
-        before = len(bench.disk.syncs)
+        assert (point(running).offset, point(running).record_offset) == (2 * RECORD, RECORD)
+        before = len(running.disk.syncs)
         await trio.sleep(60)
-        assert len(bench.disk.syncs) == before, "an idle store syncs nothing"
+        assert len(running.disk.syncs) == before, "an idle store syncs nothing"
 
 
 @pytest.mark.trio
 async def test_much_moves_it_at_once_but_not_twice_in_a_second(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path, sync_flush=True, checkpoint_log_bytes_max=2 * RECORD) as bench:
+    async with running_store(tmp_path, sync_flush=True, checkpoint_log_bytes_max=2 * RECORD) as running:
 
         async def put_at(at_s: float) -> None:
             await trio.sleep_until(at_s)
-            assert (await bench.store.put_message(message())).status is PutStatus.PUT_OK
+            assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
 
         began = trio.current_time()
         await put_at(began)
         await put_at(began + 3)
         await trio.sleep(0.1)
-        assert point(bench).offset == 2 * RECORD
+        assert point(running).offset == 2 * RECORD
         await put_at(began + 3.2)
         await put_at(began + 3.3)
         await trio.sleep_until(began + 4.1)
-        assert point(bench).offset == 2 * RECORD
+        assert point(running).offset == 2 * RECORD
         await trio.sleep_until(began + 4.3)
-        assert point(bench).offset == 4 * RECORD
+        assert point(running).offset == 4 * RECORD
 
 
 @pytest.mark.trio
 async def test_it_moves_only_when_queues_and_index_are_synced(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path, sync_flush=True) as bench:
-        await bench.store.put_message(message(properties={"KEYS": "k"}))
-        del bench.disk.syncs[:]
+    async with running_store(tmp_path, sync_flush=True) as running:
+        await running.store.put_message(message(properties={"KEYS": "k"}))
+        del running.disk.syncs[:]
         await trio.sleep(6)
-        *others, last = bench.disk.syncs
+        *others, last = running.disk.syncs
         assert last == "checkpoint"
         assert {"consumequeue/T/0/" + 20 * "0", "consumequeue/T/0/", "index/"} <= set(others)
         assert any(path.startswith("index/2") for path in others)
@@ -81,20 +81,20 @@ async def test_after_a_failed_sync_it_stays_and_puts_go_on(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
-        async with running_store(tmp_path, sync_flush=True) as bench:
-            await bench.store.put_message(message())
-            bench.disk.failing_syncs = 1
+        async with running_store(tmp_path, sync_flush=True) as running:
+            await running.store.put_message(message())
+            running.disk.failing_syncs = 1
             await trio.sleep(6)
-            assert bench.store.failure == "a sync of what is derived from the log failed"
+            assert running.store.failure == "a sync of what is derived from the log failed"
             for _ in range(3):
-                assert (await bench.store.put_message(message())).status is PutStatus.PUT_OK
+                assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
                 await trio.sleep(6)
-                assert point(bench).offset == 0, "a later sync proves nothing"
-            assert bench.store.get_message("T", 0, 0, 32).messages
+                assert point(running).offset == 0, "a later sync proves nothing"
+            assert running.store.get_message("T", 0, 0, 32).messages
             with pytest.raises(OSError, match="not stopped in order"):
-                await bench.store.shut_down()
+                await running.store.shut_down()
 
     await run()
     assert "the checkpoint stays where it is until the next start" in caplog.text
-    async with running_store(tmp_path, sync_flush=True) as bench:
-        assert bench.store.offsets.get_max_offset_in_queue("T", 0) == 4
+    async with running_store(tmp_path, sync_flush=True) as running:
+        assert running.store.offsets.get_max_offset_in_queue("T", 0) == 4

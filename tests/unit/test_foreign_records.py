@@ -34,7 +34,7 @@ from tests.worlds.foreign_records import (
     NO_UTF8_UNIQ_KEY,
     encode_foreign,
 )
-from tests.worlds.running_store import Bench, running_store
+from tests.worlds.running_store import RunningStore, running_store
 from tests.worlds.store_copies import findings_of
 
 SETTINGS: dict[str, Any] = {
@@ -121,15 +121,15 @@ async def check_contents(store: MessageStore, encoded: Sequence[EncodedMessage])
 
 
 @contextlib.asynccontextmanager
-async def slave(root: Path) -> AsyncIterator[Bench]:
+async def slave(root: Path) -> AsyncIterator[RunningStore]:
     """A slave's store that stops in order."""
-    async with running_store(root, **SETTINGS) as bench:
-        yield bench
-        await bench.store.shut_down()
+    async with running_store(root, **SETTINGS) as running:
+        yield running
+        await running.store.shut_down()
 
 
-async def wait_dispatched(bench: Bench) -> None:
-    store = bench.store
+async def wait_dispatched(running: RunningStore) -> None:
+    store = running.store
     with trio.fail_after(60):
         while store.files.reput.reput_from_offset < store.commit_log.max_offset:
             await trio.sleep(0.1)
@@ -153,20 +153,20 @@ async def test_a_slave_dispatches_what_rocketmq_does_and_stops_and_starts_in_ord
     encoded = records(born_host=host, store_host=host)
     data = bytes_of(encoded)
     caplog.set_level(logging.WARNING)
-    async with slave(tmp_path) as bench:
+    async with slave(tmp_path) as running:
         for begin in range(0, len(data), 32_768):
-            bench.store.append_to_commit_log(begin, data[begin : begin + 32_768])
+            running.store.append_to_commit_log(begin, data[begin : begin + 32_768])
             await trio.sleep(0.01)
-        await wait_dispatched(bench)
-        assert bench.store.running_flags.is_writeable
-        assert bench.store.files.reput.passed_over.count == PASSED_OVER
-        await check_contents(bench.store, encoded)
+        await wait_dispatched(running)
+        assert running.store.running_flags.is_writeable
+        assert running.store.files.reput.passed_over.count == PASSED_OVER
+        await check_contents(running.store, encoded)
     assert not (tmp_path / ABORT_FILE).exists()
     [told] = [record for record in caplog.records if "bytes of properties" in record.getMessage()]
     assert "of T-0 has more than 32767 bytes" in told.getMessage()
-    async with slave(tmp_path) as bench:
-        assert bench.store.commit_log.max_offset == len(data)
-        await check_contents(bench.store, encoded)
+    async with slave(tmp_path) as running:
+        assert running.store.commit_log.max_offset == len(data)
+        await check_contents(running.store, encoded)
 
 
 @pytest.mark.trio
@@ -181,10 +181,10 @@ async def test_a_store_of_rocketmq_with_such_records_is_opened_whole(
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(data.ljust(1 << 20, b"\0"))
     if after_crash:
         (tmp_path / ABORT_FILE).touch()
-    async with slave(tmp_path) as bench:
-        assert bench.store.commit_log.max_offset == len(data)
-        assert bench.store.files.reput.passed_over.count == PASSED_OVER
-        await check_contents(bench.store, encoded)
+    async with slave(tmp_path) as running:
+        assert running.store.commit_log.max_offset == len(data)
+        assert running.store.files.reput.passed_over.count == PASSED_OVER
+        await check_contents(running.store, encoded)
     assert not (tmp_path / "cut").exists()
     assert sum("bytes of properties" in message for message in caplog.messages) == 1
 
@@ -201,29 +201,29 @@ async def test_a_stop_names_the_record_that_rocketmq_cannot_read_either(
         offset += len(record.data)
 
     async def run() -> None:
-        async with running_store(tmp_path, **SETTINGS) as bench:
-            bench.store.append_to_commit_log(0, bytes_of([before, bad, behind]))
+        async with running_store(tmp_path, **SETTINGS) as running:
+            running.store.append_to_commit_log(0, bytes_of([before, bad, behind]))
             await trio.sleep(2)
             assert f"no valid record at offset {len(before.data)}: topicLen 128" in (
-                bench.store.running_flags.why_not_writeable
+                running.store.running_flags.why_not_writeable
             )
             with pytest.raises(OSError, match=f"not stopped in order.*offset {len(before.data)}: topicLen 128"):
-                await bench.store.shut_down()
+                await running.store.shut_down()
 
     await run()
     assert (tmp_path / ABORT_FILE).exists()
-    async with slave(tmp_path) as bench:
-        assert bench.store.commit_log.max_offset == len(before.data)
-        assert bodies(bench.store, "T") == [b""]
+    async with slave(tmp_path) as running:
+        assert running.store.commit_log.max_offset == len(before.data)
+        assert bodies(running.store, "T") == [b""]
     assert (tmp_path / "cut" / f"{len(before.data):020}").read_bytes() == bytes_of([bad, behind])
 
 
 @pytest.mark.trio
 async def test_a_check_has_a_note_for_each_kind(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     encoded = records()
-    async with slave(tmp_path) as bench:
-        bench.store.append_to_commit_log(0, bytes_of(encoded))
-        await wait_dispatched(bench)
+    async with slave(tmp_path) as running:
+        running.store.append_to_commit_log(0, bytes_of(encoded))
+        await wait_dispatched(running)
     found = findings_of(tmp_path)
     assert [(finding.severity, finding.offset) for finding in found] == [
         ("note", sum(len(record.data) for record in encoded[:2])),
@@ -239,8 +239,8 @@ async def test_a_check_has_a_note_for_each_kind(tmp_path: Path, autojump_clock: 
 async def test_a_dump_prints_them_as_rocketmq_reads_them(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with slave(tmp_path) as bench:
-        bench.store.append_to_commit_log(0, bytes_of(records()))
+    async with slave(tmp_path) as running:
+        running.store.append_to_commit_log(0, bytes_of(records()))
     found = list(read_commit_log(OsDisk(tmp_path)))
     assert [isinstance(item, StoredMessage) for item in found] == [True] * len(RECORDS)
     result = CliRunner().invoke(app, ["store", "dump", "--json", str(tmp_path)])

@@ -99,15 +99,15 @@ def frame(store: MessageStore, offset: int, size: int) -> bytes:
 async def test_a_frame_at_once_and_heartbeats_every_five_seconds_of_silence(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
-        await bench.store.put_message(message())
+    async with running_store(tmp_path) as running:
+        await running.store.put_message(message())
         slave = Slave()
-        async with writing(bench.store, slave):
+        async with writing(running.store, slave):
             await trio.sleep(7)
-            await bench.store.put_message(message())
+            await running.store.put_message(message())
             await trio.sleep(11)
         heartbeat = encode_transfer_header(96, 0), encode_transfer_header(192, 0)
-        first, second = frame(bench.store, 0, 96), frame(bench.store, 96, 96)
+        first, second = frame(running.store, 0, 96), frame(running.store, 96, 96)
         assert slave.sent == [(0, first), (5, heartbeat[0]), (7, second), (12, heartbeat[1]), (17, heartbeat[1])]
 
 
@@ -116,37 +116,37 @@ async def test_a_frame_at_once_and_heartbeats_every_five_seconds_of_silence(
 async def test_what_grows_while_a_heartbeat_is_stuck_is_sent_after_it(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, at_once: bool
 ) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         slave = Slave(gate=trio.Event(), at_once=[0])
-        async with writing(bench.store, slave, at_once=at_once) as service:
+        async with writing(running.store, slave, at_once=at_once) as service:
             service.reported(0)
             await trio.sleep(6)
-            await bench.store.put_message(message())
+            await running.store.put_message(message())
             await trio.sleep(1)
             assert slave.sent == []
             assert slave.gate is not None
             slave.gate.set()
             await trio.sleep(1)
-        assert slave.sent == [(7, encode_transfer_header(0, 0)), (7, frame(bench.store, 0, 96))]
+        assert slave.sent == [(7, encode_transfer_header(0, 0)), (7, frame(running.store, 0, 96))]
 
 
 @pytest.mark.trio
 async def test_no_heartbeat_cuts_into_a_frame_that_is_stuck(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
-        await bench.store.put_message(message())
+    async with running_store(tmp_path) as running:
+        await running.store.put_message(message())
         slave = Slave(step=7)
-        async with writing(bench.store, slave):
+        async with writing(running.store, slave):
             await trio.testing.wait_all_tasks_blocked()
-            whole = frame(bench.store, 0, 96)
+            whole = frame(running.store, 0, 96)
             assert b"".join(data for _, data in slave.sent) == whole
             slave.gate = trio.Event()
-            await bench.store.put_message(message())
+            await running.store.put_message(message())
             await trio.sleep(12)
             slave.gate.set()
             await trio.sleep(1)
-        assert b"".join(data for _, data in slave.sent) == whole + frame(bench.store, 96, 96)
+        assert b"".join(data for _, data in slave.sent) == whole + frame(running.store, 96, 96)
 
 
 @pytest.mark.trio
@@ -154,9 +154,9 @@ async def test_no_heartbeat_cuts_into_a_frame_that_is_stuck(
 async def test_of_a_heartbeat_what_does_not_go_at_once_goes_later(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, takes: int
 ) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         slave = Slave(at_once=[takes])
-        async with writing(bench.store, slave, at_once=True):
+        async with writing(running.store, slave, at_once=True):
             await trio.sleep(11)
         parts = [part for part in ((5.0, HEARTBEAT[:takes]), (5.0, HEARTBEAT[takes:])) if part[1]]
         assert slave.sent == [*parts, (10.0, HEARTBEAT)]
@@ -164,41 +164,41 @@ async def test_of_a_heartbeat_what_does_not_go_at_once_goes_later(
 
 @pytest.mark.trio
 async def test_who_puts_sends_to_a_slave_that_has_everything(tmp_path: Path) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         slave = Slave()
-        async with writing(bench.store, slave, at_once=True) as service:
+        async with writing(running.store, slave, at_once=True) as service:
             await trio.testing.wait_all_tasks_blocked()
             service.reported(0)
-            bench.store.async_put_message(message())
-            assert [data for _, data in slave.sent] == [frame(bench.store, 0, 96)]
+            running.store.async_put_message(message())
+            assert [data for _, data in slave.sent] == [frame(running.store, 0, 96)]
             service.check_taken(trio.current_time() + HOUSEKEEPING_S)  # nothing is under way
-            bench.store.async_put_message(message())  # the slave has not confirmed the first
+            running.store.async_put_message(message())  # the slave has not confirmed the first
             assert len(slave.sent) == 1
             await trio.testing.wait_all_tasks_blocked()
-            assert [data for _, data in slave.sent] == [frame(bench.store, 0, 96), frame(bench.store, 96, 96)]
+            assert [data for _, data in slave.sent] == [frame(running.store, 0, 96), frame(running.store, 96, 96)]
 
 
 @pytest.mark.trio
 async def test_puts_that_come_in_bursts_are_sent_together(tmp_path: Path) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         slave = Slave()
-        async with writing(bench.store, slave, at_once=True) as service:
+        async with writing(running.store, slave, at_once=True) as service:
             await trio.testing.wait_all_tasks_blocked()
             service.reported(0)
             for begin in (0, 3 * 96, 6 * 96):
                 for _ in range(3):
-                    bench.store.async_put_message(message())
+                    running.store.async_put_message(message())
                 await trio.testing.wait_all_tasks_blocked()
                 service.reported(begin + 3 * 96)
-            bursts = [frame(bench.store, begin, 3 * 96) for begin in (3 * 96, 6 * 96)]
-            sent = [frame(bench.store, 0, 96), frame(bench.store, 96, 2 * 96), *bursts]
+            bursts = [frame(running.store, begin, 3 * 96) for begin in (3 * 96, 6 * 96)]
+            sent = [frame(running.store, 0, 96), frame(running.store, 96, 2 * 96), *bursts]
             assert [data for _, data in slave.sent] == sent
             # With a put that is alone the bursts are over.
-            bench.store.async_put_message(message())
+            running.store.async_put_message(message())
             await trio.testing.wait_all_tasks_blocked()
-            service.reported(bench.store.commit_log.max_offset)
+            service.reported(running.store.commit_log.max_offset)
             slave.sent.clear()
-            bench.store.async_put_message(message())
+            running.store.async_put_message(message())
             assert len(slave.sent) == 1
 
 
@@ -207,35 +207,35 @@ async def test_puts_that_come_in_bursts_are_sent_together(tmp_path: Path) -> Non
 async def test_what_does_not_go_at_once_goes_later_and_nothing_before_it(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, takes: list[int | OSError]
 ) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         slave = Slave(at_once=takes, gate=trio.Event())
-        async with writing(bench.store, slave, at_once=True) as service:
+        async with writing(running.store, slave, at_once=True) as service:
             await trio.testing.wait_all_tasks_blocked()
             service.reported(0)
             for _ in range(3):
-                bench.store.async_put_message(message())
+                running.store.async_put_message(message())
                 await trio.sleep(2 * HEARTBEAT_S)
             assert slave.gate is not None
             slave.gate.set()
             await trio.testing.wait_all_tasks_blocked()
-        first = frame(bench.store, 0, 96)
-        assert b"".join(data for _, data in slave.sent) == first + frame(bench.store, 96, 192)
+        first = frame(running.store, 0, 96)
+        assert b"".join(data for _, data in slave.sent) == first + frame(running.store, 96, 192)
 
 
 @pytest.mark.trio
 async def test_a_file_that_cannot_be_mapped_is_not_the_trouble_of_who_puts(tmp_path: Path) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         slave = Slave()
-        async with writing(bench.store, slave, at_once=True) as service:
+        async with writing(running.store, slave, at_once=True) as service:
             await trio.testing.wait_all_tasks_blocked()
             service.reported(0)
-            bench.disk.failing_maps = 1
-            bench.store.async_put_message(message())
+            running.disk.failing_maps = 1
+            running.store.async_put_message(message())
             assert slave.sent == []
             assert service.next_offset == service.sent_bytes == 0
             service.check_taken(trio.current_time() + HOUSEKEEPING_S)  # nothing is under way
             await trio.testing.wait_all_tasks_blocked()
-            assert [data for _, data in slave.sent] == [frame(bench.store, 0, 96)]
+            assert [data for _, data in slave.sent] == [frame(running.store, 0, 96)]
 
 
 @attrs.frozen
@@ -269,10 +269,10 @@ async def reading(store: MessageStore, slave: Slave) -> AsyncIterator[Reading]:
 async def test_each_report_puts_the_end_of_patience_off_and_is_told(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
-        await bench.store.put_message(message())
+    async with running_store(tmp_path) as running:
+        await running.store.put_message(message())
         slave = Slave(says=[(15, encode_report(offset)) for offset in (0, 0, 96)])
-        async with reading(bench.store, slave) as reader:
+        async with reading(running.store, slave) as reader:
             assert await reader.first.receive() == 0
         assert trio.current_time() == 3 * 15 + HOUSEKEEPING_S
         assert reader.offsets == [0, 0, 96]  # the same again: it is the slave, and it is there
@@ -283,9 +283,9 @@ async def test_each_report_puts_the_end_of_patience_off_and_is_told(
 async def test_a_first_report_that_comes_with_the_end_of_patience_starts_the_transfer(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         slave = Slave(says=[(HOUSEKEEPING_S, encode_report(0))])
-        async with reading(bench.store, slave) as reader:
+        async with reading(running.store, slave) as reader:
             with trio.fail_after(HOUSEKEEPING_S + 1):
                 assert await reader.first.receive() == 0
 
@@ -294,8 +294,8 @@ async def test_a_first_report_that_comes_with_the_end_of_patience_starts_the_tra
 async def test_a_report_that_comes_with_the_end_of_patience_counts(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
-        await bench.store.put_message(message())
-        async with reading(bench.store, Slave(says=[(HOUSEKEEPING_S, encode_report(96))])) as reader:
+    async with running_store(tmp_path) as running:
+        await running.store.put_message(message())
+        async with reading(running.store, Slave(says=[(HOUSEKEEPING_S, encode_report(96))])) as reader:
             await trio.sleep(2 * HOUSEKEEPING_S)
             assert reader.offsets == [96]

@@ -90,18 +90,18 @@ async def follow(store: MessageStore, wire: Wire, backoff: Backoff | None = None
 async def test_reports_at_once_then_every_five_seconds_until_the_master_was_silent_for_twenty(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
-        await bench.store.put_message(message())
+    async with running_store(tmp_path) as running:
+        await running.store.put_message(message())
         wire = Wire(room=1000)
         with pytest.raises(MasterSilent, match="nothing was heard from the master for 20 s"):
-            await follow(bench.store, wire)
+            await follow(running.store, wire)
         assert wire.sent == [(at, encode_report(96)) for at in (0.0, 5.0, 10.0, 15.0)]
         assert trio.current_time() == 20
 
 
 @pytest.mark.trio
 async def test_every_frame_puts_the_end_of_patience_off(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
-    async with running_store(tmp_path) as bench, trio.open_nursery() as nursery:
+    async with running_store(tmp_path) as running, trio.open_nursery() as nursery:
         wire = Wire(room=1000)
 
         async def speak() -> None:
@@ -111,7 +111,7 @@ async def test_every_frame_puts_the_end_of_patience_off(tmp_path: Path, autojump
 
         nursery.start_soon(speak)
         with pytest.raises(MasterSilent):
-            await follow(bench.store, wire)
+            await follow(running.store, wire)
         assert trio.current_time() == 65
 
 
@@ -119,11 +119,11 @@ async def test_every_frame_puts_the_end_of_patience_off(tmp_path: Path, autojump
 async def test_a_report_goes_out_whole_over_a_socket_that_takes_a_few_bytes(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
-        await bench.store.put_message(message())
+    async with running_store(tmp_path) as running:
+        await running.store.put_message(message())
         wire = Wire(room=1000, step=3)
         with trio.move_on_after(1):
-            await follow(bench.store, wire)
+            await follow(running.store, wire)
         assert b"".join(data for _, data in wire.sent) == encode_report(96)
 
 
@@ -132,11 +132,11 @@ async def test_a_report_goes_out_whole_over_a_socket_that_takes_a_few_bytes(
 async def test_of_a_report_what_does_not_go_at_once_goes_later(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, takes: int
 ) -> None:
-    async with running_store(tmp_path) as bench:
-        await bench.store.put_message(message())
+    async with running_store(tmp_path) as running:
+        await running.store.put_message(message())
         wire, report = QuickWire(room=8 - takes, takes=takes), encode_report(96)
         with trio.move_on_after(11):
-            await follow(bench.store, wire)
+            await follow(running.store, wire)
         parts = [part for part in ((0.0, report[:takes]), (0.0, report[takes:])) if part[1]]
         assert wire.sent == [*parts, (5.0, report), (10.0, report)]
 
@@ -193,9 +193,9 @@ async def test_a_part_of_a_record_is_neither_appended_nor_reported_and_goes_with
 async def test_a_socket_that_takes_nothing_does_not_hide_a_silent_master(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         with trio.fail_after(100), pytest.raises(ReportStuck, match="takes no report, and nothing was read for 20 s"):
-            await follow(bench.store, Wire(room=0))
+            await follow(running.store, Wire(room=0))
         assert trio.current_time() == 20
 
 
@@ -203,10 +203,10 @@ async def test_a_socket_that_takes_nothing_does_not_hide_a_silent_master(
 async def test_a_heartbeat_that_is_stuck_neither_spins_nor_hides_a_silent_master(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         wire = Wire(room=12)
         with trio.fail_after(100), pytest.raises(MasterSilent):
-            await follow(bench.store, wire)
+            await follow(running.store, wire)
         assert wire.sent == [(0.0, encode_report(0)), (5.0, encode_report(0)[:4])]
         assert trio.current_time() == 20
 
@@ -271,15 +271,15 @@ async def test_under_sync_flush_the_first_report_waits_for_the_sync(
         raise ConnectionRefusedError
 
     monkeypatch.setattr(trio, "open_tcp_stream", refuse)
-    async with running_store(tmp_path, sync_flush=True) as bench, trio.open_nursery() as nursery:
-        client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), bench.store, NoEntropy(), new_tracer())
-        bench.disk.sync_gate = trio.Event()
-        nursery.start_soon(bench.store.put_message, message())
+    async with running_store(tmp_path, sync_flush=True) as running, trio.open_nursery() as nursery:
+        client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), running.store, NoEntropy(), new_tracer())
+        running.disk.sync_gate = trio.Event()
+        nursery.start_soon(running.store.put_message, message())
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(client._follow, "127.0.0.1:1", Backoff(0.1, 1.0))
         await trio.sleep(1)
         assert attempts == []
-        bench.disk.sync_gate.set()
+        running.disk.sync_gate.set()
         await trio.sleep(1)
         assert attempts == [1.0]
 
@@ -305,11 +305,11 @@ async def test_a_whole_frame_is_a_success_an_idle_master_sends_heartbeats(
     backoff = Backoff(0.1, 1.0)
     for _ in range(3):
         backoff.next_pause_s(0.0)
-    async with running_store(tmp_path) as bench:
+    async with running_store(tmp_path) as running:
         wire = Wire(room=1000)
         wire.feed(frame)
         with pytest.raises(error):
-            await follow(bench.store, wire, backoff)
+            await follow(running.store, wire, backoff)
     assert backoff.next_pause_s(0.0) == pause_s
 
 
@@ -319,11 +319,11 @@ async def test_a_receive_that_fills_its_buffer_says_that_more_waits(
 ) -> None:
     heartbeat = encode_transfer_header(0, 0)
     full = heartbeat * (CONFIG.read_buffer_bytes // len(heartbeat))
-    async with running_store(tmp_path) as bench:
-        receiving = bench.store.receiving
+    async with running_store(tmp_path) as running:
+        receiving = running.store.receiving
         wire = Wire(room=1000)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(follow, bench.store, wire)
+            nursery.start_soon(follow, running.store, wire)
             wire.feed(heartbeat)
             await trio.sleep(1)
             assert receiving.busy_until == float("-inf")
@@ -347,8 +347,8 @@ async def test_a_slave_that_has_halted_follows_another_master(
     masters, told = HA_MASTERS.open()
     halts, halted = HA_HALTS.open()
     master = FollowedMaster("127.0.0.1:1", told, halts)
-    async with running_store(tmp_path) as bench, trio.open_nursery() as nursery:
-        client = HAClient(CONFIG, master, bench.store, NoEntropy(), new_tracer())
+    async with running_store(tmp_path) as running, trio.open_nursery() as nursery:
+        client = HAClient(CONFIG, master, running.store, NoEntropy(), new_tracer())
         nursery.start_soon(client.run)
         for address in ("127.0.0.1:1", "127.0.0.1:2"):
             await trio.sleep(1000)
@@ -384,8 +384,8 @@ async def test_a_halt_says_what_can_be_done(
         return Halt(reason, "another log", address, 0, common_end)
 
     monkeypatch.setattr(HAClient, "_follow", halt)
-    async with running_store(tmp_path) as bench:
-        client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), bench.store, NoEntropy(), new_tracer())
+    async with running_store(tmp_path) as running:
+        client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), running.store, NoEntropy(), new_tracer())
         with trio.move_on_after(1):
             await client.run()
     [line] = caplog.messages

@@ -34,9 +34,9 @@ from tests.worlds.golden_capture import END_OFFSET, FILE_SIZE_BYTES, golden_log,
 from tests.worlds.log_puts import LogPuts
 
 
-def put(bench: LogPuts, body: bytes = b"body", topic: str = "T", **fields: Any) -> PutResult:
+def put(appended: LogPuts, body: bytes = b"body", topic: str = "T", **fields: Any) -> PutResult:
     """A put under ASYNC_FLUSH and ASYNC_MASTER is answered at once."""
-    pending = bench.puts.async_put_message(Message(topic, body, **fields))
+    pending = appended.puts.async_put_message(Message(topic, body, **fields))
     assert pending.result is not None
     return pending.result
 
@@ -104,24 +104,24 @@ async def test_the_golden_messages_put_again_make_the_golden_log(tmp_path: Path)
 
     Only the order of properties may differ: Java's is that of its HashMap.
     """
-    bench = LogPuts.open(tmp_path, FILE_SIZE_BYTES)
+    appended = LogPuts.open(tmp_path, FILE_SIZE_BYTES)
     records = golden_records()
     while records:
         count = 10 if records[0].topic == "TopicBatch" else 1
         group, records = records[:count], records[count:]
-        bench.clock.ms = group[0].store_timestamp_ms
+        appended.clock.ms = group[0].store_timestamp_ms
         if count > 1:
-            result = await bench.puts.put_messages(as_batch(group))
+            result = await appended.puts.put_messages(as_batch(group))
         else:
-            result = await bench.puts.put_message(as_put(group[0]))
+            result = await appended.puts.put_message(as_put(group[0]))
         append = append_of(result)
         assert (append.offset, append.queue_offset) == (group[0].physical_offset, group[0].queue_offset)
         assert [append.offset + start for start in append.starts] == [each.physical_offset for each in group]
         assert append.msg_id.split(",")[-1] == f"7F00000100002A9F{group[-1].physical_offset:016X}"
-    assert bench.messages() == golden_records()
-    assert bench.log.max_offset == END_OFFSET
-    assert bytes(bench.log.select(234867, 27277)) == golden_log()[234867:FILE_SIZE_BYTES]
-    bench.log.close()
+    assert appended.messages() == golden_records()
+    assert appended.log.max_offset == END_OFFSET
+    assert bytes(appended.log.select(234867, 27277)) == golden_log()[234867:FILE_SIZE_BYTES]
+    appended.log.close()
 
 
 # --- Delayed messages and transactions --------------------------------------------------------------------------------
@@ -132,16 +132,16 @@ async def test_the_golden_messages_put_again_make_the_golden_log(tmp_path: Path)
     ("delay", "level"), [("1", 1), ("3", 3), ("+3", 3), ("18", 18), ("19", 18), ("2147483647", 18)]
 )
 async def test_a_delayed_message_waits_in_the_schedule_topic(tmp_path: Path, delay: str, level: int) -> None:
-    bench = LogPuts.open(tmp_path)
-    append_of(put(bench, queue_id=7, properties={"a": "b", "DELAY": delay, "WAIT": "true"}))
-    (stored,) = bench.messages()
+    appended = LogPuts.open(tmp_path)
+    append_of(put(appended, queue_id=7, properties={"a": "b", "DELAY": delay, "WAIT": "true"}))
+    (stored,) = appended.messages()
     assert (stored.topic, stored.queue_id) == ("SCHEDULE_TOPIC_XXXX", level - 1)
     assert stored.properties == {"a": "b", "DELAY": str(level), "WAIT": "true", "REAL_TOPIC": "T", "REAL_QID": "7"}
 
 
 @pytest.mark.trio
 async def test_what_is_not_delayed(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path)
+    appended = LogPuts.open(tmp_path)
     for fields in (
         {"properties": {"DELAY": "0"}},
         {"properties": {"DELAY": "-1"}},
@@ -149,31 +149,31 @@ async def test_what_is_not_delayed(tmp_path: Path) -> None:
         {"properties": {"DELAY": "3"}, "sys_flag": TRANSACTION_PREPARED_TYPE},
         {"properties": {"DELAY": "3"}, "sys_flag": TRANSACTION_ROLLBACK_TYPE},
     ):
-        append_of(put(bench, **fields))
-    assert {(stored.topic, stored.properties["DELAY"]) for stored in bench.messages()} == {
+        append_of(put(appended, **fields))
+    assert {(stored.topic, stored.properties["DELAY"]) for stored in appended.messages()} == {
         ("T", "0"),
         ("T", "-1"),
         ("T", "3"),
     }
     for delay in ("", "x", "3 ", "1_0", "1e1", "9" * 11):
-        refused = put(bench, properties={"DELAY": delay})
+        refused = put(appended, properties={"DELAY": delay})
         assert (refused.status, refused.append) == (PutStatus.MESSAGE_ILLEGAL, None)
         assert refused.reason == f"property DELAY is {delay!r}, not a level"
 
 
 @pytest.mark.trio
 async def test_the_levels_are_those_of_the_setting_and_a_committed_message_may_be_delayed(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path, message_delay_level="1s 1d")
-    append_of(put(bench, properties={"DELAY": "5"}, sys_flag=TRANSACTION_COMMIT_TYPE))
-    append_of(put(bench, delay_time_level=1))
-    assert [(each.queue_id, each.properties["DELAY"]) for each in bench.messages()] == [(1, "2"), (0, "1")]
+    appended = LogPuts.open(tmp_path, message_delay_level="1s 1d")
+    append_of(put(appended, properties={"DELAY": "5"}, sys_flag=TRANSACTION_COMMIT_TYPE))
+    append_of(put(appended, delay_time_level=1))
+    assert [(each.queue_id, each.properties["DELAY"]) for each in appended.messages()] == [(1, "2"), (0, "1")]
 
 
 @pytest.mark.trio
 async def test_prepared_and_rolled_back_messages_take_no_queue_offset(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path)
+    appended = LogPuts.open(tmp_path)
     flags = (0, TRANSACTION_PREPARED_TYPE, 0, TRANSACTION_ROLLBACK_TYPE, TRANSACTION_COMMIT_TYPE)
-    assert [append_of(put(bench, sys_flag=flag)).queue_offset for flag in flags] == [0, 0, 1, 0, 2]
+    assert [append_of(put(appended, sys_flag=flag)).queue_offset for flag in flags] == [0, 0, 1, 0, 2]
 
 
 # --- Batches ----------------------------------------------------------------------------------------------------------
@@ -187,27 +187,27 @@ def test_a_batch_lies_in_one_file_with_consecutive_queue_offsets(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], before: int
 ) -> None:
     async def main() -> None:
-        bench = LogPuts.open(tmp_path_factory.mktemp("store"), 2000)
-        first = append_of(put(bench, bytes(before)))
+        appended = LogPuts.open(tmp_path_factory.mktemp("store"), 2000)
+        first = append_of(put(appended, bytes(before)))
         body = encode_batch((bytes([number]) * size, number, {}) for number, size in enumerate(sizes))
-        append = append_of(await bench.puts.put_messages(MessageBatch("T", body)))
+        append = append_of(await appended.puts.put_messages(MessageBatch("T", body)))
         assert append.offset in {first.end_offset, 2000}
         assert append.offset // 2000 == (append.end_offset - 1) // 2000
         assert append.end_offset % 2000 <= 2000 - 8
         assert append.offset == first.end_offset or first.end_offset + append.size + 8 > 2000
-        stored = bench.messages()[1:]
+        stored = appended.messages()[1:]
         assert [(each.queue_offset, each.flag, each.body) for each in stored] == [
             (number + 1, number, bytes([number]) * size) for number, size in enumerate(sizes)
         ]
-        assert append_of(put(bench)).queue_offset == len(sizes) + 1
-        bench.log.close()
+        assert append_of(put(appended)).queue_offset == len(sizes) + 1
+        appended.log.close()
 
     trio.run(main)
 
 
 @pytest.mark.trio
 async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path, max_message_size_bytes=5000)
+    appended = LogPuts.open(tmp_path, max_message_size_bytes=5000)
     good = MessageBatch("T", encode_batch([(b"x", 0, {}), (b"y", 0, {})]))
     for change, status, reason in (
         ({"properties": {"DELAY": "1"}}, PutStatus.MESSAGE_ILLEGAL, "cannot be delayed"),
@@ -220,34 +220,34 @@ async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
         ({"topic": "../T"}, PutStatus.MESSAGE_ILLEGAL, "cannot be a directory's name"),
         ({"properties": {"a": "v" * 40_000}}, PutStatus.PROPERTIES_SIZE_EXCEEDED, "message 0 of the batch"),
     ):
-        result = await bench.puts.put_messages(attrs.evolve(good, **change))
+        result = await appended.puts.put_messages(attrs.evolve(good, **change))
         assert (result.status, result.append) == (status, None)
         assert reason in result.reason
-    assert (bench.log.max_offset, bench.messages()) == (0, [])
-    assert append_of(await bench.puts.put_messages(good)).msg_id.count(",") == 1
+    assert (appended.log.max_offset, appended.messages()) == (0, [])
+    assert append_of(await appended.puts.put_messages(good)).msg_id.count(",") == 1
 
 
 @pytest.mark.trio
 async def test_a_refused_put_takes_no_queue_offset(tmp_path: Path) -> None:
     """A consumer would wait at the gap, and the queue's next entry stand after blank ones."""
-    bench = LogPuts.open(tmp_path, max_message_size_bytes=5000, **LMQ)
+    appended = LogPuts.open(tmp_path, max_message_size_bytes=5000, **LMQ)
     batch = MessageBatch("T", encode_batch([(bytes(700), 0, {})] * 2))
-    assert append_of(put(bench)).queue_offset == 0
+    assert append_of(put(appended)).queue_offset == 0
     for refused in (
-        put(bench, bytes(5001)),  # more than maxMessageSize
-        put(bench, bytes(2000)),  # more than a file of the log holds
-        put(bench, bytes(2000), properties={"INNER_MULTI_DISPATCH": "%LMQ%a,T"}),
-        put(bench, properties={"a": "v" * 40_000}),
-        put(bench, properties={"a": chr(1)}),
-        await bench.puts.put_messages(batch),
-        await bench.puts.put_messages(attrs.evolve(batch, body=batch.body[:-1])),
+        put(appended, bytes(5001)),  # more than maxMessageSize
+        put(appended, bytes(2000)),  # more than a file of the log holds
+        put(appended, bytes(2000), properties={"INNER_MULTI_DISPATCH": "%LMQ%a,T"}),
+        put(appended, properties={"a": "v" * 40_000}),
+        put(appended, properties={"a": chr(1)}),
+        await appended.puts.put_messages(batch),
+        await appended.puts.put_messages(attrs.evolve(batch, body=batch.body[:-1])),
     ):
         assert refused.status in {PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED}, refused
-        assert bench.log.next_queue_offset("T", 0) == 1
-        assert bench.log.next_queue_offset("%LMQ%a", 0) == 0
-    assert append_of(put(bench)).queue_offset == 1
-    assert [stored.queue_offset for stored in bench.messages()] == [0, 1]
-    bench.log.close()
+        assert appended.log.next_queue_offset("T", 0) == 1
+        assert appended.log.next_queue_offset("%LMQ%a", 0) == 0
+    assert append_of(put(appended)).queue_offset == 1
+    assert [stored.queue_offset for stored in appended.messages()] == [0, 1]
+    appended.log.close()
 
 
 # --- Multi-dispatch ---------------------------------------------------------------------------------------------------
@@ -257,35 +257,35 @@ LMQ = {"enable_multi_dispatch": True, "enable_lmq": True}
 
 @pytest.mark.trio
 async def test_a_message_for_further_queues_carries_its_offsets_in_them(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path, 4000, **LMQ)
-    append_of(put(bench, topic="other", queue_id=2))
+    appended = LogPuts.open(tmp_path, 4000, **LMQ)
+    append_of(put(appended, topic="other", queue_id=2))
     for names in ("%LMQ%a,other", "%LMQ%a", "%LMQ%a,%LMQ%b,%LMQ%a", "T,%LMQ%b,,"):
-        append_of(put(bench, queue_id=2, properties={"INNER_MULTI_DISPATCH": names, "WAIT": "true"}))
-    append_of(put(bench, queue_id=2))
-    stored = bench.messages()[1:]
+        append_of(put(appended, queue_id=2, properties={"INNER_MULTI_DISPATCH": names, "WAIT": "true"}))
+    append_of(put(appended, queue_id=2))
+    stored = appended.messages()[1:]
     assert [each.properties.get("INNER_MULTI_QUEUE_OFFSET") for each in stored] == ["0,1", "1", "2,0,2", "3,1", None]
     assert [each.queue_offset for each in stored] == [0, 1, 2, 3, 4]
     assert all("WAIT" not in each.properties for each in stored)
     # A light queue has the id 0, whatever that of the message is.
-    assert (bench.log.next_queue_offset("%LMQ%a", 0), bench.log.next_queue_offset("other", 2)) == (3, 2)
-    assert bench.log.lmq_num == 2
+    assert (appended.log.next_queue_offset("%LMQ%a", 0), appended.log.next_queue_offset("other", 2)) == (3, 2)
+    assert appended.log.lmq_num == 2
 
 
 @pytest.mark.trio
 async def test_without_the_setting_or_without_a_name_it_is_a_plain_message(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path)
-    append_of(put(bench, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
+    appended = LogPuts.open(tmp_path)
+    append_of(put(appended, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
     other = LogPuts.open(tmp_path / "other", **LMQ)
     for names in ("", " ", ",", ",,"):
         append_of(put(other, properties={"INNER_MULTI_DISPATCH": names}))
-    for each in (*bench.messages(), *other.messages()):
+    for each in (*appended.messages(), *other.messages()):
         assert "INNER_MULTI_QUEUE_OFFSET" not in each.properties
-    assert bench.log.lmq_num == other.log.lmq_num == 0
+    assert appended.log.lmq_num == other.log.lmq_num == 0
 
 
 @pytest.mark.trio
 async def test_further_queues_that_are_refused_take_no_offset(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path, 80_000, max_lmq_consume_queue_num=1, **LMQ)
+    appended = LogPuts.open(tmp_path, 80_000, max_lmq_consume_queue_num=1, **LMQ)
     for names, status in (
         ("%LMQ%a,../../x", PutStatus.MESSAGE_ILLEGAL),
         ("%LMQ%a,,x", PutStatus.MESSAGE_ILLEGAL),
@@ -293,14 +293,14 @@ async def test_further_queues_that_are_refused_take_no_offset(tmp_path: Path) ->
         (",".join(["%LMQ%a"] * 4670), PutStatus.UNKNOWN_ERROR),
         (",".join(["%LMQ%a"] * 4700), PutStatus.PROPERTIES_SIZE_EXCEEDED),
     ):
-        result = put(bench, properties={"INNER_MULTI_DISPATCH": names})
+        result = put(appended, properties={"INNER_MULTI_DISPATCH": names})
         assert (result.status, result.append) == (status, None)
-    assert (bench.log.next_queue_offset("%LMQ%a", 0), bench.log.lmq_num, bench.log.max_offset) == (0, 0, 0)
-    append_of(put(bench, properties={"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}))
-    refused = put(bench, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    assert (appended.log.next_queue_offset("%LMQ%a", 0), appended.log.lmq_num, appended.log.max_offset) == (0, 0, 0)
+    append_of(put(appended, properties={"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}))
+    refused = put(appended, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
     assert refused.status is PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
     assert refused.reason == "there are 2 light queues, maxLmqConsumeQueueNum is 1"
-    append_of(put(bench))
+    append_of(put(appended))
 
 
 # --- What is refused, and in which order ------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ async def test_further_queues_that_are_refused_take_no_offset(tmp_path: Path) ->
 @pytest.mark.trio
 async def test_a_message_with_several_faults_has_the_status_of_the_first(tmp_path: Path) -> None:
     """RocketMQ looks at the topic, then at the properties, then at the body."""
-    bench = LogPuts.open(tmp_path, max_message_size_bytes=10)
+    appended = LogPuts.open(tmp_path, max_message_size_bytes=10)
     long = {"a": "v" * 40_000}
     for fields, status, reason in (
         ({"topic": "t" * 128, "properties": long}, PutStatus.MESSAGE_ILLEGAL, "topic"),
@@ -319,39 +319,39 @@ async def test_a_message_with_several_faults_has_the_status_of_the_first(tmp_pat
         ({"topic": ".."}, PutStatus.MESSAGE_ILLEGAL, "cannot be a directory's name"),
         ({"topic": "\ud800"}, PutStatus.MESSAGE_ILLEGAL, "Unicode"),
     ):
-        result = put(bench, **fields)
+        result = put(appended, **fields)
         assert (result.status, result.append) == (status, None)
         assert reason in result.reason
-    bench.puts.running_flags.set(RunningFlag.DISK_FULL, "the disk is 95 % full")
-    assert put(bench, topic="t" * 128).status is PutStatus.SERVICE_NOT_AVAILABLE
+    appended.puts.running_flags.set(RunningFlag.DISK_FULL, "the disk is 95 % full")
+    assert put(appended, topic="t" * 128).status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
 @pytest.mark.trio
 async def test_a_store_that_is_not_writeable_says_why_until_it_is_again(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path)
-    flags = bench.puts.running_flags
+    appended = LogPuts.open(tmp_path)
+    flags = appended.puts.running_flags
     flags.set(RunningFlag.DISK_FULL, "the disk is 95 % full")
     flags.set(RunningFlag.WRITE_LOGICS_QUEUE_ERROR, "a queue cannot be written")
-    refused = put(bench)
+    refused = put(appended)
     assert (refused.status, refused.append) == (PutStatus.SERVICE_NOT_AVAILABLE, None)
     assert refused.reason == "the store is not writeable: a queue cannot be written; the disk is 95 % full"
     flags.clear(RunningFlag.WRITE_LOGICS_QUEUE_ERROR)
-    assert put(bench).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert put(appended).status is PutStatus.SERVICE_NOT_AVAILABLE
     flags.clear(RunningFlag.DISK_FULL)
-    append_of(put(bench))
+    append_of(put(appended))
 
 
 @pytest.mark.trio
 async def test_a_put_after_the_stop_began_is_refused(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path)
-    append_of(put(bench))
-    end = bench.log.max_offset
-    bench.puts._flush_service.request_stop()  # pyright: ignore[reportPrivateUsage]
-    assert put(bench)[::2] == (PutStatus.SERVICE_NOT_AVAILABLE, "the store is stopping")
+    appended = LogPuts.open(tmp_path)
+    append_of(put(appended))
+    end = appended.log.max_offset
+    appended.puts._flush_service.request_stop()  # pyright: ignore[reportPrivateUsage]
+    assert put(appended)[::2] == (PutStatus.SERVICE_NOT_AVAILABLE, "the store is stopping")
     batch = MessageBatch("T", encode_batch([(b"x", 0, {})]))
-    assert (await bench.puts.put_messages(batch)).status is PutStatus.SERVICE_NOT_AVAILABLE
-    assert bench.log.max_offset == end
-    stats = bench.puts.stats
+    assert (await appended.puts.put_messages(batch)).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert appended.log.max_offset == end
+    stats = appended.puts.stats
     assert (stats.put_message_times_total, stats.put_message_failed_times) == (1, 2)
     assert stats.put_message_size_total == end
 
@@ -363,7 +363,7 @@ async def test_after_an_append_that_held_up_everything_puts_pause(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bench = LogPuts.open(tmp_path, os_page_cache_busy_time_out_ms=500)
+    appended = LogPuts.open(tmp_path, os_page_cache_busy_time_out_ms=500)
     write_at = FaultyFile.write_at
 
     def slow(file: FaultyFile, offset: int, data: bytes) -> None:
@@ -372,13 +372,13 @@ async def test_after_an_append_that_held_up_everything_puts_pause(
 
     with monkeypatch.context() as patch:
         patch.setattr(FaultyFile, "write_at", slow)
-        append_of(put(bench))  # itself it is stored
-    busy = put(bench)
+        append_of(put(appended))  # itself it is stored
+    busy = put(appended)
     assert (busy.status, busy.append) == (PutStatus.OS_PAGECACHE_BUSY, None)
     assert busy.reason == "an append took longer than 500 ms"
     assert "an append took 0.750 s: no puts for 0.500 s" in caplog.text
     mock_clock.jump(0.5)
-    append_of(put(bench))
+    append_of(put(appended))
 
 
 @pytest.mark.trio
@@ -387,10 +387,10 @@ async def test_after_an_append_that_held_up_everything_puts_pause(
 )
 async def test_who_waits_for_the_disk(tmp_path: Path, wait: str | None, waits: bool) -> None:
     """Java's parseBoolean: all but "true" is false."""
-    bench = LogPuts.open(tmp_path, flush_disk_type=FlushDiskType.SYNC_FLUSH)
-    pending = bench.puts.async_put_message(Message("T", b"", properties={} if wait is None else {"WAIT": wait}))
+    appended = LogPuts.open(tmp_path, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    pending = appended.puts.async_put_message(Message("T", b"", properties={} if wait is None else {"WAIT": wait}))
     assert (pending.result is None) == waits
-    assert bench.messages()[0].properties == {}
+    assert appended.messages()[0].properties == {}
 
 
 # --- Failures in the middle -------------------------------------------------------------------------------------------
@@ -401,10 +401,10 @@ async def test_known_bug_rocketmq_98_an_exception_in_an_append_leaves_the_store_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Java never released the lock of puts. There is none here; nothing may be half-counted either."""
-    bench = LogPuts.open(tmp_path, **LMQ)
+    appended = LogPuts.open(tmp_path, **LMQ)
     fields: dict[str, Any] = {"properties": {"INNER_MULTI_DISPATCH": "%LMQ%a"}}
-    append_of(put(bench, **fields))
-    before = (bench.log.append_offset, bench.log.lmq_num, bench.log.next_queue_offset("%LMQ%a", 0))
+    append_of(put(appended, **fields))
+    before = (appended.log.append_offset, appended.log.lmq_num, appended.log.next_queue_offset("%LMQ%a", 0))
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
@@ -412,18 +412,18 @@ async def test_known_bug_rocketmq_98_an_exception_in_an_append_leaves_the_store_
     with monkeypatch.context() as patch:
         patch.setattr(FaultyFile, "write_at", broken)
         with pytest.raises(ZeroDivisionError):
-            put(bench, **fields)
-    assert (bench.log.append_offset, bench.log.lmq_num, bench.log.next_queue_offset("%LMQ%a", 0)) == before
-    assert [append_of(put(bench, **fields)).queue_offset for _ in range(2)] == [1, 2]
-    assert [each.properties["INNER_MULTI_QUEUE_OFFSET"] for each in bench.messages()] == ["0", "1", "2"]
+            put(appended, **fields)
+    assert (appended.log.append_offset, appended.log.lmq_num, appended.log.next_queue_offset("%LMQ%a", 0)) == before
+    assert [append_of(put(appended, **fields)).queue_offset for _ in range(2)] == [1, 2]
+    assert [each.properties["INNER_MULTI_QUEUE_OFFSET"] for each in appended.messages()] == ["0", "1", "2"]
 
 
 @pytest.mark.trio
 async def test_what_is_in_the_file_is_counted_even_if_its_trace_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = LogPuts.open(tmp_path)
-    append_of(put(bench))
+    appended = LogPuts.open(tmp_path)
+    append_of(put(appended))
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
@@ -431,26 +431,26 @@ async def test_what_is_in_the_file_is_counted_even_if_its_trace_fails(
     with monkeypatch.context() as patch:
         patch.setattr(Tracer, "emit", broken)
         with pytest.raises(ZeroDivisionError):
-            put(bench)
-    assert append_of(put(bench)).queue_offset == 2
-    assert [each.queue_offset for each in bench.messages()] == [0, 1, 2]
+            put(appended)
+    assert append_of(put(appended)).queue_offset == 2
+    assert [each.queue_offset for each in appended.messages()] == [0, 1, 2]
 
 
 @pytest.mark.trio
 async def test_a_blank_before_a_roll_that_fails_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = LogPuts.open(tmp_path)
-    append_of(put(bench, bytes(600)))
-    with bench.puts._log_end.subscribe() as log_end:  # pyright: ignore[reportPrivateUsage]
+    appended = LogPuts.open(tmp_path)
+    append_of(put(appended, bytes(600)))
+    with appended.puts._log_end.subscribe() as log_end:  # pyright: ignore[reportPrivateUsage]
 
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(bench.log._queue), "add_file", full)  # pyright: ignore[reportPrivateUsage]
-            failed = put(bench, bytes(600))
+            patch.setattr(type(appended.log._queue), "add_file", full)  # pyright: ignore[reportPrivateUsage]
+            failed = put(appended, bytes(600))
         assert (failed.status, failed.append) == (PutStatus.CREATE_MAPPED_FILE_FAILED, None)
-        assert log_end.receive_nowait() == bench.log.max_offset == 1000
-        append = append_of(put(bench, bytes(600)))
+        assert log_end.receive_nowait() == appended.log.max_offset == 1000
+        append = append_of(put(appended, bytes(600)))
         assert (append.offset, append.queue_offset) == (1000, 1)
         assert log_end.receive_nowait() == append.end_offset
 
@@ -460,7 +460,7 @@ async def test_puts_that_fail_are_told_once_in_ten_seconds(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    bench = LogPuts.open(tmp_path)
+    appended = LogPuts.open(tmp_path)
     write_at, is_full = FaultyFile.write_at, True
 
     def full(file: FaultyFile, offset: int, data: bytes) -> None:
@@ -471,16 +471,16 @@ async def test_puts_that_fail_are_told_once_in_ten_seconds(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FaultyFile, "write_at", full)
         for _ in range(50):
-            assert put(bench).status is PutStatus.CREATE_MAPPED_FILE_FAILED
+            assert put(appended).status is PutStatus.CREATE_MAPPED_FILE_FAILED
             await trio.sleep(0.25)
         is_full = False
-        append_of(put(bench))
+        append_of(put(appended))
         is_full = True
-        put(bench)  # soon after: nothing is said
+        put(appended)  # soon after: nothing is said
         is_full = False
-        append_of(put(bench))
-        append_of(put(bench))
-    assert bench.puts.stats.put_message_failed_times == 51
+        append_of(put(appended))
+        append_of(put(appended))
+    assert appended.puts.stats.put_message_failed_times == 51
     path, why = f"commitlog/{file_name(0)}", "[Errno 28] No space left on device"
     assert caplog.messages == [
         f"puts fail, the log cannot be written at offset 0: {path}: {why}",
@@ -494,8 +494,8 @@ async def test_a_batch_that_was_written_in_part_leaves_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first records are whole: a later recovery must not find them past the end."""
-    bench = LogPuts.open(tmp_path)
-    append_of(put(bench))
+    appended = LogPuts.open(tmp_path)
+    append_of(put(appended))
     write_at = FaultyFile.write_at
     calls = []
 
@@ -509,11 +509,11 @@ async def test_a_batch_that_was_written_in_part_leaves_no_record(
     batch = MessageBatch("T", encode_batch([(b"x", 0, {})] * 3))
     with monkeypatch.context() as patch:
         patch.setattr(FaultyFile, "write_at", short)
-        assert (await bench.puts.put_messages(batch)).status is PutStatus.CREATE_MAPPED_FILE_FAILED
-    end = bench.log.max_offset
+        assert (await appended.puts.put_messages(batch)).status is PutStatus.CREATE_MAPPED_FILE_FAILED
+    end = appended.log.max_offset
     file = tmp_path / "commitlog" / ("0" * 20)
     assert file.read_bytes()[end:] == bytes(1000 - end)
-    append_of(await bench.puts.put_messages(batch))
+    append_of(await appended.puts.put_messages(batch))
 
 
 # --- What is told -----------------------------------------------------------------------------------------------------
@@ -521,19 +521,19 @@ async def test_a_batch_that_was_written_in_part_leaves_no_record(
 
 @pytest.mark.trio
 async def test_many_puts_wake_each_follower_once(tmp_path: Path) -> None:
-    bench = LogPuts.open(tmp_path, 4000)
+    appended = LogPuts.open(tmp_path, 4000)
     for _ in range(20):
-        append_of(put(bench))
-    requests = bench.puts._flush_service._requests  # pyright: ignore[reportPrivateUsage]
+        append_of(put(appended))
+    requests = appended.puts._flush_service._requests  # pyright: ignore[reportPrivateUsage]
     assert requests.statistics().current_buffer_used == 1
-    assert bench.told_files.receive_nowait() == 4000
+    assert appended.told_files.receive_nowait() == 4000
     with pytest.raises(trio.WouldBlock):
-        bench.told_files.receive_nowait()
+        appended.told_files.receive_nowait()
     with pytest.raises(trio.WouldBlock):
-        bench.told_commits.receive_nowait()
+        appended.told_commits.receive_nowait()
     for _ in range(20):
-        append_of(put(bench, bytes(100)))
-    assert bench.told_files.receive_nowait() == 8000
+        append_of(put(appended, bytes(100)))
+    assert appended.told_files.receive_nowait() == 8000
 
 
 @pytest.mark.parametrize("role", list(BrokerRole))

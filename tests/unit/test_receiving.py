@@ -24,7 +24,7 @@ from tests.worlds.recording import new_tracer
 
 
 @attrs.define(eq=False)
-class Bench:
+class ReceivingLog:
     """The service over a log of a few records, without dispatchers."""
 
     log: CommitLog
@@ -52,7 +52,7 @@ class Bench:
     def behind(self) -> int:
         return self.log.max_offset - self.reput.reput_from_offset
 
-    def run(self, main: Callable[[Bench], Awaitable[None]]) -> None:
+    def run(self, main: Callable[[ReceivingLog], Awaitable[None]]) -> None:
         async def run() -> None:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.service.run)
@@ -63,79 +63,79 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def receiver(tmp_path: Path) -> Iterator[ReceivingLog]:
     log = CommitLog.open(OsDisk(tmp_path), 1 << 20, new_tracer())
-    yield Bench(log)
+    yield ReceivingLog(log)
     log.close()
 
 
-async def receive_for(bench: Bench, seconds: float) -> None:
+async def receive_for(receiver: ReceivingLog, seconds: float) -> None:
     """A full receive every millisecond."""
     end = trio.current_time() + seconds
     while trio.current_time() < end:
-        bench.receiving.more_waits()
-        bench.append()
+        receiver.receiving.more_waits()
+        receiver.append()
         await trio.sleep(0.001)
 
 
-def test_a_master_dispatches_at_once(bench: Bench) -> None:
-    async def main(bench: Bench) -> None:
+def test_a_master_dispatches_at_once(receiver: ReceivingLog) -> None:
+    async def main(receiver: ReceivingLog) -> None:
         began = trio.current_time()
         for _ in range(5):
-            bench.append()
+            receiver.append()
             await trio.testing.wait_all_tasks_blocked()
-            assert not bench.behind
+            assert not receiver.behind
         assert trio.current_time() == began
 
-    bench.run(main)
+    receiver.run(main)
 
 
-def test_receiving_comes_first_and_what_it_left_is_dispatched_soon_after(bench: Bench) -> None:
-    async def main(bench: Bench) -> None:
+def test_receiving_comes_first_and_what_it_left_is_dispatched_soon_after(receiver: ReceivingLog) -> None:
+    async def main(receiver: ReceivingLog) -> None:
         await trio.testing.wait_all_tasks_blocked()
-        await receive_for(bench, GIVE_WAY_MAX_S / 2)
-        assert bench.reput.reput_from_offset == 0
+        await receive_for(receiver, GIVE_WAY_MAX_S / 2)
+        assert receiver.reput.reput_from_offset == 0
         await trio.sleep(2 * BUSY_S)
-        assert not bench.behind
+        assert not receiver.behind
 
-    bench.run(main)
+    receiver.run(main)
 
 
-def test_dispatching_goes_on_after_a_while_however_much_is_received(bench: Bench) -> None:
-    async def main(bench: Bench) -> None:
+def test_dispatching_goes_on_after_a_while_however_much_is_received(receiver: ReceivingLog) -> None:
+    async def main(receiver: ReceivingLog) -> None:
         await trio.testing.wait_all_tasks_blocked()
-        await receive_for(bench, GIVE_WAY_MAX_S - 0.1)
-        assert bench.reput.reput_from_offset == 0
-        await receive_for(bench, 0.2)
-        assert bench.reput.reput_from_offset > 0
+        await receive_for(receiver, GIVE_WAY_MAX_S - 0.1)
+        assert receiver.reput.reput_from_offset == 0
+        await receive_for(receiver, 0.2)
+        assert receiver.reput.reput_from_offset > 0
 
-    bench.run(main)
+    receiver.run(main)
 
 
-def test_no_more_than_so_much_is_left_undispatched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_so_much_is_left_undispatched(receiver: ReceivingLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reput_message_service, "GIVE_WAY_MAX_BYTES", 1000)
 
-    async def main(bench: Bench) -> None:
+    async def main(receiver: ReceivingLog) -> None:
         most = 0
         end = trio.current_time() + 1
         while trio.current_time() < end:
-            await receive_for(bench, 0.001)
+            await receive_for(receiver, 0.001)
             await trio.sleep(BUSY_S / 2)
-            most = max(most, bench.behind)
+            most = max(most, receiver.behind)
         assert 500 < most < 2000
 
-    bench.run(main)
+    receiver.run(main)
 
 
-def test_a_service_that_gives_way_ends_at_once(bench: Bench) -> None:
-    async def main(bench: Bench) -> None:
+def test_a_service_that_gives_way_ends_at_once(receiver: ReceivingLog) -> None:
+    async def main(receiver: ReceivingLog) -> None:
         await trio.testing.wait_all_tasks_blocked()
-        await receive_for(bench, 0.1)
-        bench.receiving.more_waits()
+        await receive_for(receiver, 0.1)
+        receiver.receiving.more_waits()
         began = trio.current_time()
-        bench.service.request_stop()
+        receiver.service.request_stop()
         await trio.testing.wait_all_tasks_blocked()
         assert trio.current_time() == began
-        assert bench.behind
+        assert receiver.behind
 
-    bench.run(main)
+    receiver.run(main)

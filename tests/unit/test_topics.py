@@ -35,7 +35,7 @@ class Clock:
         return 0
 
 
-class Bench:
+class LoadedTopics:
     """A directory, a clock, and the manager that was loaded last."""
 
     def __init__(self, directory: Path, config: BrokerConfig | None = None) -> None:
@@ -93,10 +93,10 @@ def test_settings_of_system_topics() -> None:
 
 
 def test_a_new_broker_has_a_version_of_its_own_and_writes_nothing(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    assert bench.manager.data_version == DataVersion(counter=0, timestamp=1_000)
+    loaded = LoadedTopics(tmp_path)
+    assert loaded.manager.data_version == DataVersion(counter=0, timestamp=1_000)
     assert list(tmp_path.iterdir()) == []
-    assert bench.told is None
+    assert loaded.told is None
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
@@ -107,14 +107,14 @@ async def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
     golden = (STORE_MASTER_CLEAN / "config" / "topics.json").read_bytes()
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_bytes(golden)
-    bench = Bench(tmp_path)
+    loaded = LoadedTopics(tmp_path)
     stored = json.loads(golden)
     version = DataVersion(**stored["dataVersion"])
-    assert bench.manager.data_version == version  # it has every system topic
-    assert list(bench.table) == list(stored["topicConfigTable"])
-    assert bench.manager.select_topic_config("TopicOrder") == bench.table["TopicOrder"]
-    bench.clock.now = 77
-    await bench.manager.update_topic_config(bench.table["TopicOrder"])
+    assert loaded.manager.data_version == version  # it has every system topic
+    assert list(loaded.table) == list(stored["topicConfigTable"])
+    assert loaded.manager.select_topic_config("TopicOrder") == loaded.table["TopicOrder"]
+    loaded.clock.now = 77
+    await loaded.manager.update_topic_config(loaded.table["TopicOrder"])
     written = (tmp_path / "config" / "topics.json").read_bytes()
     new_version = f'"counter":{version.counter + 1},\n\t\t"timestamp":77\n'.encode()
     old_version = f'"counter":{version.counter},\n\t\t"timestamp":{version.timestamp}\n'.encode()
@@ -123,36 +123,36 @@ async def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
 
 @pytest.mark.trio
 async def test_what_is_changed_is_there_after_a_restart(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    await bench.manager.update_topic_config(NEW)
-    bench.clock.now = 2_000
-    assert await bench.manager.delete_topic_config("TBW102")
-    before, version = bench.table, bench.manager.data_version
+    loaded = LoadedTopics(tmp_path)
+    await loaded.manager.update_topic_config(NEW)
+    loaded.clock.now = 2_000
+    assert await loaded.manager.delete_topic_config("TBW102")
+    before, version = loaded.table, loaded.manager.data_version
     assert version == DataVersion(counter=2, timestamp=2_000)
-    bench.config = BrokerConfig(auto_create_topic_enable=False)
-    bench.load()
-    assert bench.table == before
-    assert bench.manager.data_version == version
+    loaded.config = BrokerConfig(auto_create_topic_enable=False)
+    loaded.load()
+    assert loaded.table == before
+    assert loaded.manager.data_version == version
 
 
 @pytest.mark.trio
 async def test_system_topics_that_the_file_lacks_are_added_with_a_new_version(tmp_path: Path) -> None:
     """A name server that knows the old version would not take them otherwise."""
-    bench = Bench(tmp_path)
-    await bench.manager.update_topic_config(NEW)
-    bench.config, bench.clock.now = BrokerConfig("renamed"), 3_000
-    bench.load()
-    assert {"renamed", "broker-a", "New"} <= bench.table.keys()
-    assert bench.manager.data_version == DataVersion(counter=2, timestamp=3_000)
+    loaded = LoadedTopics(tmp_path)
+    await loaded.manager.update_topic_config(NEW)
+    loaded.config, loaded.clock.now = BrokerConfig("renamed"), 3_000
+    loaded.load()
+    assert {"renamed", "broker-a", "New"} <= loaded.table.keys()
+    assert loaded.manager.data_version == DataVersion(counter=2, timestamp=3_000)
 
 
 @pytest.mark.trio
 async def test_what_the_file_says_of_a_system_topic_counts(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    loaded = LoadedTopics(tmp_path)
     changed = TopicConfig(topic_name="TBW102", perm=4)
-    await bench.manager.update_topic_config(changed)
-    bench.load()
-    assert bench.manager.select_topic_config("TBW102") == changed
+    await loaded.manager.update_topic_config(changed)
+    loaded.load()
+    assert loaded.manager.select_topic_config("TBW102") == changed
 
 
 @pytest.mark.parametrize("text", [b"[]", b'{"topicConfigTable":{"T":7}}', b'{"dataVersion":{"counter":"x"}}'])
@@ -160,7 +160,7 @@ def test_a_file_that_is_no_table_of_topics_is_damage(tmp_path: Path, text: bytes
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_bytes(text)
     with pytest.raises(ConfigFileDamaged, match=r"config/topics\.json cannot be read \(TopicConfigSerializeWrapper"):
-        Bench(tmp_path)
+        LoadedTopics(tmp_path)
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------
@@ -168,93 +168,93 @@ def test_a_file_that_is_no_table_of_topics_is_damage(tmp_path: Path, text: bytes
 
 @pytest.mark.trio
 async def test_a_change_is_told_once_it_is_durable(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.disk.sync_gate = trio.Event()
+    loaded = LoadedTopics(tmp_path)
+    loaded.disk.sync_gate = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.manager.update_topic_config, NEW)
+        nursery.start_soon(loaded.manager.update_topic_config, NEW)
         await trio.testing.wait_all_tasks_blocked()
-        assert bench.manager.select_topic_config("New") is None
-        assert bench.told is None
-        bench.disk.sync_gate.set()
-    assert bench.manager.select_topic_config("New") == NEW
-    assert bench.told == bench.manager.data_version == DataVersion(counter=1, timestamp=1_000)
+        assert loaded.manager.select_topic_config("New") is None
+        assert loaded.told is None
+        loaded.disk.sync_gate.set()
+    assert loaded.manager.select_topic_config("New") == NEW
+    assert loaded.told == loaded.manager.data_version == DataVersion(counter=1, timestamp=1_000)
 
 
 @pytest.mark.trio
 async def test_the_same_settings_make_a_new_version_too(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    await bench.manager.update_topic_config(NEW)
-    await bench.manager.update_topic_config(NEW)
-    assert bench.manager.data_version.counter == 2
+    loaded = LoadedTopics(tmp_path)
+    await loaded.manager.update_topic_config(NEW)
+    await loaded.manager.update_topic_config(NEW)
+    assert loaded.manager.data_version.counter == 2
 
 
 @pytest.mark.trio
 async def test_nothing_to_do_makes_no_version(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    assert not await bench.manager.delete_topic_config("New")
-    await bench.manager.update_order_topic_config({})
-    await bench.manager.update_order_topic_config({"New": "broker-a:4"})  # no topic of this broker
-    assert bench.manager.data_version.counter == 0
-    assert bench.told is None
+    loaded = LoadedTopics(tmp_path)
+    assert not await loaded.manager.delete_topic_config("New")
+    await loaded.manager.update_order_topic_config({})
+    await loaded.manager.update_order_topic_config({"New": "broker-a:4"})  # no topic of this broker
+    assert loaded.manager.data_version.counter == 0
+    assert loaded.told is None
     assert not (tmp_path / "config").exists()
 
 
 @pytest.mark.trio
 async def test_ordered_topics_are_those_that_are_listed(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    await bench.manager.update_order_topic_config({"TBW102": "", "BenchmarkTest": ""})
-    assert [name for name, topic in bench.table.items() if topic.order] == ["TBW102", "BenchmarkTest"]
-    version = bench.manager.data_version
-    await bench.manager.update_order_topic_config({"BenchmarkTest": "", "TBW102": "x"})
-    assert bench.manager.data_version is version
-    await bench.manager.update_order_topic_config({"TBW102": ""})
-    assert [name for name, topic in bench.table.items() if topic.order] == ["TBW102"]
-    assert bench.told == DataVersion(counter=2, timestamp=1_000)
+    loaded = LoadedTopics(tmp_path)
+    await loaded.manager.update_order_topic_config({"TBW102": "", "BenchmarkTest": ""})
+    assert [name for name, topic in loaded.table.items() if topic.order] == ["TBW102", "BenchmarkTest"]
+    version = loaded.manager.data_version
+    await loaded.manager.update_order_topic_config({"BenchmarkTest": "", "TBW102": "x"})
+    assert loaded.manager.data_version is version
+    await loaded.manager.update_order_topic_config({"TBW102": ""})
+    assert [name for name, topic in loaded.table.items() if topic.order] == ["TBW102"]
+    assert loaded.told == DataVersion(counter=2, timestamp=1_000)
 
 
 @pytest.mark.trio
 async def test_another_table_of_the_same_version_is_taken_over(tmp_path: Path) -> None:
     """Both were masters, and each one's clock and counter came to the same."""
-    bench = Bench(tmp_path)
-    same = TopicConfigSerializeWrapper(data_version=bench.manager.data_version, topic_config_table=bench.table)
-    assert not await bench.manager.follow(same)
-    other = TopicConfigSerializeWrapper(data_version=bench.manager.data_version, topic_config_table={"New": NEW})
-    assert await bench.manager.follow(other)
-    assert bench.load().select_topic_config("New") == NEW
+    loaded = LoadedTopics(tmp_path)
+    same = TopicConfigSerializeWrapper(data_version=loaded.manager.data_version, topic_config_table=loaded.table)
+    assert not await loaded.manager.follow(same)
+    other = TopicConfigSerializeWrapper(data_version=loaded.manager.data_version, topic_config_table={"New": NEW})
+    assert await loaded.manager.follow(other)
+    assert loaded.load().select_topic_config("New") == NEW
 
 
 @pytest.mark.trio
 async def test_a_change_that_cannot_be_persisted_is_none(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.disk.failing_syncs = 1
+    loaded = LoadedTopics(tmp_path)
+    loaded.disk.failing_syncs = 1
     with pytest.raises(OSError, match="Input/output") as raised:
-        await bench.manager.update_topic_config(NEW)
+        await loaded.manager.update_topic_config(NEW)
     assert raised.value.errno == errno.EIO
-    assert bench.manager.select_topic_config("New") is None
-    assert bench.manager.data_version.counter == 0
-    assert bench.told is None
-    await bench.manager.update_topic_config(NEW)  # the next one goes on
-    assert bench.load().select_topic_config("New") == NEW
+    assert loaded.manager.select_topic_config("New") is None
+    assert loaded.manager.data_version.counter == 0
+    assert loaded.told is None
+    await loaded.manager.update_topic_config(NEW)  # the next one goes on
+    assert loaded.load().select_topic_config("New") == NEW
 
 
 @pytest.mark.trio
 async def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    loaded = LoadedTopics(tmp_path)
     async with trio.open_nursery() as nursery:
         for number in range(10):
-            nursery.start_soon(bench.manager.update_topic_config, TopicConfig(topic_name=f"T{number}"))
-    assert bench.manager.data_version.counter == 10
+            nursery.start_soon(loaded.manager.update_topic_config, TopicConfig(topic_name=f"T{number}"))
+    assert loaded.manager.data_version.counter == 10
     assert {
         f"T{number}" for number in range(10)
-    } <= bench.load().topic_config_serialize_wrapper().topic_config_table.keys()
+    } <= loaded.load().topic_config_serialize_wrapper().topic_config_table.keys()
 
 
 @pytest.mark.trio
 async def test_a_table_that_was_handed_out_does_not_change(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    before = bench.manager.topic_config_serialize_wrapper()
+    loaded = LoadedTopics(tmp_path)
+    before = loaded.manager.topic_config_serialize_wrapper()
     names = list(before.topic_config_table)
-    await bench.manager.update_topic_config(NEW)
+    await loaded.manager.update_topic_config(NEW)
     assert list(before.topic_config_table) == names
     assert before.data_version.counter == 0
 
@@ -266,12 +266,12 @@ async def test_a_table_that_was_handed_out_does_not_change(tmp_path: Path) -> No
 def test_a_broker_that_may_not_be_read_or_written_says_so_of_each_topic(
     tmp_path: Path, permission: int, perm: int | None
 ) -> None:
-    bench = Bench(tmp_path, BrokerConfig(broker_permission=permission))
-    own = system_topics(bench.config)
-    assert {name: topic.perm for name, topic in bench.table.items()} == {
+    loaded = LoadedTopics(tmp_path, BrokerConfig(broker_permission=permission))
+    own = system_topics(loaded.config)
+    assert {name: topic.perm for name, topic in loaded.table.items()} == {
         name: topic.perm if perm is None else perm for name, topic in own.items()
     }
-    topic = bench.manager.select_topic_config("TBW102")
+    topic = loaded.manager.select_topic_config("TBW102")
     assert topic is not None
     assert topic.perm == 7
 

@@ -38,7 +38,7 @@ SMALL_STORE = MessageStoreConfig(
 
 
 @attrs.define(eq=False, repr=False)
-class HaBench:
+class HaCluster:
     """`master` is a SYNC_MASTER, every other broker its slave. `store` and `ha`: settings of all of them."""
 
     seed: int = 1
@@ -56,7 +56,7 @@ class HaBench:
         self.world = World(self.seed, self.world_config, guard_packages=("rmq_actors",))
         self.recorder = open_sim_recorder(self.world, RunInfo("test", "ha", self.seed))
 
-    def run(self, main: Callable[[HaBench], Awaitable[None]]) -> HaBench:
+    def run(self, main: Callable[[HaCluster], Awaitable[None]]) -> HaCluster:
         self.world.run(lambda _: main(self))
         return self
 

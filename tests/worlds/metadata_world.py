@@ -97,7 +97,7 @@ async def delete_everything(master: Broker, number: int) -> None:
 
 
 @attrs.define(eq=False)
-class Bench:
+class MetadataCluster:
     """Node "master", and slaves "slave-1", "slave-2", ... that are told where it is."""
 
     world: World
@@ -106,7 +106,7 @@ class Bench:
     slaves: list[Broker]
 
     @classmethod
-    def make(cls, seed: int, slaves: int) -> Bench:
+    def make(cls, seed: int, slaves: int) -> MetadataCluster:
         world = World(seed, guard_packages=("rmq_actors",))
         recorder = new_recorder(world)
         node = world.node("master")
@@ -141,14 +141,14 @@ def slave_config(slave: Node, master: Node, number: int) -> BrokerConfig:
     return attrs.evolve(config, store=store, broker_id=number, master_addr=f"{master.address}:{LISTEN_PORT}")
 
 
-def run(main: Callable[[Bench], Awaitable[None]], *, seed: int = 1, slaves: int = 1) -> Bench:
-    bench = Bench.make(seed, slaves)
+def run(main: Callable[[MetadataCluster], Awaitable[None]], *, seed: int = 1, slaves: int = 1) -> MetadataCluster:
+    cluster = MetadataCluster.make(seed, slaves)
 
     async def harness(_: World) -> None:
-        await main(bench)
+        await main(cluster)
 
-    bench.world.run(harness)
-    return bench
+    cluster.world.run(harness)
+    return cluster
 
 
 @attrs.define(eq=False)

@@ -44,7 +44,7 @@ class NoEntropy:
 
 
 @attrs.define(eq=False)
-class Bench:
+class RunningStore:
     """The store under test and what stands around it."""
 
     store: MessageStore
@@ -60,7 +60,7 @@ async def running_store(
     sync_master: bool = False,
     recorder: Recorder | None = None,
     **settings: Any,
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[RunningStore]:
     """A started store of 1000-byte files with time-outs of 2 s (flush) and 3 s (slave)."""
     config = MessageStoreConfig(
         flush_disk_type=FlushDiskType.SYNC_FLUSH if sync_flush else FlushDiskType.ASYNC_FLUSH,
@@ -78,7 +78,7 @@ async def running_store(
     with contextlib.closing(store):
         async with open_actor_system("store", tracer) as system:
             await store.start(system)
-            yield Bench(store, disk, recorder)
+            yield RunningStore(store, disk, recorder)
 
 
 def message(body: bytes = b"body", **fields: Any) -> Message:
