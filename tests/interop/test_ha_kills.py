@@ -38,7 +38,7 @@ REGISTER_PERIOD_MS = 10_000
 #: The metadata changes before the first kill, and with each.
 LAST_STEP = 3
 #: Commit-log files that are begun before and after a kill.
-ROLLS = 3
+ROLLS = 2
 
 
 @pytest.fixture
