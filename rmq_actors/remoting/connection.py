@@ -106,7 +106,7 @@ class RemotingConnection:
     _pending: PendingRequests[_Waiter] = attrs.field(init=False)
     _outgoing: list[bytes] = attrs.field(factory=list, init=False)
     _outgoing_bytes: int = attrs.field(default=0, init=False)
-    #: Of the frames that wait: the bytes of answers, and whether requests of this side are among them.
+    #: The bytes of answers among the frames that wait, and whether requests of this side are among them, too.
     _owed_bytes: int = attrs.field(default=0, init=False)
     _carries_requests: bool = attrs.field(default=False, init=False)
     #: Whether the reader is within a batch, at whose end it sends.
