@@ -30,11 +30,12 @@ from rmq_actors.broker.processors.replication_state import ReplicationStateProce
 from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, check_term, config_in_role
 from rmq_actors.broker.role_exchange import RoleExchange, fence_reason
 from rmq_actors.broker.store_host import Machines, StoreHost
-from rmq_actors.ha.ha_client import HA_HALTS, FollowedMaster, Halt, NotHalted
+from rmq_actors.ha.followed_master import HA_HALTS, FollowedMaster, NotHalted
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.evidence import Doubt, Own, doubt_in_difference
+from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.settings.configure import Properties, to_properties

@@ -25,7 +25,7 @@ from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
-from rmq_actors.ha.ha_client import FollowedMaster
+from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.environment import Environment

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.services.service import ServiceThread
-from rmq_actors.ha.ha_client import Halt
+from rmq_actors.protocols.following import Halt
 from rmq_actors.store.lifecycle.truncation import TruncationRefused
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from rmq_actors.ha.ha_client import FollowedMaster
+from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.ha.slave_status import SlaveStatus
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.message_store import MessageStore

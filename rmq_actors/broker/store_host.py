@@ -14,12 +14,14 @@ from rmq_actors.actors.services.channels import LatestSender
 from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.ha.followed_master import HA_MASTERS, FollowedMaster
 from rmq_actors.ha.group_transfer_service import GroupTransferService
-from rmq_actors.ha.ha_client import HA_MASTERS, FollowedMaster, HAClient, Halt, MakeSlave, make_ha_slave
+from rmq_actors.ha.ha_client import HAClient, MakeSlave, make_ha_slave
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ha.master_evidence import MasterQuestions
 from rmq_actors.ha.master_record_lookup import MasterLookup
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.dispatch.dispatch_while_room import NO_ROOM
 from rmq_actors.store.files.term_file import TermFile

@@ -9,8 +9,9 @@ import trio
 
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.ha.connection_end import PeerClosed, close_reason
 from rmq_actors.ha.group_transfer_service import GroupTransferService
-from rmq_actors.ha.read_socket_service import PeerClosed, ReadSocketService
+from rmq_actors.ha.read_socket_service import ReadSocketService
 from rmq_actors.ha.slave_status import SlaveStatus
 from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
 from rmq_actors.ports.try_send import TrySend
@@ -22,13 +23,6 @@ from rmq_actors.tracing.events.ha import HaConnectionClose, HaConnectionOpen
 from rmq_actors.tracing.recorder import Tracer
 
 _log = logging.getLogger(__name__)
-
-
-def close_reason(cause: BaseException) -> str:
-    """A short, stable word for why a connection ended, for traces."""
-    if isinstance(cause, PeerClosed):
-        return "peer_closed"
-    return str(getattr(cause, "reason", "connection_lost"))
 
 
 @attrs.define(eq=False, repr=False)

@@ -8,16 +8,13 @@ from typing import NoReturn
 import attrs
 import trio
 
+from rmq_actors.ha.connection_end import PeerClosed
 from rmq_actors.protocols.ha_master import SlaveReports
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.tracing.events.ha import HaReport
 from rmq_actors.tracing.recorder import Tracer
 
 _RECEIVE_BYTES = 4096
-
-
-class PeerClosed(ConnectionError):
-    """The other side ended the connection in order."""
 
 
 @attrs.define(eq=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import attrs
 import trio
 
 from rmq_actors.actors.services.channels import BoundedChannel
+from rmq_actors.ha.sole_sender import SoleSender
 from rmq_actors.ports.try_send import TrySend
-from rmq_actors.protocols.ha_master import Transfer, TransferCursor
+from rmq_actors.protocols.ha_master import SlavePace, Transfer, TransferCursor
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import VisibleEnd
 from rmq_actors.tracing.events.ha import HaHeartbeat, HaTransfer
@@ -41,16 +43,12 @@ class WriteSocketService:
     _try_send: TrySend | None = None
     #: Log bytes that the socket took, and will take.
     sent_bytes: int = attrs.field(default=0, init=False)
-    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _cursor: TransferCursor | None = attrs.field(default=None, init=False)
     #: Of what the cursor has planned: what the socket has not taken.
     _rest: list[bytes | memoryview] = attrs.field(factory=list, init=False)
     #: Whether growth has woken the task that sends, which has not looked yet.
     _is_woken: bool = attrs.field(default=False, init=False)
-    #: What the slave has confirmed; how often the log has grown since, and whether it had before at most once.
-    _reported: int = attrs.field(default=-1, init=False)
-    _growths: int = attrs.field(default=0, init=False)
-    _grows_slowly: bool = attrs.field(default=True, init=False)
+    _pace: SlavePace = attrs.field(factory=SlavePace, init=False)
 
     @property
     def next_offset(self) -> int | None:
@@ -64,40 +62,36 @@ class WriteSocketService:
 
     def reported(self, offset: int) -> None:
         """The slave has everything before `offset`."""
-        self._reported = offset
-        self._grows_slowly = self._growths <= 1
-        self._growths = 0
+        self._pace.reported(offset)
 
     async def run(self) -> None:
         """Send until the connection ends. Raises `OSError`: never returns."""
         with self._visible_end.growth.subscribe(self._take_growth) as growth:
             requested = await self._first_report.receive()
             cursor = self._cursor = self._make_cursor(requested, trio.current_time())
+            sender = SoleSender(functools.partial(self._send_due, cursor), lambda: cursor.wake_at)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_alive, cursor)
-                await self._transfer(cursor)
+                nursery.start_soon(sender.keep_alive)
+                await sender.send()
                 async for _ in growth:
                     self._is_woken = False
-                    await self._transfer(cursor)
+                    await sender.send()
 
     def _take_growth(self, _: object) -> bool:
         """Whether growth needs nobody to be woken for it: it is sent, or somebody is awake who will send it."""
-        self._growths += 1
+        self._pace.grew()
         if not self._is_woken and not self._send_at_once():
             self._is_woken = True
             return False
         return True
 
     def _send_at_once(self) -> bool:
-        """Send what is new, if that takes no waiting; whether all of it is with the socket.
-
-        Not where several puts come between two reports: they are better sent together, once all have come.
-        """
+        """Send what is new, if that takes no waiting; return whether the socket has taken all of it."""
         cursor = self._cursor
-        if self._try_send is None or cursor is None or not self._grows_slowly or self._rest:
+        if self._try_send is None or cursor is None or self._rest:
             return False
         now, log = trio.current_time(), self._commit_log
-        frames = cursor.plan_at_once(self._visible_end.offset(), self._reported, now, min_offset=log.min_offset)
+        frames = cursor.plan_at_once(self._visible_end.offset(), self._pace, now, min_offset=log.min_offset)
         if not frames:
             return False
         # A failure is the connection's, not the put's: the task that is woken meets it, too.
@@ -114,25 +108,6 @@ class WriteSocketService:
         if self._rest:
             return False
         cursor.sent(now)
-        return True
-
-    async def _keep_alive(self, cursor: TransferCursor) -> None:
-        while True:
-            await trio.sleep_until(cursor.wake_at)
-            if not await self._transfer(cursor):
-                async with self._sending:  # a heartbeat is due for as long as a send is stuck
-                    await self._send_due(cursor)
-
-    async def _transfer(self, cursor: TransferCursor) -> bool:
-        """Send what is due, unless another task is at it: that one looks again after each send. Whether it was done."""
-        try:
-            self._sending.acquire_nowait()
-        except trio.WouldBlock:
-            return False
-        try:
-            await self._send_due(cursor)
-        finally:
-            self._sending.release()
         return True
 
     async def _send_due(self, cursor: TransferCursor) -> None:

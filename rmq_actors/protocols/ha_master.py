@@ -103,6 +103,27 @@ class Transfer:
 
 
 @attrs.define(eq=False)
+class SlavePace:
+    """How fast the log grows, counted in the reports of one slave, from the beginning of its connection."""
+
+    #: What the slave has confirmed last; -1 before its first report.
+    reported_offset: int = attrs.field(default=-1, init=False)
+    #: Whether the log grew at most once between the last two reports.
+    grows_slowly: bool = attrs.field(default=True, init=False)
+    _growths: int = attrs.field(default=0, init=False)
+
+    def grew(self) -> None:
+        """The log has grown."""
+        self._growths += 1
+
+    def reported(self, offset: int) -> None:
+        """The slave has everything before `offset`."""
+        self.reported_offset = offset
+        self.grows_slowly = self._growths <= 1
+        self._growths = 0
+
+
+@attrs.define(eq=False)
 class TransferCursor:
     """What to send next. Offsets and sizes are bytes; a frame never crosses the end of a commit-log file."""
 
@@ -140,16 +161,15 @@ class TransferCursor:
             self._taken_at = now
         return frames
 
-    def plan_at_once(
-        self, limit_offset: int, reported_offset: int, now: float, *, min_offset: int = 0
-    ) -> list[Transfer]:
+    def plan_at_once(self, limit_offset: int, pace: SlavePace, now: float, *, min_offset: int = 0) -> list[Transfer]:
         """What the task that made the log grow to `limit_offset` sends itself: like `plan`, but never a heartbeat.
 
         Returns nothing unless the slave has all that it was sent, and one frame can hold what is new: what comes while
-        something is under way is better sent together.
+        something is under way is better sent together. Where several puts come between two reports it returns nothing,
+        too: they are sent together once all have come.
         """
         size = limit_offset - self.next_offset
-        if self.next_offset != reported_offset or not 0 < size <= self.batch_size_bytes:
+        if not pace.grows_slowly or self.next_offset != pace.reported_offset or not 0 < size <= self.batch_size_bytes:
             return []
         return self.plan(limit_offset, now) if self.next_offset >= min_offset else []
 

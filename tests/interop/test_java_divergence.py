@@ -13,7 +13,7 @@ from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.master_records import MasterRecords
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import Halt
+from rmq_actors.protocols.following import Halt
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig

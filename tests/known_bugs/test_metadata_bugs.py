@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.ha.ha_client import FollowedMaster
+from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers.namesrv import RegisterBrokerResponseHeader

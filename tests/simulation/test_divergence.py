@@ -19,11 +19,11 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.runtime_info import RuntimeInfo
 from rmq_actors.broker.stopped_broker import truncate_stopped_broker
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import ASK_AGAIN_S, LOOKUP_PATIENCE_S, SILENCE_PATIENCE_S, Halt
 from rmq_actors.ha.log_comparison import LogComparison
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.divergence import Ahead, Divergence
+from rmq_actors.protocols.following import ASK_AGAIN_S, LOOKUP_PATIENCE_S, SILENCE_PATIENCE_S, Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.config import RemotingServerConfig

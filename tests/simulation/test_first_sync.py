@@ -16,8 +16,8 @@ from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.processors.query import QueryMessageProcessor
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import LOOKUP_PATIENCE_S
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.following import LOOKUP_PATIENCE_S
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingRequest

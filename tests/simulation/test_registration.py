@@ -13,13 +13,14 @@ import trio
 from rmq_actors.broker import broker_outer_api
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import SILENCE_PATIENCE_S, make_ha_slave
+from rmq_actors.ha.ha_client import make_ha_slave
 from rmq_actors.protocols.broker_registration import (
     ASK_AGAIN_MIN_S,
     FIRST_INTERVAL_S,
     TOPIC_CHANGES_PAUSE_S,
     UNREACHABLE_PAUSE_MAX_S,
 )
+from rmq_actors.protocols.following import SILENCE_PATIENCE_S
 from rmq_actors.protocols.ha_slave import HaSlave
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.files.layout import TERM_FILE

@@ -17,7 +17,7 @@ from rmq_actors.broker.topics import TableFenced
 from rmq_actors.cli.broker_admin import status_lines
 from rmq_actors.cli.broker_exchange import exchange_roles
 from rmq_actors.cli.broker_request import RequestFailed
-from rmq_actors.ha.ha_client import Halt
+from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.files.layout import EXCHANGE_FILE

@@ -10,7 +10,7 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors.ha.ha_client import FollowedMaster
+from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.tracing.events.broker import BrokerMaster, BrokerPersistOffsets, BrokerSlaveSynchronize
 from rmq_actors.wire.headers import CommandHeader

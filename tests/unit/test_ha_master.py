@@ -10,6 +10,7 @@ from rmq_actors.protocols.ha_master import (
     IllegalReport,
     OffsetGone,
     SlaveAhead,
+    SlavePace,
     SlaveRefused,
     SlaveReports,
     SlaveSilent,
@@ -66,7 +67,9 @@ def test_at_once_goes_what_one_frame_can_hold_to_a_slave_that_has_all_else(
     start: int, grown: int, reported: int, caught_up: bool, min_offset: int
 ) -> None:
     machine, limit = cursor(start), start + grown
-    frames = machine.plan_at_once(limit, start if caught_up else reported, 9.0, min_offset=min_offset)
+    pace = SlavePace()
+    pace.reported(start if caught_up else reported)
+    frames = machine.plan_at_once(limit, pace, 9.0, min_offset=min_offset)
     if 0 < grown <= 300 and (caught_up or reported == start) and start >= min_offset:
         assert frames == cursor(start).plan(limit, 9.0)
         assert machine.next_offset == limit
@@ -74,6 +77,18 @@ def test_at_once_goes_what_one_frame_can_hold_to_a_slave_that_has_all_else(
         assert frames == []
         assert machine.next_offset == start
         machine.check_taken(9.0 + 20.0)
+
+
+def test_several_puts_between_two_reports_are_not_sent_at_once() -> None:
+    machine, pace = cursor(500), SlavePace()
+    for growths, is_planned in ((1, True), (2, False), (0, True)):
+        for _ in range(growths):
+            pace.grew()
+        pace.reported(500)
+        frames = machine.plan_at_once(600, pace, 9.0)
+        assert bool(frames) is is_planned
+        if frames:
+            machine.take_back(frames)
 
 
 def test_a_frame_ends_where_the_file_does() -> None:

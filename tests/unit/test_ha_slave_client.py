@@ -12,8 +12,10 @@ import trio.testing
 
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import HA_HALTS, HA_MASTERS, FollowedMaster, HAClient, Halt
+from rmq_actors.ha.followed_master import HA_HALTS, HA_MASTERS, FollowedMaster
+from rmq_actors.ha.ha_client import HAClient
 from rmq_actors.protocols.backoff import Backoff
+from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.ha_slave import RECEIVE_BYTES, IllegalFrame, MasterSilent, ReportStuck
 from rmq_actors.store.dispatch.receiving import BUSY_S
 from rmq_actors.store.message_store import MessageStore

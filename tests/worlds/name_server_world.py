@@ -19,7 +19,7 @@ from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.broker_remoting import BrokerRemoting
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.ha_client import HA_MASTERS
+from rmq_actors.ha.followed_master import HA_MASTERS
 from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import NamesrvController, open_name_server
 from rmq_actors.ports.environment import Environment

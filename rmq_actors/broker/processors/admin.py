@@ -11,7 +11,7 @@ from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_configuration import ForbiddenKey
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.runtime_info import RuntimeInfo
-from rmq_actors.ha.ha_client import NotHalted
+from rmq_actors.ha.followed_master import NotHalted
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool

@@ -62,7 +62,7 @@ class HaClientClose(Event, kind="ha.client.close", emitter="ha.ha_client", actor
     status: str
 
 
-class HaClientReport(Event, kind="ha.client.report", emitter="ha.ha_client", actor="HAClient"):
+class HaClientReport(Event, kind="ha.client.report", emitter="ha.reporter", actor="HAClient"):
     """The slave reported its offset."""
 
     offset: int
@@ -75,7 +75,7 @@ class HaClientRedirect(Event, kind="ha.client.redirect", emitter="ha.ha_client",
     peer_address: str = attribute("network.peer.address")
 
 
-class HaClientCompare(Event, kind="ha.client.compare", emitter="ha.ha_client", actor="HAClient"):
+class HaClientCompare(Event, kind="ha.client.compare", emitter="ha.master_check", actor="HAClient"):
     """The slave asked the master about its log's end, at offset.
 
     status: same, slave_ahead, diverged, no_master, role_changed, old_term, other_name, lookup_failed or no_answer.

@@ -1,0 +1,41 @@
+"""`SoleSender`: several tasks have something to send on one socket, and one of them sends at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import attrs
+import trio
+
+
+@attrs.define(eq=False)
+class SoleSender:
+    """Runs `send_due`, which sends all that is due and looks again after each send, in one task at a time.
+
+    `wake_at` says when a heartbeat is due if nothing else is sent, in trio time.
+    """
+
+    _send_due: Callable[[], Awaitable[None]]
+    _wake_at: Callable[[], float]
+    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    async def send(self) -> bool:
+        """Send what is due, unless another task is sending: that one looks again. Returns whether this task did it."""
+        try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            return False
+        try:
+            await self._send_due()
+        finally:
+            self._sending.release()
+        return True
+
+    async def keep_alive(self) -> NoReturn:
+        """Send heartbeats when they are due, until it is cancelled or a send fails."""
+        while True:
+            await trio.sleep_until(self._wake_at())
+            if not await self.send():
+                async with self._sending:  # a heartbeat is due for as long as a send is stuck
+                    await self._send_due()
