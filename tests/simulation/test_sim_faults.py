@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,9 +14,7 @@ from hypothesis import given, settings
 from sim_net import (
     ClockDrift,
     Delay,
-    Fault,
     Kill,
-    LinkConfig,
     Node,
     Partition,
     Reset,
@@ -25,31 +22,11 @@ from sim_net import (
     ShortIO,
     Stall,
     World,
-    WorldConfig,
 )
 from sim_net.faults.faults import FAULT_TYPES
 from sim_net.faults.sampling import sample_fault
 from sim_net.faults.strategies import schedules
-
-PORT = 7000
-STEADY = WorldConfig(link=LinkConfig(latency_min_s=0.001, latency_max_s=0.001, retransmit_max_s=0.0))
-
-Program = Callable[[Node], Awaitable[None]]
-
-
-def run_pair(server: Program, client: Program, *faults: Fault, seed: int = 1, config: WorldConfig = STEADY) -> World:
-    world = World(seed, config)
-
-    async def main(world: World) -> None:
-        nodes = [world.node("server"), world.node("client")]
-        world.start_schedule(Schedule(faults))
-        nodes[0].boot(server)
-        await trio.sleep(1)
-        nodes[1].boot(client)
-        await nodes[1].wait_down()
-
-    world.run(main)
-    return world
+from tests.worlds.socket_pair import PORT, STEADY, Program, run_pair
 
 
 def entries(world: World, prefix: str) -> list[tuple[float, str, str, dict[str, object]]]:

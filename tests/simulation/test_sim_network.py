@@ -10,8 +10,8 @@ import trio
 
 from sim_net import LinkConfig, Node, NodeFailed, World, WorldConfig
 from sim_net.net.stream_socket import StreamSocket
+from tests.worlds.socket_pair import PORT, run_pair
 
-PORT = 7000
 Handler = Callable[[trio.SocketStream], Awaitable[None]]
 STEADY = LinkConfig(latency_min_s=0.001, latency_max_s=0.001)
 
@@ -26,27 +26,6 @@ def serving(handler: Handler) -> Callable[[Node], Awaitable[None]]:
         await trio.serve_tcp(handler, PORT, host=node.address)
 
     return main
-
-
-def run_pair(
-    server: Callable[[Node], Awaitable[None]],
-    client: Callable[[Node], Awaitable[None]],
-    *,
-    seed: int = 1,
-    config: WorldConfig = WorldConfig(),
-) -> World:
-    """Run `server` on node "server" and, 1 s later, `client` on node "client", until that has ended."""
-    world = World(seed, config)
-
-    async def main(world: World) -> None:
-        world.node("server").boot(server)
-        await trio.sleep(1)
-        node = world.node("client")
-        node.boot(client)
-        await node.wait_down()
-
-    world.run(main)
-    return world
 
 
 def entries(world: World, kind: str) -> list[tuple[str, dict[str, object]]]:
@@ -76,7 +55,7 @@ def test_echo_over_trios_own_streams() -> None:
             async for data in stream:
                 received.extend(data)
 
-    world = run_pair(serving(echo), client)
+    world = run_pair(serving(echo), client, config=WorldConfig())
     assert bytes(received) == payload
     assert entries(world, "net.connect") == [("client", {"peer": "server", "status": "ok"})]
     assert world.now_s < 2
@@ -107,7 +86,7 @@ def test_raw_sockets_with_recv_into_and_sendmsg() -> None:
         assert await sock.recv(10) == b""
         sock.close()
 
-    run_pair(server, client)
+    run_pair(server, client, config=WorldConfig())
     assert got == b"head-body"
 
 
@@ -155,7 +134,7 @@ def test_try_sendmsg_takes_what_there_is_room_for_without_a_checkpoint() -> None
         with pytest.raises(OSError, match="Bad file descriptor"):
             stream.socket.try_sendmsg([b"ab"])
 
-    run_pair(serving(handler), client)
+    run_pair(serving(handler), client, config=WorldConfig())
 
 
 def test_refused_without_a_listener() -> None:
@@ -176,7 +155,7 @@ def test_a_black_hole_times_out() -> None:
         with pytest.raises(TimeoutError):
             await trio.socket.socket().connect(("10.9.9.9", PORT))
 
-    world = run_pair(lambda node: trio.sleep_forever(), client)
+    world = run_pair(lambda node: trio.sleep_forever(), client, config=WorldConfig())
     assert entries(world, "net.connect") == [("client", {"peer": "10.9.9.9", "status": "timed_out"})]
     assert world.now_s == pytest.approx(8.0)
 
@@ -187,7 +166,7 @@ def test_an_unknown_name_is_an_address_error() -> None:
             await trio.open_tcp_stream("nowhere", PORT)
         assert info.value.errno == trio.socket.EAI_NONAME
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_half_close_lets_the_answer_through() -> None:
@@ -204,7 +183,7 @@ def test_half_close_lets_the_answer_through() -> None:
         assert await stream.receive_some() == b"5"
         assert await stream.receive_some() == b""
 
-    run_pair(serving(sum_up), client)
+    run_pair(serving(sum_up), client, config=WorldConfig())
 
 
 def test_closing_with_unread_data_resets_the_peer() -> None:
@@ -221,7 +200,7 @@ def test_closing_with_unread_data_resets_the_peer() -> None:
         with pytest.raises(BrokenPipeError):
             await sock.send(b"x")
 
-    world = run_pair(serving(rude), client)
+    world = run_pair(serving(rude), client, config=WorldConfig())
     assert entries(world, "net.reset") == [("client", {"peer": "server", "status": "unread_data"})]
 
 
@@ -242,7 +221,7 @@ def test_sending_to_a_closed_peer_breaks_after_a_round_trip() -> None:
         with pytest.raises(OSError, match="not connected"):
             sock.getpeername()
 
-    world = run_pair(serving(leave), client)
+    world = run_pair(serving(leave), client, config=WorldConfig())
     assert entries(world, "net.reset") == [("client", {"peer": "server", "status": "no_connection"})]
 
 
@@ -260,7 +239,7 @@ def test_what_arrived_before_a_reset_is_still_read() -> None:
         with pytest.raises(ConnectionResetError):
             await sock.recv(100)
 
-    run_pair(serving(answer_and_slam), client)
+    run_pair(serving(answer_and_slam), client, config=WorldConfig())
 
 
 def test_bind_errors() -> None:
@@ -280,7 +259,7 @@ def test_bind_errors() -> None:
         await third.bind((node.address, 0))
         assert third.getsockname()[1] >= 49152
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_errors_of_sockets_in_the_wrong_state() -> None:
@@ -304,7 +283,7 @@ def test_errors_of_sockets_in_the_wrong_state() -> None:
             await sock.recv(1)
         assert info.value.errno == errno.EBADF
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_closing_wakes_the_reader_and_two_readers_are_refused() -> None:
@@ -325,7 +304,7 @@ def test_closing_wakes_the_reader_and_two_readers_are_refused() -> None:
                 await sock.recv(1)
             sock.close()
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_a_cancelled_connect_closes_its_socket() -> None:
@@ -336,7 +315,7 @@ def test_a_cancelled_connect_closes_its_socket() -> None:
         assert scope.cancelled_caught
         assert sock.fileno() == -1
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_a_full_backlog_delays_a_connection() -> None:
@@ -408,7 +387,7 @@ def test_a_slow_reader_holds_the_writer_back() -> None:
         await stream.send_all(b"one more")
         assert trio.current_time() > 10
 
-    world = run_pair(server, client)
+    world = run_pair(server, client, config=WorldConfig())
     assert ("client", {"peer": "server"}) in entries(world, "net.stall")
 
 
@@ -474,7 +453,7 @@ def test_loopback_reaches_the_node_itself() -> None:
                 assert await stream.receive_some() == b"self"
             nursery.cancel_scope.cancel()
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 @pytest.mark.parametrize("kind", [trio.socket.SOCK_STREAM, trio.socket.SOCK_DGRAM])
@@ -491,7 +470,7 @@ def test_a_socket_bound_to_loopback_reaches_no_other_node(kind: int) -> None:
         await sock.connect((node.address, PORT))
         assert sock.getsockname()[0] == "127.0.0.1"
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_options_size_the_buffers_and_are_answered() -> None:
@@ -502,7 +481,7 @@ def test_options_size_the_buffers_and_are_answered() -> None:
         assert sock.getsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_ACCEPTCONN) == 0
         assert sock.getsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_ERROR) == 0
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_only_ipv4_and_only_tcp_and_udp() -> None:
@@ -514,7 +493,7 @@ def test_only_ipv4_and_only_tcp_and_udp() -> None:
         with pytest.raises(OSError, match="TCP and UDP only"):
             trio.socket.socket(type=trio.socket.SOCK_DGRAM, proto=trio.socket.IPPROTO_TCP)
 
-    run_pair(serving(echo), client)
+    run_pair(serving(echo), client, config=WorldConfig())
 
 
 def test_a_socket_needs_a_node() -> None:
@@ -541,7 +520,7 @@ def test_many_clients_get_their_own_answers() -> None:
                 nursery.start_soon(ask, number)
         await trio.sleep(1)  # the last ends are under way
 
-    world = run_pair(serving(echo), client)
+    world = run_pair(serving(echo), client, config=WorldConfig())
     assert not world.network.link("client", "server").endpoints
     assert not world.network.link("server", "client").endpoints
 
@@ -551,5 +530,5 @@ def test_a_failing_program_is_named() -> None:
         raise LookupError("broken on purpose")
 
     with pytest.raises(NodeFailed, match=r"node client \(incarnation 1\).*LookupError: broken on purpose") as info:
-        run_pair(serving(echo), client)
+        run_pair(serving(echo), client, config=WorldConfig())
     assert isinstance(info.value.__cause__, LookupError)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 import trio
 from trio.socket import SOCK_DGRAM
@@ -12,7 +10,6 @@ from sim_net import (
     Bandwidth,
     Delay,
     Duplicate,
-    Fault,
     Hold,
     Kill,
     LinkConfig,
@@ -21,30 +18,12 @@ from sim_net import (
     Partition,
     PowerLoss,
     Reorder,
-    Schedule,
     World,
     WorldConfig,
 )
+from tests.worlds.socket_pair import PORT, Program, run_pair
 
-PORT = 7000
-Program = Callable[[Node], Awaitable[None]]
 Received = list[tuple[float, bytes]]
-
-
-def run_pair(server: Program, client: Program, *faults: Fault, seed: int = 1) -> World:
-    """Run `server` from 0 s and `client` from 1 s on, until the client ends."""
-    world = World(seed, WorldConfig(link=LinkConfig(latency_min_s=0.001, latency_max_s=0.001)))
-
-    async def main(world: World) -> None:
-        nodes = [world.node("server"), world.node("client")]
-        world.start_schedule(Schedule(faults))
-        nodes[0].boot(server)
-        await trio.sleep(1)
-        nodes[1].boot(client)
-        await nodes[1].wait_down()
-
-    world.run(main)
-    return world
 
 
 def entries(world: World, kind: str) -> list[tuple[float, str, dict[str, object]]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Awaitable, Callable
 
+import attrs
 import pytest
 import trio
 
@@ -18,33 +18,13 @@ from sim_net import (
     Node,
     Partition,
     PowerLoss,
-    Schedule,
     Stall,
     World,
     WorldConfig,
 )
+from tests.worlds.socket_pair import PORT, STEADY_LINK, Program, run_pair
 
-PORT = 7000
-STEADY = LinkConfig(latency_min_s=0.001, latency_max_s=0.001, retransmit_max_s=0.0)
-IMPATIENT = LinkConfig(latency_min_s=0.001, latency_max_s=0.001, retransmit_max_s=0.0, retransmit_timeout_s=10.0)
-
-Program = Callable[[Node], Awaitable[None]]
-
-
-def run_pair(server: Program, client: Program, *faults: Fault, link: LinkConfig = STEADY, seed: int = 1) -> World:
-    """Run `server` from 0 s and `client` from 1 s on, until the client ends."""
-    world = World(seed, WorldConfig(link=link))
-
-    async def main(world: World) -> None:
-        nodes = [world.node("server"), world.node("client")]
-        world.start_schedule(Schedule(faults))
-        nodes[0].boot(server)
-        await trio.sleep(1)
-        nodes[1].boot(client)
-        await nodes[1].wait_down()
-
-    world.run(main)
-    return world
+IMPATIENT = WorldConfig(link=attrs.evolve(STEADY_LINK, retransmit_timeout_s=10.0))
 
 
 def entries(world: World, kind: str) -> list[tuple[float, str, dict[str, object]]]:
@@ -286,7 +266,7 @@ def test_loss_for_ever_is_a_time_out() -> None:
         assert now() == 12.001
 
     lossy = Loss(at_s=1.5, duration_s=60.0, a="client", b="server", probability=1.0)
-    world = run_pair(idle_server, client, lossy, link=IMPATIENT)
+    world = run_pair(idle_server, client, lossy, config=IMPATIENT)
     assert entries(world, "net.reset") == [(12.001, "client", {"peer": "server", "status": "timed_out"})]
 
 
@@ -357,7 +337,7 @@ def test_bandwidth_of_a_config_holds_without_faults_and_not_on_loopback() -> Non
             nursery.cancel_scope.cancel()
 
     link = LinkConfig(latency_min_s=0.001, latency_max_s=0.001, bandwidth_bytes_per_s=10_000.0)
-    world = run_pair(server, client, link=link)
+    world = run_pair(server, client, config=WorldConfig(link=link))
     assert len(times) == 2
     assert min(times) < 8
     assert max(times) == pytest.approx(12.0, abs=0.1)
@@ -386,7 +366,7 @@ def test_a_sender_gives_up_after_the_retransmission_time_out() -> None:
         await trio.sleep_until(40)
 
     cut = Partition(at_s=2.0, duration_s=20.0, a="client", b="server")
-    world = run_pair(collecting(received), client, cut, link=IMPATIENT)
+    world = run_pair(collecting(received), client, cut, config=IMPATIENT)
     assert entries(world, "net.reset") == [(13.0, "client", {"peer": "server", "status": "timed_out"})]
     assert received == []
 
@@ -413,7 +393,7 @@ def test_the_peer_of_one_who_gave_up_is_reset_when_it_speaks() -> None:
             await sock.recv(1)
         await trio.sleep_until(40)
 
-    run_pair(server, client, Partition(at_s=2.0, duration_s=20.0, a="client", b="server"), link=IMPATIENT)
+    run_pair(server, client, Partition(at_s=2.0, duration_s=20.0, a="client", b="server"), config=IMPATIENT)
     assert seen == [(30.002, "ConnectionResetError")]
 
 
@@ -429,7 +409,7 @@ def test_a_short_partition_ends_no_connection(two_way: bool) -> None:
         await trio.sleep_until(60)
 
     cuts = [Partition(at_s=at_s, duration_s=9.5, a="client", b="server", two_way=two_way) for at_s in (2.0, 12.0, 22.0)]
-    run_pair(collecting(received), client, *cuts, link=IMPATIENT)
+    run_pair(collecting(received), client, *cuts, config=IMPATIENT)
     assert [time for time, _ in received] == pytest.approx([11.501, 21.501, 31.501])
 
 
@@ -449,7 +429,7 @@ def test_lost_acknowledgements_end_a_connection_too() -> None:
         collecting(received),
         client,
         Partition(at_s=2.0, duration_s=20.0, a="server", b="client", two_way=False),
-        link=IMPATIENT,
+        config=IMPATIENT,
     )
     assert received[0] == (3.001, b"x")
 
@@ -464,7 +444,7 @@ def test_acknowledgements_that_get_through_again_save_the_connection() -> None:
         assert scope.cancelled_caught
 
     short = Partition(at_s=2.0, duration_s=8.0, a="server", b="client", two_way=False)
-    run_pair(idle_server, client, short, link=IMPATIENT)
+    run_pair(idle_server, client, short, config=IMPATIENT)
 
 
 def test_a_reset_that_is_lost_is_found_out_by_who_waits_for_a_window() -> None:
@@ -500,7 +480,7 @@ def test_what_waits_for_a_window_behind_a_cut_gives_up_too(begin_s: float) -> No
         assert isinstance(info.value.__cause__, TimeoutError)
         assert trio.current_time() == max(5.0, begin_s) + 10.0
 
-    run_pair(idle_server, client, Partition(at_s=5.0, duration_s=90.0, a="client", b="server"), link=IMPATIENT)
+    run_pair(idle_server, client, Partition(at_s=5.0, duration_s=90.0, a="client", b="server"), config=IMPATIENT)
 
 
 def test_a_lost_refusal_is_repeated_when_the_request_is() -> None:
@@ -543,7 +523,7 @@ def test_a_sender_to_a_machine_without_power_times_out() -> None:
             await trio.socket.socket().connect(("server", PORT))
         assert trio.current_time() == 20.0
 
-    run_pair(idle_server, client, PowerLoss(at_s=2.0, node="server", down_s=50.0), link=IMPATIENT)
+    run_pair(idle_server, client, PowerLoss(at_s=2.0, node="server", down_s=50.0), config=IMPATIENT)
 
 
 def test_what_was_on_the_wire_when_the_power_went_still_arrives() -> None:
@@ -618,7 +598,7 @@ def test_a_stalled_link_does_not_count_as_unacknowledged() -> None:
         await stream.send_all(bytes(100_000))
         assert trio.current_time() == 51.5
 
-    run_pair(idle_server, client, Stall(at_s=1.5, duration_s=50.0, a="client", b="server"), link=IMPATIENT)
+    run_pair(idle_server, client, Stall(at_s=1.5, duration_s=50.0, a="client", b="server"), config=IMPATIENT)
 
 
 def test_a_stall_holds_a_small_send_too() -> None:
@@ -644,5 +624,7 @@ def test_no_segment_is_longer_than_the_links_have_it() -> None:
         await trio.sleep_until(6)
 
     link = LinkConfig(segment_bytes=100)
-    world = run_pair(collecting([]), client, Hold(at_s=1.5, duration_s=2.0, a="client", b="server"), link=link)
+    world = run_pair(
+        collecting([]), client, Hold(at_s=1.5, duration_s=2.0, a="client", b="server"), config=WorldConfig(link=link)
+    )
     assert [what["size"] for _, _, what in entries(world, "net.held")] == [100, 100, 50, 100]

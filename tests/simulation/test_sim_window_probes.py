@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Awaitable, Callable
 
+import attrs
 import pytest
 import trio
 
-from sim_net import Fault, LinkConfig, Loss, Node, Partition, Schedule, Stall, World, WorldConfig
+from sim_net import Loss, Node, Partition, Stall, WorldConfig
 from sim_net.net.window_probe import next_probe_s
+from tests.worlds.socket_pair import PORT, STEADY_LINK, Program, run_pair
 
-PORT = 7000
+PATIENT = WorldConfig(link=attrs.evolve(STEADY_LINK, retransmit_timeout_s=100.0))
+
 WINDOW_BYTES = 65_536
-LINK = LinkConfig(latency_min_s=0.001, latency_max_s=0.001, retransmit_max_s=0.0, retransmit_timeout_s=100.0)
 LOST_RESET = Loss(at_s=2.0, duration_s=1.0, a="server", b="client", probability=1.0, two_way=False)
-
-Program = Callable[[Node], Awaitable[None]]
-
-
-def run_pair(server: Program, client: Program, *faults: Fault) -> World:
-    """Run `server` from 0 s and `client` from 1 s on, until the client ends."""
-    world = World(1, WorldConfig(link=LINK))
-
-    async def main(world: World) -> None:
-        nodes = [world.node("server"), world.node("client")]
-        world.start_schedule(Schedule(faults))
-        nodes[0].boot(server)
-        await trio.sleep(1)
-        nodes[1].boot(client)
-        await nodes[1].wait_down()
-
-    world.run(main)
-    return world
 
 
 def resetting(at_s: float, *, reads_at_s: float | None = None) -> Program:
@@ -82,37 +65,46 @@ def test_probes_are_sent_after_twice_the_time_each_up_to_two_minutes() -> None:
 
 def test_a_reset_lost_on_the_way_is_found_out_by_the_next_probe() -> None:
     # The window is shut from 1.003 s on (a handshake, and no byte more than it): probes at 0.2, 0.6, 1.4, 3.0 s after.
-    run_pair(resetting(2.5), sending(300_000, errno.ECONNRESET, 1.002 + 3.0 + 0.002), LOST_RESET)
+    run_pair(resetting(2.5), sending(300_000, errno.ECONNRESET, 1.002 + 3.0 + 0.002), LOST_RESET, config=PATIENT)
 
 
 def test_who_writes_after_the_reset_was_lost_finds_out_too() -> None:
-    run_pair(resetting(2.5), sending(300_000, errno.ECONNRESET, 6.0 + 0.2 + 0.002, begin_s=6.0), LOST_RESET)
+    run_pair(
+        resetting(2.5), sending(300_000, errno.ECONNRESET, 6.0 + 0.2 + 0.002, begin_s=6.0), LOST_RESET, config=PATIENT
+    )
 
 
 def test_a_window_that_opens_begins_the_probes_again() -> None:
     loss = Loss(at_s=50.1, duration_s=0.05, a="server", b="client", probability=1.0, two_way=False)
     # The window opens at 50.001 s, and is full again at once.
-    run_pair(resetting(50.12, reads_at_s=50.0), sending(300_000, errno.ECONNRESET, 50.001 + 0.2 + 0.002), loss)
+    run_pair(
+        resetting(50.12, reads_at_s=50.0),
+        sending(300_000, errno.ECONNRESET, 50.001 + 0.2 + 0.002),
+        loss,
+        config=PATIENT,
+    )
 
 
 def test_a_probe_finds_out_while_the_link_is_stalled() -> None:
     stall = Stall(at_s=1.5, duration_s=500.0, a="client", b="server")
-    run_pair(resetting(2.5), sending(300_000, errno.ECONNRESET, 1.002 + 3.0 + 0.002), LOST_RESET, stall)
+    run_pair(resetting(2.5), sending(300_000, errno.ECONNRESET, 1.002 + 3.0 + 0.002), LOST_RESET, stall, config=PATIENT)
 
 
 def test_probes_that_are_never_answered_end_in_a_time_out() -> None:
     loss = Loss(at_s=2.0, duration_s=5000.0, a="server", b="client", probability=1.0, two_way=False)
-    run_pair(resetting(2.5), sending(300_000, errno.ETIMEDOUT, 1.002 + 3.0 + 0.002 + 100.0), loss)
+    run_pair(resetting(2.5), sending(300_000, errno.ETIMEDOUT, 1.002 + 3.0 + 0.002 + 100.0), loss, config=PATIENT)
 
 
 def test_probes_whose_answers_are_cut_off_end_in_a_time_out() -> None:
     cut = Partition(at_s=2.0, duration_s=5000.0, a="server", b="client", two_way=False)
-    run_pair(resetting(2.5), sending(300_000, errno.ETIMEDOUT, 1.002 + 3.0 + 0.001 + 100.0), cut)
+    run_pair(resetting(2.5), sending(300_000, errno.ETIMEDOUT, 1.002 + 3.0 + 0.001 + 100.0), cut, config=PATIENT)
 
 
 def test_probes_that_are_lost_themselves_end_in_a_time_out() -> None:
     lost = Loss(at_s=3.0, duration_s=5000.0, a="client", b="server", probability=1.0, two_way=False)
-    run_pair(resetting(2.5), sending(300_000, errno.ETIMEDOUT, 1.002 + 3.0 + 0.001 + 100.0), LOST_RESET, lost)
+    run_pair(
+        resetting(2.5), sending(300_000, errno.ETIMEDOUT, 1.002 + 3.0 + 0.001 + 100.0), LOST_RESET, lost, config=PATIENT
+    )
 
 
 def test_a_shut_window_of_a_peer_that_lives_costs_nothing() -> None:
@@ -124,6 +116,6 @@ def test_a_shut_window_of_a_peer_that_lives_costs_nothing() -> None:
             assert scope.cancelled_caught
             await trio.aclose_forcefully(stream)
 
-        return run_pair(resetting(1e6), waiting).events
+        return run_pair(resetting(1e6), waiting, config=PATIENT).events
 
     assert events(10.0) == events(100_000.0)
