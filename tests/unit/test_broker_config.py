@@ -139,7 +139,7 @@ def test_a_masters_address_that_is_none_is_named(text: str) -> None:
             {"remoting": RemotingServerConfig(listen_host="0.0.0.0")},
             "brokerIP1 '0.0.0.0' is not an address at which others",
         ),
-        ({"remoting": SERVER, "broker_ip2": "::"}, "brokerIP2 '::' is no address"),
+        ({"remoting": SERVER, "broker_ip2": "::"}, "brokerIP2 '::' is not an address"),
         ({"remoting": RemotingServerConfig(listen_port=2)}, "listenPort 2 leaves no room for the fast port"),
         ({"remoting": RemotingServerConfig(listen_port=65535)}, "listenPort 65535 leaves no room"),
         ({"broker_permission": 8}, "broker_permission"),
