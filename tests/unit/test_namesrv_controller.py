@@ -225,7 +225,8 @@ def test_a_kv_file_that_cannot_be_read_stops_the_start_and_names_file_and_place(
     def write(node: Node) -> None:
         with_contents(node, b'{"configTable":{"N":[]}}')
 
-    with pytest.raises(ConfigFileDamaged, match=r"namesrv/kvConfig\.json cannot be read \(configTable\.N is no JSON"):
+    told = r"namesrv/kvConfig\.json cannot be read \(configTable\.N is not a JSON"
+    with pytest.raises(ConfigFileDamaged, match=told):
         open_twice(NameServerWorld(), write, first=False)
 
 
