@@ -11,6 +11,8 @@ import attrs
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MESSAGE_MAGIC
 
 _BODY_LENGTH_POSITION, _BODY_LENGTH = 84, struct.Struct(">i")
+#: How much of two logs is compared at once: no copy of a whole log is made.
+_COMPARED_BYTES = 64 * 1024
 
 
 @attrs.define(eq=False)
@@ -72,14 +74,12 @@ class Lineage:
         """How many bytes at the beginning are the same in both."""
         if self is other:
             return len(self.log)
-        low, high = 0, min(len(self.log), len(other.log))
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.log[:middle] == other.log[:middle]:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        end = min(len(self.log), len(other.log))
+        for begin in range(0, end, _COMPARED_BYTES):
+            own, others = (log[begin : min(begin + _COMPARED_BYTES, end)] for log in (self.log, other.log))
+            if own != others:
+                return begin + next(at for at, (one, two) in enumerate(zip(own, others, strict=True)) if one != two)
+        return end
 
     def common_records(self, other: Lineage) -> int:
         """Where the last record ends that both have."""

@@ -69,16 +69,6 @@ class FrameReader:
             if self._small_receives == _SMALL_RECEIVES:
                 self._usual_bytes = BUFFER_MIN_BYTES
 
-    def feed(self, data: bytes) -> None:
-        """Take bytes that were received elsewhere."""
-        rest = memoryview(data)
-        while rest:
-            with self.free_space() as space:
-                count = min(len(space), len(rest))
-                space[:count] = rest[:count]
-            self.received(count)
-            rest = rest[count:]
-
     def commands(self) -> list[RemotingCommand]:
         """Every frame that is complete; call again until there is none.
 

@@ -28,6 +28,7 @@ from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.tracing.event import Event
 from rmq_actors.wire.frame_reader import BUFFER_MIN_BYTES, FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
+from tests.worlds.fed_frames import feed
 from tests.worlds.recording import Watch, new_recorder
 
 pytestmark = pytest.mark.timeout(300)
@@ -126,7 +127,7 @@ async def _ask(stream: trio.SocketStream, reader: FrameReader, opaques: range, b
         while len(answers) < len(opaques):
             data = await stream.receive_some(65_536)
             assert data, "the server closed the connection"
-            reader.feed(bytes(data))
+            feed(reader, bytes(data))
             while commands := reader.commands():
                 answers += commands
     assert [answer.opaque for answer in answers] == list(opaques)

@@ -19,6 +19,7 @@ from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from sim_net import Node, World, WorldConfig
 from tests.fuzz.decoder_case import buffer_bytes_max
 from tests.fuzz.mutations import Mutator, golden_frames, pieces
+from tests.worlds.fed_frames import feed
 from tests.worlds.remoting_world import PORT, RemotingWorld
 
 ECHO = 900
@@ -41,7 +42,7 @@ class HostileServer:
         reader = FrameReader()
         try:
             async for data in stream:
-                reader.feed(bytes(data))
+                feed(reader, bytes(data))
                 for command in reader.commands():
                     frames = self.reply(command)
                     if frames is None:

@@ -9,6 +9,7 @@ import attrs
 from rmq_actors.wire.frame_reader import BUFFER_BYTES, FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError, decode_command, encode_command
 from tests.fuzz.mutations import Mutator, golden_frames, pieces
+from tests.worlds.fed_frames import feed
 
 #: An error that repeats what it was sent would be a weapon of its own.
 ERROR_TEXT_CHARS = 500
@@ -33,7 +34,7 @@ def read(parts: list[bytes], frame_max_length_bytes: int) -> Reading:
     reader = FrameReader(frame_max_length_bytes)
     reading = Reading()
     for part in parts:
-        reader.feed(part)
+        feed(reader, part)
         try:
             while commands := reader.commands():
                 reading.commands += commands

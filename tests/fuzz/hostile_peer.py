@@ -10,6 +10,7 @@ import trio
 
 from rmq_actors.wire.frame_reader import FrameReader
 from tests.fuzz.mutations import pieces
+from tests.worlds.fed_frames import feed
 
 #: For how long a peer that reads nothing keeps its connection.
 PATIENCE_S = 50.0
@@ -69,5 +70,5 @@ class HostilePeer:
         if self.reads == "nothing":
             await trio.sleep(PATIENCE_S)
         while data := await stream.receive_some(65_536 if self.reads == "all" else 2000):
-            self.answers.feed(bytes(data))
+            feed(self.answers, bytes(data))
             await trio.sleep(0 if self.reads == "all" else 0.01)

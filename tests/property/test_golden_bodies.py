@@ -15,6 +15,7 @@ from rmq_actors.wire.bodies.remoting_serializable import RemotingSerializable
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
+from tests.worlds.fed_frames import feed
 
 REMOTING = Path(__file__).parents[1] / "golden" / "remoting"
 #: Requests and responses that carry a body of JSON: the captured ones, by request code, with how many are different.
@@ -40,7 +41,7 @@ class Captured:
 
 def commands_of(path: Path) -> list[RemotingCommand]:
     reader = FrameReader()
-    reader.feed(path.read_bytes())
+    feed(reader, path.read_bytes())
     commands: list[RemotingCommand] = []
     while some := reader.commands():
         commands += some

@@ -18,6 +18,7 @@ from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.headers import REQUEST_HEADERS, RESPONSE_HEADERS, CommandHeader, decode_header, encode_header
 from rmq_actors.wire.remoting_command import RemotingCommand, decode_command, encode_command
 from rmq_actors.wire.request_code import RequestCode
+from tests.worlds.fed_frames import feed
 
 REMOTING = Path(__file__).parents[1] / "golden" / "remoting"
 FRAMES = sorted(path.name for path in (REMOTING / "frames").glob("*.bin"))
@@ -174,7 +175,7 @@ def fed(stream: bytes, cuts: Iterable[int]) -> list[RemotingCommand]:
     """What a reader makes of the pieces, which it is handed as they are."""
     reader, found = FrameReader(), []
     for piece in pieces(stream, cuts):
-        reader.feed(piece)
+        feed(reader, piece)
         found += reader.commands()
     assert reader.pending_bytes == 0
     return found

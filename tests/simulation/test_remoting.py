@@ -32,6 +32,7 @@ from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError, SerializeType, encode_command
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
+from tests.worlds.fed_frames import feed
 from tests.worlds.remoting_world import PORT, RemotingWorld
 
 ECHO, LATER, NEVER, FAIL, BAD, REFUSE, BUSY = range(900, 907)
@@ -452,7 +453,7 @@ def test_what_is_no_frame_ends_the_connection_after_the_answers_to_what_was(garb
         await stream.send_all(encode_command(RemotingCommand(ECHO, {"n": "1"}, opaque=7)) + garbage)
         reader = FrameReader()
         async for data in stream:
-            reader.feed(bytes(data))
+            feed(reader, bytes(data))
         (answer,) = reader.commands()
         assert (answer.code, answer.opaque) == (0, 7)
 

@@ -20,6 +20,7 @@ from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES, RemotingCom
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node, World
 from sim_net.faults.network_faults import Partition
+from tests.worlds.fed_frames import feed
 from tests.worlds.remoting_world import PORT, RemotingWorld
 
 HELD, FAIL, POOLED, BIG = range(901, 905)
@@ -232,7 +233,7 @@ def test_a_stop_amid_a_batch_of_answers_ends_it_between_frames(seed: int) -> Non
             await trio.sleep(1.1)
             reader = FrameReader()
             async for data in stream:
-                reader.feed(bytes(data))
+                feed(reader, bytes(data))
                 answers.extend(command.opaque for command in reader.commands())
             assert not reader.pending_bytes
         done.set()

@@ -19,6 +19,7 @@ from rmq_actors.wire.remoting_command import (
 )
 from tests.fuzz import CASES, decoder_case
 from tests.fuzz.mutations import Mutator, golden_frames, pieces
+from tests.worlds.fed_frames import feed
 
 HELD, FAIL, POOLED, BIG = 901, 902, 903, 904
 LIMITS = st.sampled_from((64, 1000, 100_000, FRAME_MAX_LENGTH_BYTES))
@@ -89,7 +90,7 @@ def test_behind_a_big_frame_small_ones_come_a_piece_at_a_time() -> None:
     """What one receive brings is handled without a pause: megabytes of it would stop everybody else."""
     big, small = encode_command(RemotingCommand(1, body=bytes(5_000_000))), encode_command(RemotingCommand(2))
     reader = FrameReader()
-    reader.feed(big[:-1])
+    feed(reader, big[:-1])
     stream = big[-1:] + small * 50_000
     at, most = 0, 0
     while at < len(stream):

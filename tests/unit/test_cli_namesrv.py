@@ -18,6 +18,7 @@ from rmq_actors.cli.main import app
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from rmq_actors.wire.request_code import RequestCode as Code
+from tests.worlds.fed_frames import feed
 
 pytestmark = pytest.mark.processes
 
@@ -51,7 +52,7 @@ def ask(port: int, command: RemotingCommand) -> RemotingCommand:
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(encode_command(command))
         while not (commands := reader.commands()):
-            reader.feed(connection.recv(65536))
+            feed(reader, connection.recv(65536))
     return commands[0]
 
 

@@ -15,6 +15,7 @@ from rmq_actors.wire.remoting_command import (
     RemotingCommandError,
     encode_command,
 )
+from tests.worlds.fed_frames import feed
 
 #: What makes room before a receive: less than so much is not worth a system call.
 ROOM_BYTES = 1024
@@ -90,7 +91,7 @@ def test_bytes_received_elsewhere_give_the_same_frames(sizes: list[int], counts:
     for number, count in enumerate(endless(counts)):
         if not stream:
             break
-        reader.feed(stream[:count])
+        feed(reader, stream[:count])
         stream = stream[count:]
         if number % 3 == 0:
             found += reader.commands()
@@ -100,7 +101,7 @@ def test_bytes_received_elsewhere_give_the_same_frames(sizes: list[int], counts:
 
 def test_a_promised_length_takes_no_memory() -> None:
     reader = FrameReader()
-    reader.feed((FRAME_MAX_LENGTH_BYTES - 4).to_bytes(4, "big") + b"\0\0\0\2{}")
+    feed(reader, (FRAME_MAX_LENGTH_BYTES - 4).to_bytes(4, "big") + b"\0\0\0\2{}")
     assert reader.commands() == []
     assert reader.buffer_bytes == BUFFER_MIN_BYTES
 
@@ -116,11 +117,11 @@ def test_a_large_buffer_goes_though_the_next_frame_has_begun() -> None:
     """A peer that sends without a pause never leaves the buffer empty."""
     large, small = encode_command(RemotingCommand(10, body=bytes(2_000_000))), encode_command(RemotingCommand(11))
     reader = FrameReader()
-    reader.feed(large + small + small[:-1])
+    feed(reader, large + small + small[:-1])
     assert reader.buffer_bytes > 2_000_000
     assert len(reader.commands()) == 2
     assert (reader.buffer_bytes, reader.pending_bytes) == (BUFFER_BYTES, len(small) - 1)
-    reader.feed(small[-1:])
+    feed(reader, small[-1:])
     assert [command.code for command in reader.commands()] == [11]
 
 
@@ -152,9 +153,9 @@ def length(number: int) -> bytes:
 @pytest.mark.parametrize("number", [-1, -(2**31), 0, 3, FRAME_MAX_LENGTH_BYTES - 3, 2**31 - 1])
 def test_lengths_that_cannot_be_are_refused_as_soon_as_they_arrive(number: int) -> None:
     reader = FrameReader()
-    reader.feed(length(number)[:3])
+    feed(reader, length(number)[:3])
     assert reader.commands() == []
-    reader.feed(length(number)[3:])
+    feed(reader, length(number)[3:])
     for _ in range(2):
         with pytest.raises(
             RemotingCommandError, match=f"a frame of {number} bytes: at least 4, at most 16777212 are read"
@@ -166,7 +167,7 @@ def test_the_limit_of_a_frame_can_be_lower() -> None:
     frame = encode_command(RemotingCommand(10, body=b"x" * 100))
     for limit in (len(frame), len(frame) - 1):
         reader = FrameReader(limit)
-        reader.feed(frame)
+        feed(reader, frame)
         if limit == len(frame):
             assert len(reader.commands()) == 1
         else:

@@ -32,6 +32,7 @@ from rmq_actors.wire.remoting_command import ONEWAY_FLAG, RemotingCommand, encod
 from rmq_actors.wire.request_code import RequestCode as Code
 from rmq_actors.wire.response_code import ResponseCode
 from tests.worlds.faulty_disk import FaultyDisk
+from tests.worlds.fed_frames import feed
 from tests.worlds.recording import new_recorder
 
 STREAMS = Path(__file__).parents[1] / "golden" / "remoting" / "streams"
@@ -140,7 +141,7 @@ def served(test: Callable[[NameServer], Any]) -> Callable[[Path], None]:
 
 def commands_of(stream: str) -> list[RemotingCommand]:
     reader, commands = FrameReader(), []
-    reader.feed((STREAMS / f"{stream}.bin").read_bytes())
+    feed(reader, (STREAMS / f"{stream}.bin").read_bytes())
     while found := reader.commands():
         commands += found
     return commands
