@@ -1,7 +1,7 @@
 """The way from one node to another: latency, bandwidth, and the faults that are at work on it.
 
 There is a link for each ordered pair of nodes, made when first used. A link knows nothing of TCP: what a connection
-does about a segment that does not pass is in `connection`. Faults add values of `impairment` to a link and remove them
+does about a segment that does not pass is in `endpoint`. Faults add values of `impairment` to a link and remove them
 again; what they come to together is computed then, and not for each segment. One flag, `impeded`, says whether any of
 them is at work: a segment on a link without faults looks at nothing else.
 """
@@ -17,8 +17,8 @@ from attrs import validators
 from sim_net.field_checks import check_count, check_not_negative, check_positive
 
 if TYPE_CHECKING:
-    from sim_net.net.connection import Endpoint
     from sim_net.net.datagram_socket import Flight
+    from sim_net.net.endpoint import Endpoint
     from sim_net.net.impairment import Impairment
     from sim_net.net.network import Network
 

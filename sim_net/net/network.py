@@ -1,6 +1,6 @@
 """The simulated network: addresses, names, ports and power; Trio's socket factory and name resolver.
 
-What passes from one node to another is decided in `link`; what a connection does about it is in `connection`.
+What passes from one node to another is decided in `link`; what a connection does about it is in `endpoint`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import trio
 
 from sim_net.kernel.entropy import derive
 from sim_net.kernel.identity import current_incarnation
-from sim_net.net.connection import Endpoint
 from sim_net.net.datagram_socket import DatagramSocket
+from sim_net.net.endpoint import Endpoint
 from sim_net.net.impairment import Cut
 from sim_net.net.link import Link, LinkConfig
 from sim_net.net.names import asked_name, lookup_name

@@ -7,6 +7,13 @@ from typing import Final
 from zlib import crc32
 
 Address = tuple[str, int]
+#: Bytes of DATA, the size of a WINDOW's opening, how often a SYN was repeated, why a RESET came.
+Payload = bytes | int | str
+
+#: A handshake is tried again after this time, then after twice that, and so on (RFC 6298).
+SYN_AGAIN_S: Final = 1.0
+#: The status of a reset that answers a segment, and so is sent again whenever the segment is.
+NO_CONNECTION: Final = "no_connection"
 
 DATA: Final = 0
 FIN: Final = 1

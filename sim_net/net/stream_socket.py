@@ -1,4 +1,4 @@
-"""A Trio socket whose other end is simulated: TCP. What happens between the two ends is in `connection`."""
+"""A Trio socket whose other end is simulated: TCP. What happens between the two ends is in `endpoint`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from sim_net.net.connection import Endpoint
+from sim_net.net.endpoint import Endpoint
 from sim_net.net.segment import Address
 from sim_net.net.socket import ANY, AbortFn, SimSocket, bytes_view, nothing_of, socket_error, writable_view
 from sim_net.net.socket_options import SocketOptions

@@ -12,21 +12,21 @@ class NetConnect(Event, kind="net.connect", emitter="sim_net.net.stream_socket",
     peer: str
 
 
-class NetReset(Event, kind="net.reset", emitter="sim_net.net.connection", actor="sim_net"):
+class NetReset(Event, kind="net.reset", emitter="sim_net.net.endpoint", actor="sim_net"):
     """A connection was reset."""
 
     status: str
     peer: str
 
 
-class NetPartialWrite(Event, kind="net.partial_write", emitter="sim_net.net.connection", actor="sim_net"):
+class NetPartialWrite(Event, kind="net.partial_write", emitter="sim_net.net.endpoint", actor="sim_net"):
     """A send took fewer bytes than offered."""
 
     size: int
     peer: str
 
 
-class NetPartialRead(Event, kind="net.partial_read", emitter="sim_net.net.connection", actor="sim_net"):
+class NetPartialRead(Event, kind="net.partial_read", emitter="sim_net.net.endpoint", actor="sim_net"):
     """A receive gave fewer bytes than there were."""
 
     size: int
@@ -39,14 +39,14 @@ class NetStall(Event, kind="net.stall", emitter="sim_net.net.stream_socket", act
     peer: str
 
 
-class NetHeld(Event, kind="net.held", emitter="sim_net.net.connection", actor="sim_net"):
+class NetHeld(Event, kind="net.held", emitter="sim_net.net.endpoint", actor="sim_net"):
     """A packet could not pass a partitioned, held or stalled link."""
 
     size: int
     peer: str
 
 
-class NetLost(Event, kind="net.lost", emitter="sim_net.net.connection", actor="sim_net"):
+class NetLost(Event, kind="net.lost", emitter="sim_net.net.endpoint", actor="sim_net"):
     """A packet was lost, count times until it passed."""
 
     size: int
@@ -54,7 +54,7 @@ class NetLost(Event, kind="net.lost", emitter="sim_net.net.connection", actor="s
     count: int
 
 
-class NetQueued(Event, kind="net.queued", emitter="sim_net.net.connection", actor="sim_net"):
+class NetQueued(Event, kind="net.queued", emitter="sim_net.net.endpoint", actor="sim_net"):
     """A segment leaves wait_s late: a throttled link."""
 
     size: int

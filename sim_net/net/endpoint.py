@@ -3,7 +3,7 @@
 What it models: the handshake, in-order delivery in segments with latency, bounded buffers with a receive window,
 half-close, reset, and links that are cut (segments wait and are sent again after healing), held, stalled (the window is
 shut), slow, narrow or lossy (a loss costs a retransmission time-out, unless others follow). A reset is not sent again
-after a loss: a peer behind a cut link stays half-open until it sends, as does the peer of a machine without power.
+after a loss: a peer beyond a cut link stays half-open until it sends, as does the peer of a machine without power.
 
 There are no acknowledgements on the wire. A segment counts as unacknowledged while it, or the way back, is stopped by
 a cut link; when that lasts for `LinkConfig.retransmit_timeout_s`, the connection ends with ETIMEDOUT. Shut windows
@@ -12,20 +12,31 @@ are probed as `window_probe` says.
 Silly windows are avoided at both ends: a window is reopened by half a buffer at a time, and a waiting sender is woken
 when a third of its buffer is free. Without that a run takes a hundred times as many steps.
 
-Longer than 600 lines because it is one machine: what a segment does on its way depends on all that its end knows.
+What a segment meets on its way is in `lane`; here is what it means to the connection, and what the socket sees of it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections import deque
-from typing import TYPE_CHECKING, Final
-from zlib import crc32
+from typing import TYPE_CHECKING
 
 from trio.lowlevel import Abort, RaiseCancelT
 
-from sim_net.net.segment import ACK, DATA, FIN, RESET, SYN, SYN_ACK, WINDOW, Address, pack_arrival
+from sim_net.net.lane import Lane
+from sim_net.net.segment import (
+    ACK,
+    DATA,
+    FIN,
+    NO_CONNECTION,
+    RESET,
+    SYN,
+    SYN_ACK,
+    SYN_AGAIN_S,
+    WINDOW,
+    Address,
+    Payload,
+)
 from sim_net.net.window_probe import WindowProbe
 
 if TYPE_CHECKING:
@@ -39,14 +50,6 @@ if TYPE_CHECKING:
     from sim_net.net.stream_socket import StreamSocket
     from sim_net.node import Node
 
-# Retransmission time-outs, each twice the last: RFC 6298's first one in a handshake; Linux's first and longest
-# otherwise (TCP_RTO_MIN, TCP_RTO_MAX).
-_SYN_AGAIN_S: Final = 1.0
-_SEND_AGAIN_S: Final = 0.2
-_AGAIN_MAX_S: Final = 120.0
-#: The status of a reset that answers a segment, and so is sent again whenever the segment is.
-_NO_CONNECTION: Final = "no_connection"
-
 
 class Endpoint:
     """One end. `link` is the way out of it; `peer` is the other end, once there is one."""
@@ -57,13 +60,11 @@ class Endpoint:
         "_credit",
         "_fin_sent",
         "_journaled_held",
-        "_last_arrival_s",
-        "_losses",
-        "_outbox",
-        "_parked",
+        "_lane",
         "_probe",
         "_room",
         "_segment_bytes",
+        "_transmit",
         "_unannounced",
         "aborted",
         "closed",
@@ -131,13 +132,9 @@ class Endpoint:
         self._journaled_held = False
         self._ack_timer: Timer | None = None
         self._answers = 0
-        self._losses = 0
         self._probe = WindowProbe(network.kernel, self._ask_for_window)
-        # What is on the wire, in order. `_parked` of them, the oldest, wait until the link lets them pass; each other
-        # one has an arrival event in the kernel, and an arrival takes whatever is oldest: order holds by construction.
-        self._outbox: deque[tuple[int, bytes | int | str]] = deque()
-        self._parked = 0
-        self._last_arrival_s = 0.0
+        self._lane = Lane(network, link, self, self.serial)
+        self._transmit = self._lane.transmit
         link.endpoints[self.serial] = self
 
     # --- for the socket ---------------------------------------------------------------------------------------------
@@ -287,7 +284,7 @@ class Endpoint:
         if self.aborted:
             return
         self._stop()
-        self._lose_parked()
+        self._lane.lose_parked()
         if self.peer is not None and not self.torn:
             self._transmit(RESET, status)
         self.forget_if_idle()
@@ -295,7 +292,7 @@ class Endpoint:
     def vanish(self) -> None:
         """The machine lost its power: nobody is told. What is on the wire already arrives."""
         self._stop()
-        self._lose_parked()
+        self._lane.lose_parked()
         self.forget_if_idle()
 
     def _stop(self) -> None:
@@ -308,12 +305,6 @@ class Endpoint:
     def _let_peer_ask(self) -> None:
         if self.peer is not None and self.peer.sending:
             self.peer._probe.wait(peer_is_gone=True)  # noqa: SLF001 - the other end of this very connection
-
-    def _lose_parked(self) -> None:
-        """Nobody is left to send again what was lost, and what follows it on the wire cannot be delivered either."""
-        if self._parked and self.link.cuts:
-            self._outbox.clear()
-            self._parked = 0
 
     def tear(self, status: str) -> None:
         """The connection was reset here: by the peer, or by a fault."""
@@ -328,8 +319,7 @@ class Endpoint:
     def _end(self, status: str) -> None:
         self.torn = True
         self.sending.clear()
-        self._outbox.clear()
-        self._parked = 0
+        self._lane.clear()
         self._stop_waiting()
         if not self.closed and self.established:
             self.record("net.reset", status=status)
@@ -377,7 +367,7 @@ class Endpoint:
             else:
                 self._probe.wait(peer_is_gone=self.peer is not None and self.peer.aborted)
                 if self.link.cuts:
-                    self._wait_for_acks()
+                    self.wait_for_acks()
         if self.shut_write and not sending and not self._fin_sent and not self.torn:
             self._fin_sent = True
             self._transmit(FIN, 0)
@@ -388,31 +378,26 @@ class Endpoint:
     def link_cut(self) -> None:
         """Nothing gets out any more: what waits to be sent, for a window too, will not be acknowledged."""
         if self.sending:
-            self._wait_for_acks()
+            self.wait_for_acks()
 
     def resume(self, after_s: float) -> None:
         """The link lets segments pass again: those that waited leave in `after_s` seconds, in order."""
-        self._stop_waiting_for_acks()
-        parked, self._parked = self._parked, 0
-        if not parked:
+        self.stop_waiting_for_acks()
+        if not self._lane.go_on(after_s):
             self._ask_for_window(after_s)
-            return
-        for _ in range(parked):
-            self._arrive_in(after_s + self.link.latency_s())
 
     def way_back_healed(self) -> None:
         """Acknowledgements get through again."""
         if not self.link.cuts:
-            self._stop_waiting_for_acks()
+            self.stop_waiting_for_acks()
         self._ask_for_window()
 
     def _ask_for_window(self, after_s: float = 0.0) -> None:
         """Probe the window, if data waits for one: a peer that is no more answers by a reset."""
         if self.sending and self.peer is not None and self.peer.aborted and not self.link.blocked:
-            self._outbox.append((ACK, 0))
-            self._arrive_in(after_s + self.link.latency_s())
+            self._lane.transmit_in(after_s, ACK, 0)
 
-    def _wait_for_acks(self) -> None:
+    def wait_for_acks(self) -> None:
         """End the connection if nothing is acknowledged for the retransmission time-out."""
         if self._ack_timer is None and self.established and not self.aborted and not self.torn:
             network = self.network
@@ -420,13 +405,14 @@ class Endpoint:
                 network.kernel.now_s + network.link_config.retransmit_timeout_s, self._time_out
             )
 
-    def _stop_waiting_for_acks(self) -> None:
+    def stop_waiting_for_acks(self) -> None:
+        """Acknowledgements get through, as far as this end can tell."""
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
 
     def _stop_waiting(self) -> None:
-        self._stop_waiting_for_acks()
+        self.stop_waiting_for_acks()
         self._probe.stop()
 
     def _time_out(self) -> None:
@@ -443,78 +429,36 @@ class Endpoint:
 
     def forget_if_idle(self) -> None:
         """Forget an aborted end whose last segments are out."""
-        if not self._outbox:
+        if self._lane.is_empty:
             self.forget()
 
-    # --- the wire ---------------------------------------------------------------------------------------------------
+    # --- for its lane -----------------------------------------------------------------------------------------------
 
-    def _transmit(self, kind: int, payload: bytes | int | str) -> None:
-        link = self.link
-        if link.impeded:
-            self._transmit_impeded(kind, payload)
-            return
-        self._outbox.append((kind, payload))
-        network = self.network
-        kernel = network.kernel
-        at = kernel.now_s + link.least_s + link.span_s * network.draw()
-        if at < self._last_arrival_s:
-            at = self._last_arrival_s
-        else:
-            self._last_arrival_s = at
-        kernel.call_at(at, self._arrive)
-
-    def _transmit_impeded(self, kind: int, payload: bytes | int | str) -> None:
-        """Like `_transmit`, on a link that a fault is at work on or whose bandwidth is limited."""
-        link = self.link
-        if link.cuts and kind == RESET and payload != _NO_CONNECTION:
-            return
-        self._outbox.append((kind, payload))
-        if link.blocked:
-            self._hold(kind, payload)
-            return
-        size = len(payload) if type(payload) is bytes else 0
-        wait_s = link.queueing_s(size)
-        if size and wait_s and link.throttled:
-            self.record("net.queued", size=size, wait_s=wait_s)
-        self._arrive_in(wait_s + link.latency_s())
-
-    def _arrive_in(self, after_s: float) -> None:
-        """Let a segment arrive in `after_s` seconds, or later, in its turn."""
-        kernel = self.network.kernel
-        self._last_arrival_s = max(self._last_arrival_s, kernel.now_s + after_s)
-        kernel.call_at(self._last_arrival_s, self._arrive)
-
-    def _hold(self, kind: int, payload: bytes | int | str) -> None:
-        """Keep the segment after those that wait already: it passes once the link lets it."""
-        self._parked += 1
+    def held(self, kind: int, payload: Payload) -> None:
+        """The segment waits until the link lets it pass: the link has to know of this end."""
         self.link.endpoints[self.serial] = self
         if self.link.cuts and kind in (DATA, FIN):
-            self._wait_for_acks()
+            self.wait_for_acks()
         if kind == DATA:
             assert isinstance(payload, bytes)
             self.record("net.held", size=len(payload))
 
-    def _arrive(self) -> None:
-        """The arrival event of one segment: it takes whatever is oldest on the wire."""
-        outbox = self._outbox
-        if len(outbox) <= self._parked:
-            return
-        if self.link.impeded and not self._gets_through():
-            return
-        kind, payload = outbox.popleft()
-        if self._losses:
-            self._end_losses()
-        network = self.network
-        if type(payload) is bytes:
-            network.kernel.digest.add(pack_arrival(kind, self.serial, len(payload), crc32(payload)))
-        else:
-            network.kernel.digest.add(pack_arrival(kind, self.serial, 0, 0))
+    def queued(self, size: int, wait_s: float) -> None:
+        """The segment waits for its turn on a link whose bandwidth a fault limits."""
+        self.record("net.queued", size=size, wait_s=wait_s)
+
+    def lost(self, kind: int, payload: Payload, count: int) -> None:
+        """The segment was lost. If it was a refusal, what it refused stays unanswered."""
+        self._let_peer_wait_for_answer(kind == RESET and payload == NO_CONNECTION)
+        self.record("net.lost", size=len(payload) if type(payload) is bytes else 0, count=count)
+
+    def arrived(self, kind: int, payload: Payload) -> None:
+        """The segment is at the other end now."""
         peer = self.peer
         if kind == SYN:
-            if not self.closed and not network.accept_syn(self):
+            if not self.closed and not self.network.accept_syn(self):
                 assert isinstance(payload, int)
-                outbox.append((SYN, payload + 1))
-                network.kernel.call_at(network.kernel.now_s + _SYN_AGAIN_S * 2**payload, self._arrive)
+                self._lane.send_again(SYN_AGAIN_S * 2**payload, SYN, payload + 1)
         elif peer is None:
             assert kind == RESET, "only a handshake makes a peer"
         elif peer.aborted or (peer.closed and (kind == DATA or (kind == SYN_ACK and not peer.established))):
@@ -522,67 +466,22 @@ class Endpoint:
                 peer.refuse()
         else:
             peer.receive(kind, payload)
-        if self.aborted and not outbox:
-            self.forget()
 
-    def _end_losses(self) -> None:
-        """A segment got through: what comes after it does not wait for the time-outs that the losses have set."""
-        self._losses = 0
-        self._stop_waiting_for_acks()
-        if self._outbox:
-            kernel = self.network.kernel
-            kernel.call_at(kernel.now_s + self.link.latency_s(), self._after_losses)
-
-    def _after_losses(self) -> None:
-        """Let arrive what is on the wire, up to the first segment that is lost again."""
-        outbox = self._outbox
-        for _ in range(len(outbox) - self._parked):
-            waiting = len(outbox)
-            self._arrive()
-            if len(outbox) >= waiting:
-                return
-
-    def _gets_through(self) -> bool:
-        """Whether the oldest segment on the wire arrives. The link may have been cut or held meanwhile, or lose it."""
-        link = self.link
-        kind, payload = self._outbox[self._parked]
-        if link.blocked:
-            if self.aborted and link.cuts and payload != _NO_CONNECTION:
-                self._outbox.clear()
-                self._parked = 0
-                self.forget()
-            else:
-                self._hold(kind, payload)
-            return False
-        if not link.loses():
-            return True
-        self._losses += 1
-        self._let_peer_wait_for_answer(payload == _NO_CONNECTION)
-        self.record("net.lost", size=len(payload) if type(payload) is bytes else 0, count=self._losses)
-        if kind == RESET and payload != _NO_CONNECTION:
-            self._outbox.popleft()
-            self.forget_if_idle()
-            return False
-        # What comes after it may arrive first: that is its turn then, as with TCP's fast retransmission.
-        again_s = _SYN_AGAIN_S if kind in (SYN, SYN_ACK) else _SEND_AGAIN_S
-        kernel = self.network.kernel
-        kernel.call_at(kernel.now_s + min(again_s * 2 ** (self._losses - 1), _AGAIN_MAX_S), self._arrive)
-        self._wait_for_acks()
-        return False
+    # --- for its peer -----------------------------------------------------------------------------------------------
 
     def refuse(self) -> None:
         """Answer a segment that nobody wants by a reset, as a system does that knows no such connection."""
         self._stop()
-        self._transmit(RESET, _NO_CONNECTION)
+        self._transmit(RESET, NO_CONNECTION)
         self._let_peer_wait_for_answer(self.link.cuts)
         self.forget_if_idle()
 
     def _let_peer_wait_for_answer(self, is_lost: bool) -> None:
         """What was refused has no answer if the refusal is lost: its sender gives up in the end."""
         if is_lost and self.peer is not None:
-            self.peer._wait_for_acks()  # noqa: SLF001 - the other end of this very connection
+            self.peer.wait_for_acks()
 
-    def receive(self, kind: int, payload: bytes | int | str) -> None:
+    def receive(self, kind: int, payload: Payload) -> None:
         """A segment from the peer."""
         if self.torn:
             return
@@ -590,7 +489,7 @@ class Endpoint:
             assert isinstance(payload, bytes)
             self.received += payload
             if self.link.cuts and self.peer is not None:
-                self.peer._wait_for_acks()  # noqa: SLF001 - the other end of this very connection
+                self.peer.wait_for_acks()
             self._wake_reader()
         elif kind == WINDOW:
             assert isinstance(payload, int)
@@ -618,7 +517,7 @@ class Endpoint:
         assert listener is not None, "only a listener answers a handshake"
         if listener.backlog_full:
             kernel = self.network.kernel
-            kernel.call_at(kernel.now_s + _SYN_AGAIN_S * 2 ** (self._answers - 1), self._answer_syn_again)
+            kernel.call_at(kernel.now_s + SYN_AGAIN_S * 2 ** (self._answers - 1), self._answer_syn_again)
             return
         self._open()
         listener.connection_ready(self)
