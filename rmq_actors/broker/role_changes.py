@@ -91,6 +91,7 @@ class RoleChanges(Actor[ChangeRole]):
             config = message.config_of(self._host.config)
             check_term(self._host.terms.term, config, message.term)
             if not config.is_slave and (self._host.config.is_slave or message.term is not None):
+                self._host.terms.term.promoted(message.term)  # before anything is closed
                 await self._host.terms.check_writable()
             if message.persist is not None:
                 await message.persist(config)

@@ -153,8 +153,9 @@ def _scenario(text: str) -> Scenario:
         sys.path.insert(0, str(Path.cwd()))
     try:
         value = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise typer.BadParameter(f"{text!r} cannot be imported: {error}", param_hint="--scenario") from error
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise typer.BadParameter(f"{text!r} cannot be imported: {why}", param_hint="--scenario") from error
     if not isinstance(value, Scenario):
         raise typer.BadParameter(f"{text!r} is no Scenario", param_hint="--scenario")
     return value

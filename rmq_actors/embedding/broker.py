@@ -62,6 +62,8 @@ def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers:
     If the file does not have them, the environment's NAMESRV_ADDR and ROCKETMQ_HOME count, and the store is ~/store, as
     in RocketMQ. Raises `ConfigurationError` naming file, line and key.
     """
+    if name_servers is not None and not name_servers.strip():
+        raise ConfigurationError('the name servers that are given are empty: "host:port;host:port", or leave them out')
     path = None if path is None else Path(path)
     properties = Properties("no file", {}) if path is None else read_properties_file(path)
     try:

@@ -23,6 +23,8 @@ ConfigT = TypeVar("ConfigT", bound=attrs.AttrsInstance)
 
 #: In ISO 8859-1 a character is a byte.
 FILE_MAX_BYTES = TEXT_MAX_CHARS
+#: Of UTF-8 and UTF-16: editors write them, and Java would take them for a part of the first key.
+_BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 
 @attrs.frozen
@@ -52,6 +54,8 @@ def read_properties_file(path: Path) -> Properties:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > FILE_MAX_BYTES:
         raise ConfigurationError(f"{path} has more than {FILE_MAX_BYTES} bytes")
+    if b"\0" in data or data.startswith(_BYTE_ORDER_MARKS):
+        raise ConfigurationError(f"{path} is no text in ISO 8859-1: it has a byte order mark or bytes 0, as UTF-16 has")
     return parse_properties(data.decode("latin-1"), str(path))
 
 

@@ -11,6 +11,8 @@ import attrs
 
 #: The greatest Java long, which no number of promotions reaches.
 TERM_MAX = 2**63 - 1
+#: The greatest that an operator may ask for: promotions go on from there, and never reach the end.
+TERM_ASKED_MAX = 2**62
 
 
 class TermRefused(ValueError):
@@ -47,8 +49,8 @@ class Term:
         """Raise `TermRefused` unless a promotion may go to the term that somebody asks for."""
         if asked <= self.number:
             raise TermRefused(f"term {asked} is not greater than {self.number}, the greatest that this broker has seen")
-        if asked > TERM_MAX:
-            raise TermRefused(f"term {asked} is greater than {TERM_MAX}")
+        if asked > TERM_ASKED_MAX:
+            raise TermRefused(f"term {asked} is greater than {TERM_ASKED_MAX}: promotions need greater ones after it")
 
     def promoted(self, asked: int | None = None) -> Term:
         """The term after a promotion: greater than every one seen, and at least what is asked. Raises `TermRefused`."""

@@ -205,6 +205,12 @@ def test_a_bad_address_of_name_servers_is_shown_beside_the_file(tmp_path: Path) 
         load_broker_config(conf(tmp_path), "nowhere")
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_name_servers_that_are_given_and_empty_are_an_error(tmp_path: Path, empty: str) -> None:
+    with pytest.raises(ConfigurationError, match="the name servers that are given are empty"):
+        load_broker_config(conf(tmp_path), empty)
+
+
 def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

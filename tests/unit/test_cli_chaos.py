@@ -98,6 +98,17 @@ def test_what_is_no_scenario_is_exit_code_2_and_named(own_module: str, scenario:
     assert (code, named in " ".join(output.replace("│", " ").split())) == (2, True)
 
 
+@pytest.mark.parametrize("source", ["1 / 0", "def ("])
+def test_a_module_that_cannot_be_imported_is_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    name = f"broken_{len(source)}"
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code, _, output = chaos("run", "--scenario", f"{name}:PAIR", "--seeds", "0")
+    assert (code, "cannot be imported" in output) == (2, True)
+
+
 def test_list_names_every_bug() -> None:
     code, lines, _ = chaos("list", "--json")
     assert code == 0

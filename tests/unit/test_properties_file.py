@@ -115,6 +115,9 @@ def test_a_file_is_latin_1_as_java_reads_it(tmp_path: Path) -> None:
         (b"kvConfigPath=\\u12\n", "line 1: "),
         (b"#" * (FILE_MAX_BYTES + 1), f"has more than {FILE_MAX_BYTES} bytes"),
         (None, "cannot be read: No such file or directory"),
+        ("listenPort=1\n".encode("utf-16"), "is no text in ISO 8859-1"),
+        ("listenPort=1\n".encode("utf-16-le"), "is no text in ISO 8859-1"),
+        ("listenPort=1\n".encode("utf-8-sig"), "is no text in ISO 8859-1"),
     ],
 )
 def test_a_bad_file_is_one_error_that_names_it(tmp_path: Path, data: bytes | None, text: str) -> None:

@@ -130,6 +130,13 @@ def test_a_file_of_another_size(store: Path) -> None:
     )
 
 
+def test_a_queue_file_that_ends_within_an_entry(tmp_path: Path) -> None:
+    make_store(tmp_path)
+    file = max((tmp_path / "consumequeue/T0/0").iterdir())
+    (file.parent / f"{int(file.name) + file.stat().st_size:020}").write_bytes(bytes(file.stat().st_size) + b"xyz")
+    assert any(file.parent.name in finding.path for finding in findings_of(tmp_path))
+
+
 def test_a_blank_that_is_missing(store: Path) -> None:
     put(store / LOG, BLANK_OFFSET, bytes(8))
     (finding,) = findings_of(store)

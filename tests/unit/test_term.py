@@ -47,7 +47,13 @@ def test_a_greater_term_of_another_broker_is_taken_over_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"), [(3, "term 3 is not greater than 3"), (0, "term 0 is"), (TERM_MAX + 1, "is greater than")]
+    ("asked", "why"),
+    [
+        (3, "term 3 is not greater than 3"),
+        (0, "term 0 is"),
+        (2**62 + 1, "is greater than 46"),
+        (TERM_MAX, "is greater than"),
+    ],
 )
 def test_a_term_that_is_not_greater_is_refused(asked: int, why: str) -> None:
     Term(3).check(4)

@@ -289,7 +289,9 @@ class ConsumeQueuesCheck:
             begin = max(0, queue.next_entry * ENTRY.size - file.from_offset)
             # Rounded up: the end of an entry may be zeros.
             end = min(-(-mapped_file.used_bytes() // ENTRY.size) * ENTRY.size, mapped_file.size_bytes)
-            entries = ENTRY.iter_unpack(mapped_file.whole()[begin : max(begin, end)])
+            # A file of another length, which is a finding of its own, may end within an entry.
+            whole = max(0, end - begin) // ENTRY.size * ENTRY.size
+            entries = ENTRY.iter_unpack(mapped_file.whole()[begin : begin + whole])
             mapped_file.file.close()
             for number, (offset, size, tags_code) in enumerate(entries, (file.from_offset + begin) // ENTRY.size):
                 if not (offset or size or tags_code) or offset in self._context.damaged:
