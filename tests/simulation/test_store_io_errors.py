@@ -334,6 +334,12 @@ def test_any_lives(part: int) -> None:
         assert not ledger.broken, (seed, ledger.broken[0])
 
 
+def test_a_log_file_that_took_nothing_is_lost_after_an_orderly_stop() -> None:
+    """The disk is full when it is to be written; its length was never synced, nor the removal of the one after it."""
+    ledger = live(1380, *any_lives(1380))
+    assert not ledger.broken, ledger.broken[0]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_many_series_of_lives(part: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
-from rmq_actors.ports.disk import Disk, DiskFile, DiskLock
+from rmq_actors.ports.disk import Disk, DiskLock
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
@@ -31,6 +31,7 @@ from rmq_actors.store.lifecycle.recovery import RecoveryPlan, keep_aside, plan_r
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.log_walk import LogEnd, LogWalk
 from rmq_actors.store.log.passed_over import PassedOver
+from rmq_actors.store.log.read_log import must_be_there
 from rmq_actors.tracing.events.store import LogFlush
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import DispatchRequest
@@ -133,10 +134,6 @@ async def _remove_past(queue: MappedFileQueue, end_offset: int, *, files_left: i
 def _written_end(queue: MappedFileQueue) -> int:
     """Where the zeros at the log's end begin."""
     return next((file.from_offset + file.used_bytes() for file in reversed(queue.files) if file.used_bytes()), 0)
-
-
-def _begins_before(durable_to: int, begin: int, _: DiskFile) -> bool:
-    return begin < durable_to
 
 
 @attrs.frozen
@@ -245,9 +242,7 @@ class _Opening:
         if point is None:
             queue.load()
         else:
-            # An orderly stop, of RocketMQ too, which leaves an old recovery point, loses no file.
-            lost_from = point.offset if after_crash else sys.maxsize
-            queue.load(holds_durable=functools.partial(_begins_before, lost_from))
+            queue.load(holds_durable=must_be_there(point, after_crash=after_crash))
         return queue
 
     def _derived(self, queue: MappedFileQueue, plan: RecoveryPlan, *, is_orderly: bool) -> _Derived:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from rmq_actors.ports.disk import Disk
+from rmq_actors.ports.disk import Disk, DiskFile
 from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY
 from rmq_actors.store.files.mapped_file import MappedFile
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.files.store_checkpoint import Checkpoint
+from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint
 from rmq_actors.wire.record import (
     BLANK,
     END_FILE_MIN_BLANK_LENGTH,
@@ -45,11 +45,27 @@ def open_log(disk: Disk, checkpoint: Checkpoint) -> Iterator[MappedFileQueue]:
         after_crash = disk.exists(ABORT_FILE)
         queue.load(
             read_only=True,
-            holds_durable=None if point is None else lambda begin, _: begin < point.offset or not after_crash,
+            holds_durable=None if point is None else must_be_there(point, after_crash=after_crash),
         )
         yield queue
     finally:
         queue.close()
+
+
+def must_be_there(point: RecoveryPoint, *, after_crash: bool) -> Callable[[int, DiskFile], bool]:
+    """Which of the log's files no crash can have taken: what `MappedFileQueue.load` asks of one that does not fit.
+
+    Before the recovery point each. After it none, if the store has crashed; else each that holds anything: an orderly
+    stop of RocketMQ leaves an old point. A file that was made and took nothing, as on a full disk, has a length that
+    nobody synced, and a power cut after the stop may take that, or bring back a removed file's name.
+    """
+
+    def holds(begin: int, file: DiskFile) -> bool:
+        if begin < point.offset:
+            return True
+        return not after_crash and file.size_bytes > 0 and MappedFile(file, begin, file.size_bytes).used_bytes() > 0
+
+    return holds
 
 
 def first_file_size_bytes(disk: Disk) -> int:
