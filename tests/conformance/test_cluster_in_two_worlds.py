@@ -249,8 +249,8 @@ def test_the_same_seed_is_the_same_run() -> None:
     ("follows", "wrong"),
     [
         ({}, "one broker or more"),
-        ({"": None}, "name of a directory|that of a directory"),
-        ({"a/b": None}, "that of a directory"),
+        ({"": None}, "must be a directory's name"),
+        ({"a/b": None}, "must be a directory's name"),
         ({"a": "b"}, "a follows 'b', which is no broker"),
         ({"a": "b", "b": "a"}, "a follows b follows a: one of them must be a master"),
         ({"m": None, "a": "a"}, "a follows a"),

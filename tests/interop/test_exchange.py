@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from rmq_actors.cli.main import app
 from rmq_actors.wire.request_code import OwnRequestCode
+from rmq_actors.wire.response_code import ResponseCode
 from tests.interop.broker_metadata import change_metadata, wait_for_same_metadata
 from tests.interop.java_broker import commit_log_files
 from tests.interop.own_broker import OwnBroker
@@ -59,7 +60,7 @@ class Pair:
                     if answer.code == SUCCESS:
                         self.acknowledged.add(name)
                     time.sleep(_PAUSE_S)
-                    if answer.remark == "SERVICE_NOT_AVAILABLE":
+                    if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
                         break  # perhaps the other is the master by now
 
     def wait_acknowledged(self, count: int) -> None:
