@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from py4j.protocol import Py4JJavaError
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -84,8 +85,9 @@ def open_session(
     with tempfile.TemporaryDirectory(prefix="rmq-actors-spark-") as scratch:
         printed = Path(scratch, "stderr.txt")
         session = None
+        quiet = _QuietAfterInterrupt()
         for logger in _PY4J_LOGGERS:
-            logger.addFilter(_is_no_interrupt)
+            logger.addFilter(quiet)
         try:
             with _interrupt_afterwards():
                 session = _start(_settings(master, driver_memory, scratch, short=short), printed)
@@ -93,6 +95,7 @@ def open_session(
         except KeyboardInterrupt:
             # An answer of Java's may have been read in part: nothing can be asked of it any more, not even to stop.
             session = None
+            quiet.java_is_killed = True
             _kill_java()
             raise
         except Exception as error:
@@ -101,17 +104,26 @@ def open_session(
             raise
         finally:
             for logger in _PY4J_LOGGERS:
-                logger.removeFilter(_is_no_interrupt)
+                logger.removeFilter(quiet)
             if session is not None:
                 session.stop()
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    # Py4J logs where an interrupt has met it, and what fails as it then leaves Java; the interrupt it raises again.
-    error = record.exc_info[1] if record.exc_info else None
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is None
+class _QuietAfterInterrupt(logging.Filter):
+    """Py4J logs where an interrupt has met it, and what fails as it then leaves Java; the interrupt it raises again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.java_is_killed = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """No record of an error that an interrupt led to, in this thread or in the one that lets Java's objects go."""
+        error = record.exc_info[1] if record.exc_info else None
+        if self.java_is_killed and isinstance(error, Py4JNetworkError):
+            return False
+        while error is not None and not isinstance(error, KeyboardInterrupt):
+            error = error.__context__
+        return error is None
 
 
 @contextlib.contextmanager
@@ -142,9 +154,18 @@ def _interrupt_afterwards() -> Iterator[None]:
 def _kill_java() -> None:
     gateway = SparkContext._gateway  # noqa: SLF001  # there is no public way to ask
     if gateway is not None:
+        client = gateway._gateway_client  # noqa: SLF001
+        # A thread of Py4J's tells Java of each object that is let go: it would tell a dead process, and log that.
+        client.is_connected = False
+        client.finalizer_deque.append(SHUTDOWN_FINALIZER_WORKER)
         process: subprocess.Popen[bytes] = gateway.proc
         process.kill()
         process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        for thread in threading.enumerate():
+            if isinstance(thread, FinalizerWorker) and thread.deque is client.finalizer_deque:
+                thread.join()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
 

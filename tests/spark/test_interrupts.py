@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.clientserver import FinalizerWorker
 
 from rmq_actors.analysis.session import JavaMissing, check_java, open_session
 from rmq_actors.tracing.spool import TraceWriter
@@ -47,6 +50,24 @@ def test_what_fails_as_an_interrupt_leaves_java_is_not_told(caplog: pytest.LogCa
             logger.error("interrupted", exc_info=by_an_interrupt)
             logger.error("lost", exc_info=by_itself)
     assert [record.getMessage() for record in caplog.records if record.exc_info] == ["lost", "lost"]
+
+
+def test_objects_that_are_let_go_after_an_interrupt_are_not_told_to_the_dead_java(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    try:
+        check_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    held = []
+    with pytest.raises(KeyboardInterrupt), open_session() as session:  # noqa: PT012  # an interrupt amid the work
+        java: Any = session._jvm
+        held = [java.java.lang.Object() for _ in range(50)]  # as every data frame holds some
+        held.pop()
+        raise KeyboardInterrupt
+    held.clear()
+    assert [thread for thread in threading.enumerate() if isinstance(thread, FinalizerWorker)] == []
+    assert caplog.messages == []
 
 
 def test_while_java_starts(traces: Path, tmp_path: Path) -> None:
