@@ -165,7 +165,7 @@ def _kill_java() -> None:
             process.stdin.close()
         for thread in threading.enumerate():
             if isinstance(thread, FinalizerWorker) and thread.deque is client.finalizer_deque:
-                thread.join()
+                thread.join(_JAVA_TIMEOUT_S)
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
 

@@ -11,7 +11,7 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.first_record import first_record
 from rmq_actors.ha.log_comparison import LogComparison, near_end
 from rmq_actors.ha.master_evidence import MasterEvidence, MasterQuestions, NotFollowed
-from rmq_actors.ha.master_record_lookup import LookupFailed, MasterLogLookup, NoAnswer
+from rmq_actors.ha.master_record_lookup import LookupFailed, NoAnswer
 from rmq_actors.ha.reporter import until_flushed
 from rmq_actors.protocols.divergence import Ahead, Divergence
 from rmq_actors.protocols.following import DIVERGED, LOOKUP_PATIENCE_S, OFFSET_GONE, Patience
@@ -104,7 +104,8 @@ class MasterCheck:
             self._note_comparison(comparison, error.reason)
             raise
         self._note_comparison(comparison, Diverged.reason)
-        await self._check_begin(self._questions.lookup, common_end)
+        if common_end is None:
+            await self._check_begin(found)
         raise Diverged(found, self._store.commit_log.max_offset, common_end)
 
     async def _evidence(self) -> MasterEvidence:
@@ -127,16 +128,19 @@ class MasterCheck:
                     return None
                 await trio.sleep(_SEARCH_AGAIN_S)
 
-    async def _check_begin(self, lookup: MasterLogLookup, common_end: int | None) -> None:
+    async def _check_begin(self, found: Divergence) -> None:
         """Raise `LogBeginsLater` if that is why nothing is known of where the logs diverge."""
-        end = self._store.commit_log.max_offset
         try:
-            begin = await lookup.min_offset() if common_end is None else None
+            begin = await self._questions.lookup.min_offset()
         except LookupFailed as error:
             _log.warning("where the master's log begins is not known: %s", error)
             return
-        if begin is not None and begin > end:
-            raise LogBeginsLater(f"the master's log begins at {begin}, this slave's ends at {end}: too long away")
+        if begin is not None and begin > found.offset:
+            end = self._store.commit_log.max_offset
+            raise LogBeginsLater(
+                f"the master's log begins at {begin}, this slave's last record at {found.offset}, "
+                f"and it ends at {end}: too long away"
+            )
 
     async def _begin_log(self, address: str) -> None:
         """Take the master's first record, if it tells where that is: a Java master sends an empty log its last file.

@@ -48,16 +48,13 @@ def is_blank(ours: memoryview) -> bool:
 
 @attrs.frozen
 class LogTail:
-    """The end of a slave's log: its last whole record, in the file from `file_begin` to `file_end`, and what follows.
+    """The end of a slave's log: its last whole record, and what follows.
 
     `rests` are where a blank, or the beginning of a record, follows: at most one of each. Beside each stands whether it
     may be a blank: a master that ends there may yet end its file in the same way.
     """
 
-    file_begin: int
-    file_end: int
     record_offset: int
-    end_offset: int
     rests: Sequence[tuple[int, bool]] = ()
 
 
@@ -88,14 +85,9 @@ class Ahead:
 
 
 def check_tail(tail: LogTail) -> Questions[Divergence | Ahead | None]:
-    """None if the master has all of this log. At most three questions, in good times one or two."""
+    """None if the master has the end of this log. At most three questions, in good times one or two."""
+    # A master that has deleted this record may go on right where this log ends, and yet never have had it.
     answer = yield tail.record_offset
-    if answer is Answer.MISSING and tail.end_offset >= tail.file_end:
-        # The master may just have deleted this file: then it goes on with the next one, and lacks this one's beginning.
-        # A master that has lost its end can go on meanwhile, but it has that record by then.
-        behind = yield tail.file_end
-        if behind is Answer.SAME and (yield tail.file_begin) is Answer.MISSING:
-            return None
     if answer is not Answer.SAME:
         return Divergence(tail.record_offset, answer)
     ahead: Ahead | None = None

@@ -95,14 +95,20 @@ class WorldEvidence:
         return decode_body(ConsumerOffsetSerializeWrapper, text).offset_table if text else {}
 
     def _read(self, node: str, path: str) -> bytes:
-        """The content of a file; empty if there is none."""
+        """What a broker would load: the content of a file, or of its `.bak`; empty if there is none.
+
+        A disk that is full between the two renames of a change leaves the `.bak` alone.
+        """
         disk = self.nodes[node].disk
-        try:
-            file = self._outside.run(disk.open, path, read_only=True)
-        except FileNotFoundError:
-            return b""
-        with contextlib.closing(file):
-            return bytes(file.map())
+        for name in (path, f"{path}.bak"):
+            try:
+                file = self._outside.run(disk.open, name, read_only=True)
+            except FileNotFoundError:
+                continue
+            with contextlib.closing(file):
+                if file.size_bytes:
+                    return bytes(file.map())
+        return b""
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""

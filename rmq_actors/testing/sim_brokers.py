@@ -21,6 +21,7 @@ from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.embedding.brokers import Addresses, Brokers
 from rmq_actors.ports.environment import Environment
+from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.testing.evidence import FILES_CHANGE, WorldEvidence
@@ -277,7 +278,7 @@ class SimBrokers(Brokers):
         """Whether a disk's fault is why a broker could not start, or change its role."""
         if any(isinstance(each, DamagedLog) for each in _causes(error)):
             return self._view is not None and bool(self._view.nodes[name].rotten)
-        if isinstance(error, RoleChangeFailed | ConfigFileDamaged):
+        if isinstance(error, RoleChangeFailed | ConfigFileDamaged | ConfigurationError):
             return name in self._met_disk_errors
         if not isinstance(error, OSError) or name in self._brokers:
             return False
@@ -293,7 +294,7 @@ class SimBrokers(Brokers):
         while not stopping.is_set():
             try:
                 await self._serve_once(node, tracer, stopping)
-            except* (RoleChangeFailed, ConfigFileDamaged, DamagedLog, OSError) as group:
+            except* (RoleChangeFailed, ConfigFileDamaged, ConfigurationError, DamagedLog, OSError) as group:
                 if not all(self._is_of_a_fault(each, name) for each in _leaves(group)):
                     raise
                 self._brokers.pop(name, None)

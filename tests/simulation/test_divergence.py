@@ -808,7 +808,12 @@ def test_3388_a_slave_that_was_away_for_too_long_halts(truncates: bool) -> None:
         assert halted is not None
         assert (halted.reason, halted.common_end) == ("offset_gone", None)
         begin, end = master.store.commit_log.min_offset, len(before)
-        assert halted.detail == f"the master's log begins at {begin}, this slave's ends at {end}: too long away"
+        last = slave.store.files.reput.last
+        assert last is not None
+        assert halted.detail == (
+            f"the master's log begins at {begin}, this slave's last record at {last.commit_log_offset}, "
+            f"and it ends at {end}: too long away"
+        )
         with pytest.raises(TruncationRefused):
             await slave.truncate_log()
         await trio.sleep(60)
@@ -818,6 +823,35 @@ def test_3388_a_slave_that_was_away_for_too_long_halts(truncates: bool) -> None:
     pair.run(main)
     assert {event.status for event in pair.events(HaClientHalt)} == {"offset_gone"}
     assert pair.events(HaClientClose)[-1].status == "offset_gone"
+
+
+def test_a_slave_that_ends_where_its_masters_log_begins_now_is_not_taken_for_the_same() -> None:
+    """A slave with records that the master never had asked again, had nothing to compare, and followed with them."""
+    for pair in for_each_loss(_master_cleans_up_to_its_slave):
+        assert {event.status for event in pair.events(HaClientHalt)} == {"diverged", "offset_gone"}
+
+
+async def _master_cleans_up_to_its_slave(pair: Pair) -> None:
+    master, _ = await pair.part(regrown=40)
+    slave = await pair.boot(pair.slave)
+    await trio.sleep(10)
+    halted = pair.halted()
+    assert halted is not None
+    assert halted.reason == "diverged"
+    before = pair.log(slave)
+    end = -(-len(before) // FILE_BYTES) * FILE_BYTES
+    # Its last file ends, as if it had taken some more before it halted.
+    room = end - len(before)
+    slave.store.append_to_commit_log(len(before), encode_blank(room).ljust(room, b"\0"))
+    while master.store.commit_log.min_offset < end:
+        await master.store.commit_log.sync_names()
+        assert master.store.commit_log.remove_oldest_file()
+    slave.follow_again()
+    await trio.sleep(10)
+    halted = pair.halted()
+    assert halted is not None
+    assert (halted.reason, halted.common_end) == ("offset_gone", None)
+    assert slave.store.commit_log.max_offset == end
 
 
 @pytest.mark.parametrize("has_remoting", [False, True])

@@ -93,4 +93,4 @@ class LogRecords:
             if offset < end:
                 rest = self.at(offset)
                 rests.append((offset, is_blank(rest) or len(rest) < BLANK.size))
-        return LogTail(begin, file_end, record_offset, end, rests)
+        return LogTail(record_offset, rests)

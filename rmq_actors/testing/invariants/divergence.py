@@ -32,9 +32,10 @@ class Divergence(Invariant[_Looked]):
     def _check_halt(self, event: HaClientHalt, view: ClusterView) -> str | None:
         node, peer = view.nodes[event.node], view.nodes[view.peer(event)]
         common = min(node.lineage.common(peer.lineage), peer.end, *node.rotten, *peer.rotten)
-        is_gone = event.status == "offset_gone" and node.end < peer.begin
+        whole_end = node.lineage.whole_records(node.end)
+        is_gone = event.status == "offset_gone" and whole_end <= peer.begin
         # A part of a record was never promised: it is not a reason to halt.
-        end = node.end if view.takes_parts else node.lineage.whole_records(node.end)
+        end = node.end if view.takes_parts else whole_end
         if is_gone or (event.status == "diverged" and common < end):
             return None
         return f"{node.name} halts, {event.status}; it ends at {node.end}, {peer.name} has the same up to {common}"
