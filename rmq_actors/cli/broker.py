@@ -15,6 +15,7 @@ import trio
 import typer
 
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.interrupts import a_server_runs
 from rmq_actors.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ PrintConfig = Annotated[bool, typer.Option("-p", "--print-config-item", help="Pr
 _log = logging.getLogger(__name__)
 
 
+@a_server_runs()
 def broker(
     config_file: ConfigFile = None, name_server: NameServers = None, print_config_item: PrintConfig = False
 ) -> None:

@@ -27,11 +27,16 @@ def a_command_runs() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def end_at_interrupts() -> None:
+    """From now on an interrupt ends the process at once, if it was not ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_at_once)
+
+
 def main() -> None:
     """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 bad input, 3 crash, 4 liveness, 130 interrupted."""
     # If SIGINT is ignored, as in a shell's background processes, it stays ignored.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end_at_once)
+    end_at_interrupts()
     try:
         import typer  # noqa: F401  # the commands need it, and all else is in the core
     except ModuleNotFoundError:

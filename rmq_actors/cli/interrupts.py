@@ -1,7 +1,8 @@
 """Ctrl-C: a command ends with exit code 130, says how far it came, and leaves no spool and no process behind.
 
 Before a command runs, `entry` ends the process. broker and namesrv serve until a signal: for them SIGINT is an order to
-stop (`stop_signals`). If SIGINT is ignored, as in a shell's background processes, it stays ignored.
+stop (`stop_signals`), and until they take signals `entry` ends the process. If SIGINT is ignored, as in a shell's
+background processes, it stays ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from rmq_actors.cli.entry import EXIT_CODE
+from rmq_actors.cli.entry import EXIT_CODE, a_command_runs, end_at_interrupts
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -32,6 +33,19 @@ def exits_with_130(what: Callable[[], str]) -> Iterator[None]:
             raise
         print(what(), file=sys.stderr)
         raise SystemExit(EXIT_CODE) from None
+
+
+@contextlib.contextmanager
+def a_server_runs() -> Iterator[None]:
+    """Until it takes signals itself, an interrupt ends the process at once, if it was not ignored.
+
+    It imports much first, and Python passes over an exception in what it runs at the end of an import.
+    """
+    end_at_interrupts()
+    try:
+        yield
+    finally:
+        a_command_runs()
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import trio
 import typer
 
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.interrupts import a_server_runs
 from rmq_actors.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ PrintConfig = Annotated[bool, typer.Option("-p", "--print-config-item", help="Pr
 _log = logging.getLogger(__name__)
 
 
+@a_server_runs()
 def namesrv(config_file: ConfigFile = None, print_config_item: PrintConfig = False) -> None:
     """Run a name server until SIGTERM, SIGINT or SIGHUP: brokers register, clients ask for routes.
 

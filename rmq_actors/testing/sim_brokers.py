@@ -71,6 +71,8 @@ class SimBrokers(Brokers):
     _heals: list[Callable[[], object]] = attrs.field(factory=list, init=False)
     #: Nodes whose present process has met an error of its disk.
     _met_disk_errors: set[str] = attrs.field(factory=set, init=False)
+    #: Nodes whose latest process ended as it was to become a master.
+    _promotions_failed: set[str] = attrs.field(factory=set, init=False)
     #: What the trace tells of them, if somebody watches.
     _view: ClusterView | None = attrs.field(default=None, init=False)
 
@@ -115,12 +117,15 @@ class SimBrokers(Brokers):
     def _note_what_nobody_told(self, name: str, broker: BrokerController) -> None:
         """A promotion that was durable when its process died, before its trace had it; or one without a term.
 
-        A store on a full disk starts as a master in term 0.
+        A store on a full disk starts as a master in term 0. A broker whose disk took no term when it was to be promoted
+        starts as the master that its configuration says: in the term that it led before, if it did.
         """
         view, term = self._view, broker.term
         if view is None or broker.config.is_slave:
             return
-        if not term.number or (term.leads and term.number > view.master.term):
+        was_refused = name in self._promotions_failed
+        self._promotions_failed.discard(name)
+        if was_refused or not term.number or (term.leads and term.number > view.master.term):
             self._note_promotion(view, name)
 
     # --- what `Cluster` asks for ------------------------------------------------------------------------------------
@@ -298,6 +303,8 @@ class SimBrokers(Brokers):
                 if not all(self._is_of_a_fault(each, name) for each in _leaves(group)):
                     raise
                 self._brokers.pop(name, None)
+                if group.subgroup(RoleChangeFailed):
+                    self._promotions_failed.add(name)
                 await trio.sleep(_START_AGAIN_S)
 
     async def _serve_once(self, node: Node, tracer: Tracer, stopping: trio.Event) -> None:

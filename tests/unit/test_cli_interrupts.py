@@ -130,6 +130,39 @@ def test_while_a_command_is_imported(arguments: list[str], number: int) -> None:
     assert (ended.returncode, ended.stderr, ended.stdout) == (130, "rmq-actors: interrupted\n", "")
 
 
+#: Strikes in a callback of Python's own at the end of an import, once the command's function runs.
+AT_THE_END_OF_AN_IMPORT = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+command = sys.argv[1]
+runs = False
+
+def strike(frame, event, argument):
+    global runs
+    runs = runs or frame.f_code.co_name == command and frame.f_code.co_filename.endswith(f"cli/{command}.py")
+    if runs and event == "call" and frame.f_code.co_name == "cb" and "importlib" in frame.f_code.co_filename:
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+from rmq_actors.cli.entry import main
+sys.setprofile(strike)
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_an_interrupt_of_a_server_that_starts_is_not_lost(command: str) -> None:
+    """Python prints an exception in such a callback, and goes on without it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_THE_END_OF_AN_IMPORT, command, "-p"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr, ended.stdout) == (130, "rmq-actors: interrupted\n", "")
+
+
 def test_what_a_command_does_not_need_is_not_imported() -> None:
     """A broker's start would take twice as long with the simulated world and its scenarios."""
     program = (
