@@ -84,7 +84,11 @@ class BrokersUnderTest(SimBrokers):
 
     def _config(self, name: str) -> BrokerConfig:
         config = super()._config(name)
-        return config if self.changes_roles else BrokerConfig(name, config.store, config.ha)
+        if self.changes_roles:
+            return config
+        if self.workload.clients:
+            return attrs.evolve(config, master_addr=None)  # clients ask; slaves do not
+        return BrokerConfig(name, config.store, config.ha)
 
 
 def brokers_under_test(

@@ -9,16 +9,20 @@ import attrs
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
+from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.puts.message_puts import PendingPut
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.wire.record import Message
 from sim_net import Node
 
-_WRITERS = 2
-_LOOK_EVERY_S = 0.1
+CHAOS_TOPIC = "Chaos"
+#: How many writers there are, each of which has a queue of its own.
+WRITERS = 2
+LOOK_EVERY_S = 0.1
 #: The pause before a refused message is put again.
-_PUT_AGAIN_S = 0.5
+PUT_AGAIN_S = 0.5
+LAST_BODY = b"the last one"
 
 
 @attrs.define(eq=False)
@@ -36,28 +40,52 @@ class Writers:
     def beside(self, name: str) -> Iterable[Beside]:
         """The writers at a node. If roles do not change, only the master has any."""
         if self.brokers.changes_roles or name == self.brokers.master:
-            for number in range(_WRITERS):
+            for number in range(WRITERS):
                 yield functools.partial(self._write, number)
 
     def put_once_more(self) -> None:
         """Let at least one more message be put."""
         self.puts_left = max(1, self.puts_left)
 
+    def is_put_to(self, broker: BrokerController, name: str) -> bool:
+        """Whether messages are put to that broker."""
+        return not broker.config.is_slave and (self.brokers.keeps_files or self.brokers.is_configured_master(name))
+
+    def boot(self) -> None:
+        """Start what has a machine of its own."""
+
+    async def stop(self) -> None:
+        """Stop what has a machine of its own."""
+
+    def has_let_go(self, name: str) -> bool:
+        """Whether nothing is under way to that broker, which runs, that would still be stored there."""
+        return True
+
+    async def put_last(self, name: str) -> tuple[PutStatus, int]:
+        """Put one message to that broker: how that ended, and an offset that its log must reach."""
+        result = await self.brokers.broker(name).put_message(Message(CHAOS_TOPIC, LAST_BODY))
+        return result.status, 0 if result.append is None else result.append.end_offset
+
+    async def read_all(self, name: str) -> None:
+        """Read every message of that broker, if clients read."""
+
     async def _write(self, number: int, broker: BrokerController, node: Node) -> None:
-        workload, brokers = self.brokers.workload, self.brokers
+        workload = self.brokers.workload
         while self.puts_left > 0 or self.brokers.changes_roles:
-            is_master = not broker.config.is_slave and (brokers.keeps_files or brokers.is_configured_master(node.name))
-            if not is_master or not self.may_write or self.puts_left <= 0:
-                await trio.sleep(_LOOK_EVERY_S)  # clients learn of another master by asking
+            if not self.is_put_to(broker, node.name) or not self.may_write or self.puts_left <= 0:
+                await trio.sleep(LOOK_EVERY_S)  # clients learn of another master by asking
                 continue
             pending = [self._put(broker, node, number) for _ in range(min(workload.in_flight, self.puts_left))]
             results = [put.result or await put.wait() for put in pending]
             refused = sum(result.append is None for result in results)
             self.puts_left += refused  # clients put again what a full disk, say, has refused
-            await trio.sleep(_PUT_AGAIN_S if refused else node.entropy.random() * workload.pause_s)
+            await trio.sleep(PUT_AGAIN_S if refused else node.entropy.random() * workload.pause_s)
 
     def _put(self, broker: BrokerController, node: Node, queue_id: int) -> PendingPut:
         self.puts_left -= 1
-        workload = self.brokers.workload
-        body = node.entropy.token_bytes(1 + int(node.entropy.random() ** workload.body_skew * workload.body_bytes_max))
-        return broker.async_put_message(Message("Chaos", body, queue_id, {"KEYS": f"{self.puts_left}"}))
+        body = self._body(node)
+        return broker.async_put_message(Message(CHAOS_TOPIC, body, queue_id, {"KEYS": f"{self.puts_left}"}))
+
+    def _body(self, node: Node) -> bytes:
+        workload, entropy = self.brokers.workload, node.entropy
+        return entropy.token_bytes(1 + int(entropy.random() ** workload.body_skew * workload.body_bytes_max))

@@ -173,6 +173,7 @@ class FailOverOperator(RoleOperator):
         return (
             not view.unanswered
             and self._is_open(old)
+            and self.clients.has_let_go(old)
             and any(not view.lacks(view.nodes[name]) for name in self._candidates())
         )
 

@@ -192,7 +192,7 @@ class FaultObserver:
 
     def _matters(self, fault: Fault) -> bool:
         view = self._view
-        slaves = [view.nodes[node] for node in fault.nodes if node != view.master.name]
+        slaves = [view.nodes[node] for node in fault.nodes if node in view.nodes and node != view.master.name]
         if slaves:
             return any(view.lacks(slave) for slave in slaves)
         return view.unanswered > 0 or any(view.lacks(slave) for slave in view.slaves)

@@ -31,6 +31,7 @@ from rmq_actors.testing.workload import (
     LOSSES,
     RECORD_BESIDE_BODY_BYTES,
     Workload,
+    draws_clients,
 )
 from sim_net import LinkConfig
 
@@ -92,6 +93,7 @@ def draw_production(rng: random.Random, seed: int) -> Workload:
         back_after_s=rng.choice((0.0, 0.3, 3.0)),
         divergence=rng.choice(DIVERGENCE),
         table_changes=random.Random(f"tables/{seed}").choice((0, 6, 12)),
+        clients=draws_clients(seed),
     )
 
 

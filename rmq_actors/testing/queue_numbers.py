@@ -51,7 +51,7 @@ class QueueNumbers:
 
     def _note(self, end: int, node: NodeView) -> list[WrongNumber]:
         found = []
-        for at, queue, offset in _messages(self._lineage, self._end, end):
+        for at, queue, offset in messages(self._lineage, self._end, end):
             before, stood_at = self._last.get(queue, (-1, 0))
             # A power loss may leave a queue its second file and not the first: the offsets of that are gone.
             may_leave_out = offset > before and stood_at <= node.power_back_at
@@ -67,7 +67,7 @@ class QueueNumbers:
         return found
 
 
-def _messages(lineage: Lineage, begin: int, end: int) -> Iterator[tuple[int, _Queue, int]]:
+def messages(lineage: Lineage, begin: int, end: int) -> Iterator[tuple[int, _Queue, int]]:
     """Each whole message of a log from `begin` to `end`: where it stands, its queue, and its offset there."""
     log = lineage.log
     for at in lineage.records(begin, end):

@@ -15,6 +15,7 @@ from rmq_actors.testing.clients import Writers
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.operators import Operator
+from rmq_actors.testing.remote_clients import RemoteClients
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.sim_brokers import Beside
@@ -29,7 +30,6 @@ from rmq_actors.tracing.events.ha import HaClientHalt, HaConnectionClose, HaConn
 from rmq_actors.tracing.events.run import ClientTable, FaultObserved, InvariantBrokenEvent
 from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
-from rmq_actors.wire.record import Message
 from sim_net import World
 from sim_net.search.search import Case
 
@@ -89,12 +89,12 @@ class ReplicationRun:
         )
         self.judge = Judge(self.view, [make() for make in scenario.invariants], self._on_broken, self._on_limit)
         self.observer = FaultObserver(self.recorder, self.case.schedule, self.view)
-        self.recorder.subscribe(self.judge.observe, self.judge.kinds)
+        self.recorder.subscribe(self._of_brokers(self.judge.observe), self.judge.kinds)
         self.brokers.follow_promotions(self.view)
-        self.recorder.subscribe(self.observer.observe, self.observer.kinds)
+        self.recorder.subscribe(self._of_brokers(self.observer.observe), self.observer.kinds)
         self.recorder.subscribe(self._on_crash, [ActorCrash])
         self.recorder.subscribe(self._on_move, _MOVES)
-        self.clients = Writers(self.brokers)
+        self.clients = (RemoteClients if self.workload.clients else Writers)(self.brokers)
         self.table_clients = TableClients(self.brokers)
         self.operator = scenario.operator(self.brokers, self.clients)
 
@@ -102,6 +102,18 @@ class ReplicationRun:
     def view(self) -> ClusterView:
         """What the trace tells of the brokers."""
         return self.brokers.view
+
+    def _of_brokers(self, observe: Callable[[Event], object]) -> Callable[[Event], object]:
+        """`observe`, for events of brokers alone: clients have machines, too."""
+        if not self.workload.clients:
+            return observe
+        names = frozenset((*self.brokers.names, ""))
+
+        def observe_brokers(event: Event) -> None:
+            if event.node in names:
+                observe(event)
+
+        return observe_brokers
 
     # --- what is told -----------------------------------------------------------------------------------------------
 
@@ -143,11 +155,13 @@ class ReplicationRun:
             world.start_schedule(self.case.schedule)
             self.sabotage(world)
             self.brokers.boot(beside=self._beside)
+            self.clients.boot()
             await self.operator.act()
             await self._outlast_faults()
             if not await self.wait_for(self._is_well, self._converges_in_s):
                 raise NotConverged(self._state())
             await self._last_put()
+            await self._last_read()
             await self._stop_brokers()
             self.judge.check_end(len(self.recorder.events))
             nursery.cancel_scope.cancel()
@@ -205,6 +219,7 @@ class ReplicationRun:
             and len(master.ha_service.connections) == self._followers
             and master.store.running_flags.is_writeable
             and self.table_clients.agree
+            and all(map(self.clients.has_let_go, brokers.names))
         )
 
     @property
@@ -242,16 +257,25 @@ class ReplicationRun:
                 await trio.sleep(_LOOK_EVERY_S)
             slaves = self._followers
             await master.store.wait_for_slaves(slaves)
-            result = await master.put_message(Message("Chaos", b"the last one"))
+            status, end = await self.clients.put_last(self.brokers.master)
         if waiting.cancelled_caught:
             raise NotConverged(self._state())
-        if (result.status is PutStatus.PUT_OK) is not (slaves >= self.workload.acks):
-            raise NotConverged(f"with every fault over, a put is answered {result.status.value}")
-        end = 0 if result.append is None else result.append.end_offset
+        if (status is PutStatus.PUT_OK) is not (slaves >= self.workload.acks):
+            raise NotConverged(f"with every fault over, a put is answered {status.value}")
         # A transient pool's puts are answered before they are in the log.
         if not await self.wait_for(
             lambda: self.view.converged and self.view.master.end >= end, self.scenario.converges_in_s
         ):
+            raise NotConverged(self._state())
+
+    async def _last_read(self) -> None:
+        """With every fault over, consumers get every message, and slaves what they have committed."""
+        with trio.move_on_after(self.scenario.converges_in_s) as waiting:
+            await self.clients.read_all(self.brokers.master)
+            await self.clients.stop()
+        if waiting.cancelled_caught:
+            raise NotConverged(f"consumers have not read all in {self.scenario.converges_in_s:g} s")
+        if not await self.wait_for(lambda: self.table_clients.agree, self.scenario.converges_in_s):
             raise NotConverged(self._state())
 
     async def _stop_brokers(self) -> None:

@@ -17,9 +17,9 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.observation import OBSERVABLE
 from rmq_actors.testing.operation import Operation
 from rmq_actors.testing.operators import Operator
-from rmq_actors.testing.topology import Topology
+from rmq_actors.testing.topology import CONSUMERS, PRODUCERS, Topology
 from rmq_actors.testing.workload import Workload
-from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, WorldConfig
+from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, Schedule, WorldConfig
 from sim_net.search.search import Case
 
 #: After the last fault everything must be as it should within this time (invariant I5: 30 s).
@@ -61,6 +61,9 @@ class Scenario:
         workload = attrs.evolve(self.workload(rng, seed), planted_bug=planted_bug)
         may_lose_power = self._master_may_lose_power(workload)
         schedule = self.faults.draw(rng, seed, self.topology, master_may_lose_power=may_lose_power)
+        if workload.clients:
+            of_clients = self.faults.draw_for_clients(random.Random(f"{self.name}/clients/{seed}"), self.topology)
+            schedule = Schedule((*schedule.faults, *of_clients))
         return Case(seed, schedule, workload.to_parameters())
 
     def check(self, case: Case) -> None:
@@ -76,9 +79,10 @@ class Scenario:
             raise ValueError(
                 f"parameters['table_changes']: the brokers of scenario {self.name} have no port for tables"
             )
+        clients = (PRODUCERS, CONSUMERS) if workload.clients else ()
         for number, fault in enumerate(case.schedule.faults):
             waits_for = fault.on.node if fault.on is not None else ""
-            unknown = {*fault.nodes, waits_for or names[0]} - set(names)
+            unknown = {*fault.nodes, waits_for or names[0]} - {*names, *clients}
             if unknown:
                 raise ValueError(f"faults[{number}]: no node is called {min(unknown)!r}; there are {', '.join(names)}")
             if isinstance(fault, Operation) and not self.operator.takes_orders:

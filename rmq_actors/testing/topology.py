@@ -1,10 +1,13 @@
-"""The brokers of a run: their names, and which is the master at first."""
+"""The brokers of a run: their names, and which is the master at first; and the machines of clients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import attrs
+
+#: The machines of clients, in runs whose messages go through clients.
+PRODUCERS, CONSUMERS = "producers", "consumers"
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ RECORD_BESIDE_BODY_BYTES = 200
 _FAIL_OVERS_MAX = 3
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
+#: How often messages go through clients.
+_CLIENTS = 0.5
 #: How often a master that may have a transient pool has one, and how often logs are cleaned.
 _POOL = 0.3
 _CLEANING = 0.3
@@ -84,6 +86,9 @@ class Workload:
     its log every `clean_every_s` seconds as if its disk were short of space: of all files that no start needs. A slave
     whose master has deleted what comes next is set up again.
 
+    With `clients` the writers are producers that send requests from another machine, again until one is answered, and a
+    consumer pulls what they send; else writers call the broker in its process.
+
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
@@ -115,6 +120,7 @@ class Workload:
     transient_pool: bool = attrs.field(default=False, validator=_flag)
     clean_every_s: float = attrs.field(default=0.0, validator=_seconds)
     table_changes: int = attrs.field(default=0, validator=_whole_number(0))
+    clients: bool = attrs.field(default=False, validator=_flag)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
@@ -188,7 +194,13 @@ def _draw(rng: random.Random, seed: int) -> Workload:
         slave_flush=slave_flush,
         in_sync_replicas=rng.choice((2, 2, 3)),
         auto_in_sync_replicas=rng.random() < _AUTO,
+        clients=draws_clients(seed),
     )
+
+
+def draws_clients(seed: int) -> bool:
+    """Whether the seed's messages go through clients."""
+    return random.Random(f"clients/{seed}").random() < _CLIENTS
 
 
 #: What `choices` draws where it is not told.

@@ -5,6 +5,7 @@ What is simple here asks the recorded steps each time again, and knows nothing o
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from rmq_actors.testing.invariants import REPLICATION_INVARIANTS
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import HaClientReport, HaReplicated, HaReport, HaTransfer
-from rmq_actors.tracing.events.run import ClientTable, OperatorPromote
+from rmq_actors.tracing.events.run import ClientRead, ClientTable, OperatorPromote
 from rmq_actors.tracing.events.store import LogAppend, LogFlush, LogTruncate, PutBegin, PutEnd, StoreOpen
 from tests.property.told_histories import GROUP, SLAVES, Act, Step, Telling, acts, numbers_in
 from tests.worlds.cluster_story import ADDRESSES, MASTER, OTHER, SLAVE
@@ -260,6 +261,29 @@ def test_numbers_go_on_or_not(check: Check, names: Sequence[str], data: st.DataO
     history = [("lead", 0, 1), *data.draw(acts(*names))]
     steps, broken = told(history, name)
     assert broken == first(check, steps, 1, ())
+
+
+@given(acts("number", "number", "copy_all", "get", "get", "get", "lead"))
+def test_a_consumer_reads_what_it_should_or_not(history: list[Act]) -> None:
+    steps, broken = told([("lead", 0, 1), *history], "read")
+    assert broken == next((number for number in range(len(steps)) if _is_read_wrongly(steps, number)), None)
+
+
+def _is_read_wrongly(steps: Steps, at: int) -> bool:
+    event = steps[at].event
+    if not isinstance(event, ClientRead):
+        return False
+    log = steps[at].logs[event.node]
+    is_there = zlib.crc32(log[event.offset : event.offset + event.size]) == event.checksum
+    if event.status != "as_sent" or event.queue_offset != event.expected or not is_there:
+        return True
+    # What was read there last, if the master's log still has it.
+    before = [step for step in steps[:at] if isinstance(step.event, ClientRead)]
+    same = [step for step in before if getattr(step.event, "queue_offset", -1) == event.queue_offset]
+    if not same or not isinstance(same[-1].event, ClientRead):
+        return False
+    end = same[-1].event.offset + same[-1].event.size
+    return same[-1].event.offset != event.offset and log.startswith(same[-1].logs[same[-1].event.node][:end])
 
 
 @given(acts("make", "make", "take", "take", "take", "lead", "commit"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 from hypothesis import strategies as st
 
 from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.run import ClientRead
 from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
@@ -216,6 +218,26 @@ class Telling(Story):
             cut(self, slave, common)
             follow(self, slave, address)
 
+    def get(self, who: int, much: int) -> None:
+        """A consumer gets a message of the master; sometimes not the one that is due, or other bytes."""
+        log = bytes(self.logs[self.master])
+        begins = record_begins(log)
+        if not begins:
+            return
+        at = begins[who % len(begins)]
+        queue_offset = int.from_bytes(log[at + 20 : at + 28], "big")
+        record = log[at : at + int.from_bytes(log[at : at + 4], "big")]
+        event = ClientRead(
+            status="altered" if much == 1 else "as_sent",
+            offset=at + (much == 2),
+            size=len(record),
+            queue_id=0,
+            queue_offset=queue_offset,
+            expected=queue_offset + (much == 3) - (much == 4),
+            checksum=zlib.crc32(record),
+        )
+        self.recorder.record(event, self.master)
+
     def make(self, _: int, much: int) -> None:
         """A client has a topic made; where it is acknowledged and not there, the master is wrong."""
         self.count += 1
@@ -274,17 +296,23 @@ ACTS: Mapping[str, Callable[[Telling, int, int], None]] = {
         "make",
         "take",
         "forget",
+        "get",
     )
 }
 
 
+def record_begins(log: bytes) -> list[int]:
+    """Where a log's messages begin."""
+    begins, at = [], 0
+    while at + 28 <= len(log):
+        begins.append(at)
+        at += int.from_bytes(log[at : at + 4], "big")
+    return begins
+
+
 def numbers_in(log: bytes) -> list[int]:
     """The offsets in their queue of a log's messages, one after the other."""
-    numbers, at = [], 0
-    while at + 28 <= len(log):
-        numbers.append(int.from_bytes(log[at + 20 : at + 28], "big"))
-        at += int.from_bytes(log[at : at + 4], "big")
-    return numbers
+    return [int.from_bytes(log[at + 20 : at + 28], "big") for at in record_begins(log)]
 
 
 def acts(*names: str, most: int = 14) -> st.SearchStrategy[list[Act]]:

@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from rmq_actors.testing.bug_hunt import Hunt, hunt_bug
 from rmq_actors.testing.case_file import CaseFile
+from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.testing.observation import RARELY_OBSERVED
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.scenarios import (
@@ -26,7 +28,7 @@ from rmq_actors.testing.scenarios import (
 )
 from rmq_actors.testing.workload import COMBINATIONS, Workload
 from rmq_actors.tracing.event import Event, of_kind
-from rmq_actors.tracing.events.run import FaultBegin
+from rmq_actors.tracing.events.run import ClientRead, ClientSend, FaultBegin
 from rmq_actors.tracing.events.store import LogAppend, LogRoll
 from sim_net import BitRot, Fault, Kill, MisdirectedWrite, On, Partition, PowerLoss, Schedule, fault_kind
 from sim_net.net.impairment import Cut
@@ -49,6 +51,18 @@ def test_every_run_passes(results: list[RunResult]) -> None:
 def test_the_runs_do_something(results: list[RunResult]) -> None:
     assert all(result.acked > 0 and result.checks > 100 for result in results)
     assert sum(result.acked for result in results) > 1000
+
+
+def test_half_of_all_runs_go_through_clients(results: list[RunResult]) -> None:
+    by_clients = [each for each in results if each.case.parameters.get("clients")]
+    assert 0.3 < len(by_clients) / len(results) < 0.7
+    sends = [event for each in by_clients for event in of_kind(each.events, ClientSend)]
+    assert {"SUCCESS", "FLUSH_SLAVE_TIMEOUT", "RemotingSendRequestError"} <= {event.status for event in sends}
+    assert max(Counter((event.node, event.key) for event in sends).values()) > 1  # what was refused is sent again
+    reads = [event for each in by_clients for event in of_kind(each.events, ClientRead)]
+    assert {event.actor for event in reads} == {"Consumer", LAST_READER}
+    others = [each for each in results if each not in by_clients]
+    assert not any(event.kind.startswith("client.") for each in others for event in each.events)
 
 
 def test_every_fault_fires_and_is_observed(results: list[RunResult]) -> None:

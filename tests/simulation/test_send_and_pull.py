@@ -19,6 +19,7 @@ from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.config import BrokerRole, FlushDiskType
+from rmq_actors.testing.thin_client import ThinClient, send_request, subscription
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.headers.messages import SendMessageResponseHeader
 from rmq_actors.wire.message_id import decode_message_id
@@ -28,7 +29,6 @@ from rmq_actors.wire.response_code import ResponseCode
 from tests.worlds import name_server_world
 from tests.worlds.name_server_world import CLIENT
 from tests.worlds.role_world import RoleWorld
-from tests.worlds.thin_client import ThinClient, send_request, subscription
 
 TOPIC = "TopicOfAClient"
 TIMEOUT_MS = 40_000

@@ -11,7 +11,9 @@ from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LI
 from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.wire.record import Message, encode_message
+from tests.worlds.client_story import chaos_record, tell_pull, tell_read, tell_sent
 from tests.worlds.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
 
@@ -119,6 +121,24 @@ def queue_begun_again(story: Story, holds: bool) -> None:
     story.append(SLAVE, record(2 if holds else 0))
 
 
+def sent(story: Story, holds: bool) -> None:
+    story.append(MASTER, chaos_record(0))
+    tell_sent(story, queue_offset=0 if holds else 1)
+
+
+def read(story: Story, holds: bool) -> None:
+    story.append(MASTER, chaos_record(0))
+    tell_read(story, chaos_record(0), expected=0 if holds else 1)
+
+
+def read_in_the_end(story: Story, holds: bool) -> None:
+    story.append(MASTER, chaos_record(0))
+    tell_pull(story)
+    if holds:
+        tell_read(story, chaos_record(0), actor=LAST_READER)
+    story.end()
+
+
 def tables_kept(story: Story, holds: bool) -> None:
     """Made a slave, the master takes over the tables of another slave, which is none of its masters."""
     story.make_topic(MASTER, "Orders")
@@ -188,6 +208,9 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         tables_kept,
         tables_equal,
         consumer_offsets,
+        sent,
+        read,
+        read_in_the_end,
     )
 }
 

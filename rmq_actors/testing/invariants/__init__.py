@@ -18,8 +18,11 @@ from rmq_actors.testing.invariants.leaks import Leaks
 from rmq_actors.testing.invariants.prefix import Prefix
 from rmq_actors.testing.invariants.queue_begun_again import QueueBegunAgain
 from rmq_actors.testing.invariants.queue_offsets import QueueOffsets
+from rmq_actors.testing.invariants.read import Read
+from rmq_actors.testing.invariants.read_in_the_end import ReadInTheEnd
 from rmq_actors.testing.invariants.replicated import Replicated
 from rmq_actors.testing.invariants.report import Report
+from rmq_actors.testing.invariants.sent import Sent
 from rmq_actors.testing.invariants.survival import Survival
 from rmq_actors.testing.invariants.synced import Synced
 from rmq_actors.testing.invariants.tables_equal import TablesEqual
@@ -44,8 +47,11 @@ __all__ = [
     "Prefix",
     "QueueBegunAgain",
     "QueueOffsets",
+    "Read",
+    "ReadInTheEnd",
     "Replicated",
     "Report",
+    "Sent",
     "Survival",
     "Synced",
     "TablesEqual",
@@ -68,6 +74,9 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Ack,
     Acknowledged,
     QueueOffsets,
+    Sent,
+    Read,
+    ReadInTheEnd,
     TablesKept,
     TablesEqual,
     ConsumerOffsets,

@@ -74,3 +74,41 @@ class ClientTable(Event, kind="client.table", emitter="testing.table_clients", a
     status: str
     part: str
     entry: str
+
+
+class ClientSend(Event, kind="client.send", emitter="testing.remote_clients", actor="Producer"):
+    """A producer's message was answered with status, a code's name, or was not, by an error's name.
+
+    key names the message; queue_offset and offset say where it is, -1 if that is not known.
+    """
+
+    status: str
+    offset: int
+    key: str
+    queue_id: int
+    queue_offset: int
+
+
+class ClientPull(Event, kind="client.pull", emitter="testing.remote_clients", actor="Consumer"):
+    """A consumer's pull from queue_offset was answered with status, a code's name, and where to pull next."""
+
+    status: str
+    queue_id: int
+    queue_offset: int
+    queue_offset_next: int
+    queue_offset_min: int
+
+
+class ClientRead(Event, kind="client.read", emitter="testing.remote_clients", actor="Consumer"):
+    """A consumer has a message of the pull told before; status as_sent or altered; expected: the offset that was due.
+
+    checksum: the CRC-32 of the record.
+    """
+
+    status: str
+    offset: int
+    size: int
+    queue_id: int
+    queue_offset: int
+    expected: int
+    checksum: int

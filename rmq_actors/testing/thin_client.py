@@ -57,9 +57,12 @@ class Pulled:
     remark: str | None
     header: PullMessageResponseHeader | None
     messages: Sequence[StoredMessage]
+    #: The bytes of each message, as they stand in the broker's log.
+    records: Sequence[bytes] = ()
 
     @property
     def bodies(self) -> list[bytes]:
+        """What producers have sent."""
         return [message.body for message in self.messages]
 
 
@@ -93,6 +96,7 @@ def send_request(
 
 
 def subscription(topic: str, tags: str = "*", version: int = 1) -> SubscriptionData:
+    """What a consumer's heartbeat says of a topic."""
     return SubscriptionData(topic=topic, sub_string=tags, sub_version=version)
 
 
@@ -107,6 +111,7 @@ class ThinClient:
     async def request(
         self, code: RequestCode, header: CommandHeader | None = None, body: bytes = b""
     ) -> RemotingCommand:
+        """Any request: its answer."""
         return await self.ask(RemotingCommand(code, None if header is None else encode_header(header), body=body))
 
     async def send(
@@ -119,6 +124,7 @@ class ThinClient:
         return answer.code, decode_header(SendMessageResponseHeader, answer)
 
     async def send_batch(self, topic: str, bodies: Sequence[bytes]) -> RemotingCommand:
+        """All messages in one request."""
         return await self.ask(send_request(topic, encode_batch([(body, 0, {}) for body in bodies]), batch=True))
 
     async def heartbeat(self, *subscriptions: SubscriptionData, producers: Sequence[str] = ()) -> RemotingCommand:
@@ -138,6 +144,7 @@ class ThinClient:
         return await self.request(RequestCode.HEART_BEAT, body=encode_body(data))
 
     async def leave(self) -> RemotingCommand:
+        """The group, as a consumer that shuts down does."""
         return await self.request(
             RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader(self.client_id, None, self.group)
         )
@@ -164,8 +171,9 @@ class ThinClient:
         answer = await self.request(RequestCode.PULL_MESSAGE, header)
         if "nextBeginOffset" not in (answer.ext_fields or {}):
             return Pulled(answer.code, answer.remark, None, ())
+        records, found = _records(answer.body), decode_header(PullMessageResponseHeader, answer)
         return Pulled(
-            answer.code, answer.remark, decode_header(PullMessageResponseHeader, answer), _records(answer.body)
+            answer.code, answer.remark, found, [decode_message(memoryview(each)) for each in records], records
         )
 
     async def members(self) -> list[str] | None:
@@ -177,6 +185,7 @@ class ThinClient:
         return decode_body(GetConsumerListByGroupResponseBody, answer.body).consumer_id_list
 
     async def commit(self, topic: str, offset: int, queue_id: int = 0) -> RemotingCommand:
+        """How far the group has consumed a queue."""
         header = UpdateConsumerOffsetRequestHeader(self.group, topic, queue_id, offset)
         return await self.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
@@ -195,14 +204,15 @@ class ThinClient:
         return decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
 
     async def unlock(self, *queues: MessageQueue) -> RemotingCommand:
+        """Give locks back."""
         asked = UnlockBatchRequestBody(client_id=self.client_id, consumer_group=self.group, mq_set=list(queues))
         return await self.request(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(asked))
 
 
-def _records(body: bytes) -> list[StoredMessage]:
-    found, rest = list[StoredMessage](), memoryview(body)
-    while rest:
-        record = rest[: int.from_bytes(rest[:4], "big")]
-        found.append(decode_message(record))
-        rest = rest[len(record) :]
+def _records(body: bytes) -> list[bytes]:
+    found = list[bytes]()
+    while body:
+        size = int.from_bytes(body[:4], "big")
+        found.append(body[:size])
+        body = body[size:]
     return found

@@ -1,0 +1,292 @@
+"""Clients of a run that speak remoting: two producers and a consumer, on machines of their own in the world.
+
+They know which broker is the master as those do who have asked a name server, and nothing else of the brokers. A
+producer sends a message again until it is answered that it is stored; so a message may be stored twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+import attrs
+import trio
+
+from rmq_actors.actors.system import open_actor_system
+from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.remoting.client import RemotingClient
+from rmq_actors.remoting.config import RemotingClientConfig
+from rmq_actors.remoting.connection import RemotingError
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS, Writers
+from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
+from rmq_actors.testing.sim_brokers import Beside
+from rmq_actors.testing.thin_client import Pulled, ThinClient, subscription
+from rmq_actors.testing.topology import CONSUMERS, PRODUCERS
+from rmq_actors.tracing.events.run import ClientPull, ClientRead, ClientSend
+from rmq_actors.wire.headers.messages import SendMessageResponseHeader
+from rmq_actors.wire.headers.offsets import PullMessageResponseHeader
+from rmq_actors.wire.message_id import decode_message_id
+from rmq_actors.wire.record import StoredMessage
+from rmq_actors.wire.response_code import ResponseCode
+from sim_net import Node
+
+#: Longer than a broker takes to answer a put, whatever happens to it.
+_TIMEOUT_MS = 5_000
+_HOLD_MS = 2_000
+#: How long the last reader waits for one more message.
+_LAST_HOLD_MS = 1_000
+#: A message was stored, though perhaps not as safely as was asked.
+_STORED = {
+    ResponseCode.SUCCESS: PutStatus.PUT_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: PutStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: PutStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: PutStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@attrs.frozen
+class _Sent:
+    """A message, which its key names."""
+
+    key: str
+    queue_id: int
+    body: bytes
+
+
+@attrs.define(eq=False)
+class _Cursor:
+    """How far a reader has read a queue: the offset that it asks for next, and the one that must come."""
+
+    queue_id: int
+    asks: int = 0
+    expects: int = 0
+
+
+@attrs.define(eq=False)
+class RemoteClients(Writers):
+    """See the module. Each message that a consumer reads is compared with what a producer has sent."""
+
+    _producers: Node = attrs.field(init=False)
+    _consumers: Node = attrs.field(init=False)
+    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
+    #: How many messages wait for their answers.
+    _waiting: int = attrs.field(default=0, init=False)
+    #: By key, and by queue those that must be sent again.
+    _sent: dict[str, _Sent] = attrs.field(factory=dict, init=False)
+    _again: dict[int, list[_Sent]] = attrs.field(factory=lambda: {queue: [] for queue in range(WRITERS)}, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        world = self.brokers.world
+        self._producers, self._consumers = world.node(PRODUCERS), world.node(CONSUMERS)
+
+    def beside(self, name: str) -> Iterable[Beside]:
+        """Nothing: they have machines of their own."""
+        return ()
+
+    def boot(self) -> None:
+        """Start both machines."""
+        self._producers.boot(self._produce_all)
+        self._consumers.boot(self._consume_all)
+
+    async def stop(self) -> None:
+        """Return when both have stopped in order."""
+        self._stopping.set()
+        await self._producers.wait_down()
+        await self._consumers.wait_down()
+
+    def has_let_go(self, name: str) -> bool:
+        """Whether no producer waits for an answer, or has a connection to the broker on which a request may come."""
+        if self._waiting:
+            return False
+        broker = self.brokers.broker(name)
+        assert broker.remoting is not None
+        connections = broker.remoting.remoting_server.connections.values()
+        return all(each.remote_address.rpartition(":")[0] != self._producers.address for each in connections)
+
+    def _master(self) -> str | None:
+        brokers = self.brokers
+        return next((name for name in brokers.running if self.is_put_to(brokers.broker(name), name)), None)
+
+    @contextlib.asynccontextmanager
+    async def _open(self, name: str, node: Node) -> AsyncIterator[RemotingClient]:
+        tracer = self.brokers.recorder.tracer(node.name)
+        async with open_actor_system(name, tracer, entropy=node.entropy) as system:
+            remoting = RemotingClient(RemotingClientConfig(), node.entropy, tracer, ProcessorTable(tracer))
+            await system.start(remoting)
+            yield remoting
+
+    def _client(self, remoting: RemotingClient, broker: str, timeout_ms: int = _TIMEOUT_MS) -> ThinClient:
+        address = self.brokers.addresses(broker).remoting
+        return ThinClient(lambda request: remoting.invoke(address, request, timeout_ms), "consumer-1", "ChaosGroup")
+
+    # --- producers --------------------------------------------------------------------------------------------------
+
+    async def _produce_all(self, node: Node) -> None:
+        async with trio.open_nursery() as nursery:
+            for queue_id in range(WRITERS):
+                nursery.start_soon(self._produce, queue_id, node)
+
+    async def _produce(self, queue_id: int, node: Node) -> None:
+        workload = self.brokers.workload
+        async with self._open(f"producer-{queue_id}", node) as remoting:
+            while not self._stopping.is_set():
+                master = self._master()
+                if master is None or not self.may_write or self.puts_left <= 0:
+                    for connection in list(remoting.connections.values()):
+                        connection.stop()
+                    await trio.sleep(LOOK_EVERY_S)
+                    continue
+                stored: list[PutStatus | None] = []
+                async with trio.open_nursery() as nursery:
+                    for _ in range(min(workload.in_flight, self.puts_left)):
+                        nursery.start_soon(self._send_next, remoting, master, queue_id, stored)
+                refused = stored.count(None)
+                await trio.sleep(PUT_AGAIN_S if refused else node.entropy.random() * workload.pause_s)
+
+    async def _send_next(
+        self, remoting: RemotingClient, master: str, queue_id: int, stored: list[PutStatus | None]
+    ) -> None:
+        self.puts_left -= 1
+        self._waiting += 1
+        again = self._again[queue_id]
+        message = again.pop() if again else self._new(queue_id, self._body(self._producers))
+        status, _ = await self._send(remoting, master, message)
+        self._waiting -= 1
+        if status is None:
+            self.puts_left += 1
+            again.append(message)
+        stored.append(status)
+
+    def _new(self, queue_id: int, body: bytes) -> _Sent:
+        message = _Sent(f"{len(self._sent)}", queue_id, body)
+        self._sent[message.key] = message
+        return message
+
+    async def _send(self, remoting: RemotingClient, master: str, message: _Sent) -> tuple[PutStatus | None, int]:
+        """The answer, and where the message is; None: it was refused, or the answer is lost."""
+        code, queue_offset, offset = -1, -1, -1
+        try:
+            client = self._client(remoting, master)
+            code, placed = await client.send(CHAOS_TOPIC, message.body, message.queue_id, {"KEYS": message.key})
+        except RemotingError as error:
+            status = type(error).__name__
+        else:
+            status = ResponseCode(code).name
+            if isinstance(placed, SendMessageResponseHeader):
+                queue_offset, offset = placed.queue_offset, decode_message_id(placed.msg_id)[1]
+        told = ClientSend(
+            status=status, key=message.key, queue_id=message.queue_id, queue_offset=queue_offset, offset=offset
+        )
+        self.brokers.recorder.record(told, master)
+        return _STORED.get(ResponseCode(code)) if code >= 0 else None, offset
+
+    async def put_last(self, name: str) -> tuple[PutStatus, int]:
+        """See `Writers.put_last`."""
+        answers: list[tuple[PutStatus, int]] = []
+
+        async def send(remoting: RemotingClient) -> None:
+            status, offset = await self._send(remoting, name, self._new(0, LAST_BODY))
+            answers.append((status or PutStatus.UNKNOWN_ERROR, offset + 1))
+
+        await self._at(self._producers, "last-producer", send)
+        return answers[0]
+
+    # --- the consumer -----------------------------------------------------------------------------------------------
+
+    async def _consume_all(self, node: Node) -> None:
+        async with self._open("consumer", node) as remoting, trio.open_nursery() as nursery:
+            for queue_id in range(WRITERS):
+                nursery.start_soon(self._consume, remoting, _Cursor(queue_id))
+            nursery.start_soon(self._beat, remoting)
+
+    async def _beat(self, remoting: RemotingClient) -> None:
+        while not self._stopping.is_set():
+            if (master := self._master()) is not None:
+                with contextlib.suppress(RemotingError):
+                    await self._client(remoting, master).heartbeat(subscription(CHAOS_TOPIC))
+            with trio.move_on_after(_HOLD_MS / 1000):
+                await self._stopping.wait()
+
+    async def _consume(self, remoting: RemotingClient, cursor: _Cursor) -> None:
+        """Read what comes, until the run is over."""
+        while not self._stopping.is_set():
+            master = self._master()
+            pulled = None if master is None else await self._pull(remoting, master, cursor, "Consumer", _HOLD_MS)
+            if pulled is None or not pulled.messages:
+                await trio.sleep(LOOK_EVERY_S)
+
+    async def read_all(self, name: str) -> None:
+        """A reader that knows nothing yet reads every queue of broker `name` to its end."""
+
+        async def read(remoting: RemotingClient) -> None:
+            for queue_id in range(WRITERS):
+                cursor, is_at_end = _Cursor(queue_id), False
+                while not is_at_end:
+                    before = cursor.asks
+                    pulled = await self._pull(remoting, name, cursor, LAST_READER, _LAST_HOLD_MS)
+                    if pulled is None:
+                        await trio.sleep(LOOK_EVERY_S)
+                    is_at_end = pulled is not None and not pulled.messages and cursor.asks == before
+
+        await self._at(self._consumers, "last-reader", read)
+
+    async def _pull(
+        self, remoting: RemotingClient, broker: str, cursor: _Cursor, reader: str, hold_ms: int
+    ) -> Pulled | None:
+        """The answer, after the cursor has gone on; None if there is none, or it does not come from the queue."""
+        client, asked = self._client(remoting, broker, hold_ms + _TIMEOUT_MS), cursor.asks
+        try:
+            pulled = await client.pull(CHAOS_TOPIC, asked, cursor.queue_id, hold_ms=hold_ms, commit=asked)
+        except RemotingError:
+            return None
+        if pulled.header is None:
+            return None
+        self._tell(pulled, pulled.header, broker, cursor, reader)
+        cursor.asks = pulled.header.next_begin_offset
+        cursor.expects = pulled.messages[-1].queue_offset + 1 if pulled.messages else cursor.asks
+        return pulled
+
+    def _tell(
+        self, pulled: Pulled, header: PullMessageResponseHeader, broker: str, cursor: _Cursor, reader: str
+    ) -> None:
+        recorder, expected = self.brokers.recorder, cursor.expects
+        told = ClientPull(
+            status=ResponseCode(pulled.code).name,
+            queue_id=cursor.queue_id,
+            queue_offset=cursor.asks,
+            queue_offset_next=header.next_begin_offset,
+            queue_offset_min=header.min_offset,
+        )
+        recorder.record(told, broker, reader)
+        for message, record in zip(pulled.messages, pulled.records, strict=True):
+            read = ClientRead(
+                status="as_sent" if self._is_as_sent(message, cursor.queue_id) else "altered",
+                queue_id=cursor.queue_id,
+                queue_offset=message.queue_offset,
+                expected=expected,
+                offset=message.physical_offset,
+                size=len(record),
+                checksum=zlib.crc32(record),
+            )
+            recorder.record(read, broker, reader)
+            expected = message.queue_offset + 1
+
+    def _is_as_sent(self, message: StoredMessage, queue_id: int) -> bool:
+        sent = self._sent.get(message.properties.get("KEYS", ""))
+        found = message.topic, message.queue_id, message.body
+        return sent is not None and found == (CHAOS_TOPIC, queue_id, sent.body) and sent.queue_id == queue_id
+
+    async def _at(self, node: Node, name: str, use: Callable[[RemotingClient], Awaitable[None]]) -> None:
+        """Run `use` in the node's process, with a client of its own."""
+        over = trio.Event()
+
+        async def run() -> None:
+            async with self._open(name, node) as remoting:
+                await use(remoting)
+            over.set()
+
+        node.start_soon(run)
+        await over.wait()
