@@ -12,9 +12,9 @@ from tests.worlds.cluster_story import A_BLANK, MASTER, SLAVE, Story
 FIRST, SECOND = chaos_record(0), chaos_record(1, "b")
 
 
-def two_messages(**settings: tuple[str, ...]) -> Story:
+def two_messages(sync_flush: tuple[str, ...] = ()) -> Story:
     """The master has two messages."""
-    story = Story(takes_parts=False, **settings)
+    story = Story(takes_parts=False, sync_flush=sync_flush)
     story.watch(Sent, Read, ReadInTheEnd)
     story.append(MASTER, FIRST)
     story.append(MASTER, SECOND)
