@@ -116,6 +116,8 @@ class RoleExchange(ServiceThread):
                 raise ExchangeRefused(f"roles are being exchanged with {self._slave_addr}")
             return self.info()
         broker, remoting = self._broker, self._broker.remoting
+        if self._scope.cancel_called:
+            raise ExchangeRefused("this broker stops")
         if broker.config.is_slave:
             raise ExchangeRefused("this broker is a slave: ask its master")
         if broker.roles_being_set:
@@ -135,6 +137,11 @@ class RoleExchange(ServiceThread):
                 limit_s,
             )
         )
+        return self.info()
+
+    async def wait_for_end(self) -> ExchangeInfo:
+        """How the present exchange ended, or how it stood as this broker stopped: its next start may go on with it."""
+        await self._ended.wait()
         return self.info()
 
     def info(self) -> ExchangeInfo:

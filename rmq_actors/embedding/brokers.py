@@ -335,8 +335,7 @@ async def exchange_roles(broker: BrokerController, slave_addr: str, limit_s: flo
     except ExchangeRefused as error:
         raise ExchangeFailed(str(error)) from error
     with trio.move_on_after(limit_s + _LONGER_S):
-        while not exchange.info().ended:  # noqa: ASYNC110 - as operators do
-            await trio.sleep(_LOOK_EVERY_S)
+        await exchange.wait_for_end()
     info = exchange.info()
     if not info.exchanged:
-        raise ExchangeFailed(info.detail)
+        raise ExchangeFailed(info.detail if info.ended else f"not over yet, step {info.step}: {info.detail}")

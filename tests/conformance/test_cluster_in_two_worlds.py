@@ -236,6 +236,23 @@ def test_a_put_that_waits_for_a_paused_slave_hears_that_its_broker_died() -> Non
     SimCluster(PAIR).run(body)
 
 
+def test_who_waits_for_an_exchange_hears_that_its_master_stops() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.pause("b")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_no_exchange, cluster)
+            await trio.sleep(1.0)
+            with trio.fail_after(5):
+                await cluster.stop("a")
+        cluster.resume("b")
+
+    async def expect_no_exchange(cluster: Cluster) -> None:
+        with pytest.raises(ExchangeFailed, match="not over yet, step check"):
+            await cluster.exchange("b", limit_s=300.0)
+
+    SimCluster(PAIR).run(body)
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     digests = []
     for seed in (1, 1, 2):
