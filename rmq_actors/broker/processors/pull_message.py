@@ -15,7 +15,7 @@ from rmq_actors.protocols.consumer_groups import ConsumerGroups
 from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
-from rmq_actors.store.read.get_message import GetMessageResult
+from rmq_actors.store.read.get_message import GetMessageResult, GetMessageStatus
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
@@ -187,4 +187,7 @@ def _response(
 ) -> RemotingCommand:
     header = PullMessageResponseHeader(suggested, result.next_begin_offset, result.min_offset, result.max_offset)
     body = b"".join(result.messages) if code is ResponseCode.SUCCESS else b""
-    return request.command.response(code, result.status.value, encode_header(header), body)
+    status = result.status
+    if status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
+        status = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # RocketMQ makes a queue that is asked for, and finds it empty
+    return request.command.response(code, status.value, encode_header(header), body)
