@@ -1,7 +1,7 @@
 """SEND and PULL requests that RocketMQ's clients have sent to RocketMQ 4.9.7, sent again: each has the same answer.
 
-The broker's store becomes the golden one on the way: each record of the golden log is what a request makes, or is put as
-it stands there, where RocketMQ's broker has made it itself (delivered delayed messages, transactions) or this broker
+The broker's store becomes the golden one on the way: each record of the golden log is what a request makes, or is put
+as it stands there, where RocketMQ's broker has made it itself (delivered delayed messages, transactions) or this broker
 refuses the request. So every message must get the offset that it has there, in the log and in its queue. A pull is sent
 as soon as its queue is as long as it was when RocketMQ answered.
 """
@@ -89,8 +89,8 @@ def told(answer: RemotingCommand) -> tuple[object, ...]:
 
 
 @functools.cache
-def sends() -> Mapping[str, Exchange]:
-    """The sends that this broker takes, by the unique key of the message, or of a batch's first."""
+def sends() -> Mapping[tuple[str, str], Exchange]:
+    """The sends that this broker takes, by topic and the unique key of the message, or of a batch's first."""
     found = {}
     for each in (*exchanges("rem.1"), *exchanges("rem.2")):
         if each.request.code in SENDS:
