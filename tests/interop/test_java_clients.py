@@ -225,6 +225,26 @@ def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_ser
     assert {int(body) % 3 for _, body in consumed} == {0, 2}
 
 
+def test_clients_find_the_broker_through_rocketmqs_own_name_server(
+    java_gateway: JavaGateway, module_servers: Servers
+) -> None:
+    name_server = module_servers.java_name_server("java-namesrv")
+    name_server.start()
+    broker = module_servers.broker_command(
+        "broker-of-java-namesrv",
+        brokerName="broker-elsewhere",
+        namesrvAddr=name_server.address,
+        mappedFileSizeCommitLog=MEGABYTE,
+    )
+    broker.start()
+    bodies = [b"%d" % number for number in range(20)]
+    assert java_gateway.produce(name_server.address, "JavaRouted", bodies) == ["broker-elsewhere"] * 20
+    with java_gateway.push_consumer(name_server.address, "CG_routed", "JavaRouted") as consumed:
+        wait_until(lambda: len(consumed) == 20, 120, "all messages")
+    assert sorted(body for _, body in consumed) == sorted(bodies)
+    broker.stop()
+
+
 def records_in(store: Path, topic: bytes) -> int:
     """How many records of a topic are in a log of one file, about."""
     return sum(file.read_bytes().count(topic) for file in (store / "commitlog").glob("0*"))
