@@ -21,6 +21,7 @@ from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.tls import Tls, TlsConfig
 from rmq_actors.settings.configure import ConfigurationError, Properties
+from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.events.node import NodeBoot
@@ -29,6 +30,9 @@ from rmq_actors.tracing.recorder import Recorder
 LISTEN_PORT = 10911
 _ROOT = "storePathRootDir"
 _COMMIT_LOG = "storePathCommitLog"
+#: accessMessageInMemoryMaxRatio of a slave, if nobody sets it: a consumer that a slave serves stays there until it is
+#: nearer to the log's end than where its master would send it away.
+_RATIO_OF_A_SLAVE = 30
 #: Keys that are not fields of `BrokerConfig`: where the files are.
 STORE_KEYS = (_ROOT, _COMMIT_LOG)
 
@@ -87,7 +91,12 @@ def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers:
 def _base(values: Mapping[str, str], name_servers: str | None) -> BrokerConfig:
     """The settings that count if the file does not have them: addresses follow from where the broker listens."""
     host = values.get("bindAddress", "").strip() or RemotingServerConfig().listen_host
+    is_slave = values.get("brokerRole", "").strip() == BrokerRole.SLAVE.value
+    store = MessageStoreConfig()
+    if is_slave:
+        store = attrs.evolve(store, access_message_in_memory_max_ratio=_RATIO_OF_A_SLAVE)
     return BrokerConfig(
+        store=store,
         ha=HaConfig(ha_listen_host=host),
         remoting=RemotingServerConfig(host, LISTEN_PORT),
         broker_ip1=values.get("brokerIP1", "").strip() or host,

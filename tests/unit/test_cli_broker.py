@@ -193,6 +193,20 @@ def test_a_refusal_names_keys_and_lines_as_the_file_has_them(tmp_path: Path, lin
     assert str(caught.value) == message.format(path=path)
 
 
+@pytest.mark.parametrize(
+    ("lines", "ratio"),
+    [
+        ((), 40),
+        (("brokerRole=SYNC_MASTER",), 40),
+        (("brokerRole=SLAVE", "brokerId=1"), 30),
+        (("brokerRole=SLAVE", "brokerId=1", "accessMessageInMemoryMaxRatio=50"), 50),
+    ],
+)
+def test_a_slave_takes_less_of_its_memory_for_its_log(tmp_path: Path, lines: tuple[str, ...], ratio: int) -> None:
+    loaded = load_broker_config(conf(tmp_path, *lines), "127.0.0.1:9876")
+    assert loaded.config.store.access_message_in_memory_max_ratio == ratio
+
+
 def test_an_address_that_a_name_server_elsewhere_cannot_use_is_warned_of(tmp_path: Path) -> None:
     path = conf(tmp_path)
     assert load_broker_config(path, "127.0.0.1:9876").file.warnings == []
