@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
 import attrs
 import trio
@@ -22,19 +22,27 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS, Writers
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.testing.sim_brokers import Beside
-from rmq_actors.testing.thin_client import Pulled, ThinClient, subscription
+from rmq_actors.testing.thin_client import Pulled, ThinClient, send_request, subscription
 from rmq_actors.testing.topology import CONSUMERS, PRODUCERS
+from rmq_actors.testing.workload import RECORD_BESIDE_BODY_BYTES
 from rmq_actors.tracing.events.run import ClientPull, ClientRead, ClientSend
+from rmq_actors.wire.batch import encode_batch
+from rmq_actors.wire.headers import decode_header
 from rmq_actors.wire.headers.messages import SendMessageResponseHeader
 from rmq_actors.wire.headers.offsets import PullMessageResponseHeader
 from rmq_actors.wire.message_id import decode_message_id
 from rmq_actors.wire.record import StoredMessage
+from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node
 
 #: Longer than a broker takes to answer a put, whatever happens to it.
 _TIMEOUT_MS = 5_000
 _HOLD_MS = 2_000
+#: How often messages go as a batch, of 2 to this many.
+_BATCHES, _BATCHED_MAX = 0.15, 4
+#: How often a consumer asks a slave.
+_OF_SLAVES = 0.25
 #: How long the last reader waits for one more message.
 _LAST_HOLD_MS = 1_000
 #: A message was stored, though perhaps not as safely as was asked.
@@ -53,6 +61,15 @@ class _Sent:
     key: str
     queue_id: int
     body: bytes
+
+
+def _request(messages: Sequence[_Sent]) -> RemotingCommand:
+    """A batch, if there are several."""
+    first, *others = messages
+    if not others:
+        return send_request(CHAOS_TOPIC, first.body, first.queue_id, {"KEYS": first.key})
+    body = encode_batch([(each.body, 0, {"KEYS": each.key}) for each in messages])
+    return send_request(CHAOS_TOPIC, body, first.queue_id, batch=True)
 
 
 @attrs.define(eq=False)
@@ -149,46 +166,66 @@ class RemoteClients(Writers):
     async def _send_next(
         self, remoting: RemotingClient, master: str, queue_id: int, stored: list[PutStatus | None]
     ) -> None:
-        self.puts_left -= 1
+        if self.puts_left <= 0:
+            return  # batches have taken more than one message each
+        messages = self._take(queue_id)
         self._waiting += 1
-        again = self._again[queue_id]
-        message = again.pop() if again else self._new(queue_id, self._body(self._producers))
-        status, _ = await self._send(remoting, master, message)
+        status, _ = await self._send(remoting, master, messages)
         self._waiting -= 1
         if status is None:
-            self.puts_left += 1
-            again.append(message)
+            self.puts_left += len(messages)
+            self._again[queue_id] += messages
         stored.append(status)
+
+    def _take(self, queue_id: int) -> list[_Sent]:
+        """The next message, or several that go as a batch; the log takes a batch into one file."""
+        entropy, again, messages = self._producers.entropy, self._again[queue_id], list[_Sent]()
+        wanted = 2 + int(entropy.random() * (_BATCHED_MAX - 1)) if entropy.random() < _BATCHES else 1
+        room_bytes = self.brokers.workload.log_file_bytes
+        while not messages or (len(messages) < wanted and self.puts_left > 0):
+            message = again.pop() if again else self._new(queue_id, self._body(self._producers))
+            room_bytes -= len(message.body) + RECORD_BESIDE_BODY_BYTES
+            if messages and room_bytes < 0:
+                again.append(message)
+                break
+            messages.append(message)
+            self.puts_left -= 1
+        return messages
 
     def _new(self, queue_id: int, body: bytes) -> _Sent:
         message = _Sent(f"{len(self._sent)}", queue_id, body)
         self._sent[message.key] = message
         return message
 
-    async def _send(self, remoting: RemotingClient, master: str, message: _Sent) -> tuple[PutStatus | None, int]:
-        """The answer, and where the message is; None: it was refused, or the answer is lost."""
-        code, queue_offset, offset = -1, -1, -1
+    async def _send(
+        self, remoting: RemotingClient, master: str, messages: Sequence[_Sent]
+    ) -> tuple[PutStatus | None, int]:
+        """The answer, and where the last message is; None: they were refused, or the answer is lost."""
+        code, first, offsets = -1, -1, [-1] * len(messages)
         try:
-            client = self._client(remoting, master)
-            code, placed = await client.send(CHAOS_TOPIC, message.body, message.queue_id, {"KEYS": message.key})
+            answer = await self._client(remoting, master).ask(_request(messages))
         except RemotingError as error:
             status = type(error).__name__
         else:
-            status = ResponseCode(code).name
-            if isinstance(placed, SendMessageResponseHeader):
-                queue_offset, offset = placed.queue_offset, decode_message_id(placed.msg_id)[1]
-        told = ClientSend(
-            status=status, key=message.key, queue_id=message.queue_id, queue_offset=queue_offset, offset=offset
-        )
-        self.brokers.recorder.record(told, master)
-        return _STORED.get(ResponseCode(code)) if code >= 0 else None, offset
+            code, status = answer.code, ResponseCode(answer.code).name
+            if "msgId" in (answer.ext_fields or {}):
+                placed = decode_header(SendMessageResponseHeader, answer)
+                first = placed.queue_offset
+                offsets = [decode_message_id(each)[1] for each in placed.msg_id.split(",")]
+        for number, (message, offset) in enumerate(zip(messages, offsets, strict=True)):
+            queue_offset = first + number if offset >= 0 else -1
+            told = ClientSend(
+                status=status, key=message.key, queue_id=message.queue_id, queue_offset=queue_offset, offset=offset
+            )
+            self.brokers.recorder.record(told, master)
+        return _STORED.get(ResponseCode(code)) if code >= 0 else None, offsets[-1]
 
     async def put_last(self, name: str) -> tuple[PutStatus, int]:
         """See `Writers.put_last`."""
         answers: list[tuple[PutStatus, int]] = []
 
         async def send(remoting: RemotingClient) -> None:
-            status, offset = await self._send(remoting, name, self._new(0, LAST_BODY))
+            status, offset = await self._send(remoting, name, [self._new(0, LAST_BODY)])
             answers.append((status or PutStatus.UNKNOWN_ERROR, offset + 1))
 
         await self._at(self._producers, "last-producer", send)
@@ -213,10 +250,18 @@ class RemoteClients(Writers):
     async def _consume(self, remoting: RemotingClient, cursor: _Cursor) -> None:
         """Read what comes, until the run is over."""
         while not self._stopping.is_set():
-            master = self._master()
-            pulled = None if master is None else await self._pull(remoting, master, cursor, "Consumer", _HOLD_MS)
+            broker = self._source()
+            pulled = None if broker is None else await self._pull(remoting, broker, cursor, "Consumer", _HOLD_MS)
             if pulled is None or not pulled.messages:
                 await trio.sleep(LOOK_EVERY_S)
+
+    def _source(self) -> str | None:
+        """Mostly the master; a consumer tells flipped bits by a message's checksum, and leaves such a slave alone."""
+        brokers, entropy = self.brokers, self._consumers.entropy
+        slaves = [name for name in brokers.running if not brokers.view.nodes[name].rotten]
+        if slaves and entropy.random() < _OF_SLAVES:
+            return slaves[int(entropy.random() * len(slaves))]
+        return self._master()
 
     async def read_all(self, name: str) -> None:
         """A reader that knows nothing yet reads every queue of broker `name` to its end."""

@@ -34,6 +34,7 @@ from sim_net import World
 from sim_net.search.search import Case
 
 _LOOK_EVERY_S = 0.1
+_LAST_SENDS_MAX = 3
 #: How long faults may wait for their event before they are called off.
 _EVENTS_WAIT_S = 5.0
 #: After one of these events, what the harness waits for may be true.
@@ -250,23 +251,32 @@ class ReplicationRun:
 
     async def _last_put(self) -> None:
         """With every fault over, a put must be confirmed, if there are slaves enough, and reach every slave."""
-        master = self.brokers.broker(self.brokers.master)
-        with trio.move_on_after(self.scenario.converges_in_s) as waiting:
-            # A slave that is connected may still compare its log, and then begin again, or halt.
-            while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < self._followers:  # noqa: ASYNC110
-                await trio.sleep(_LOOK_EVERY_S)
-            slaves = self._followers
-            await master.store.wait_for_slaves(slaves)
-            status, end = await self.clients.put_last(self.brokers.master)
-        if waiting.cancelled_caught:
-            raise NotConverged(self._state())
-        if (status is PutStatus.PUT_OK) is not (slaves >= self.workload.acks):
-            raise NotConverged(f"with every fault over, a put is answered {status.value}")
+        # The network has a client's request for a while, in which a slave may still be lost: it may send again.
+        for tries_left in reversed(range(_LAST_SENDS_MAX if self.workload.clients else 1)):
+            with trio.move_on_after(self.scenario.converges_in_s) as waiting:
+                slaves = await self._wait_for_followers()
+                status, end = await self.clients.put_last(self.brokers.master)
+            if waiting.cancelled_caught:
+                raise NotConverged(self._state())
+            if (status is PutStatus.PUT_OK) is (slaves >= self.workload.acks):
+                break
+            if not tries_left:
+                raise NotConverged(f"with every fault over, a put is answered {status.value}")
         # A transient pool's puts are answered before they are in the log.
         if not await self.wait_for(
             lambda: self.view.converged and self.view.master.end >= end, self.scenario.converges_in_s
         ):
             raise NotConverged(self._state())
+
+    async def _wait_for_followers(self) -> int:
+        """Return when all slaves follow that have not halted: how many these are."""
+        master = self.brokers.broker(self.brokers.master)
+        # A slave that is connected may still compare its log, and then begin again, or halt.
+        while sum(each.ack_offset is not None for each in master.ha_service.slave_statuses()) < self._followers:  # noqa: ASYNC110
+            await trio.sleep(_LOOK_EVERY_S)
+        slaves = self._followers
+        await master.store.wait_for_slaves(slaves)
+        return slaves
 
     async def _last_read(self) -> None:
         """With every fault over, consumers get every message, and slaves what they have committed."""
