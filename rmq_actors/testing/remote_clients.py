@@ -33,6 +33,7 @@ from rmq_actors.wire.headers.offsets import PullMessageResponseHeader
 from rmq_actors.wire.message_id import decode_message_id
 from rmq_actors.wire.record import StoredMessage
 from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node
 
@@ -131,7 +132,9 @@ class RemoteClients(Writers):
     async def _open(self, name: str, node: Node) -> AsyncIterator[RemotingClient]:
         tracer = self.brokers.recorder.tracer(node.name)
         async with open_actor_system(name, tracer, entropy=node.entropy) as system:
-            remoting = RemotingClient(RemotingClientConfig(), node.entropy, tracer, ProcessorTable(tracer))
+            processors = ProcessorTable(tracer)
+            processors.register([RequestCode.NOTIFY_CONSUMER_IDS_CHANGED], lambda _: None)
+            remoting = RemotingClient(RemotingClientConfig(), node.entropy, tracer, processors)
             await system.start(remoting)
             yield remoting
 
@@ -284,7 +287,8 @@ class RemoteClients(Writers):
         """The answer, after the cursor has gone on; None if there is none, or it does not come from the queue."""
         client, asked = self._client(remoting, broker, hold_ms + _TIMEOUT_MS), cursor.asks
         try:
-            pulled = await client.pull(CHAOS_TOPIC, asked, cursor.queue_id, hold_ms=hold_ms, commit=asked)
+            commit = None if reader == LAST_READER else asked
+            pulled = await client.pull(CHAOS_TOPIC, asked, cursor.queue_id, hold_ms=hold_ms, commit=commit)
         except RemotingError:
             return None
         if pulled.header is None:
