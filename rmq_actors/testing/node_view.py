@@ -78,6 +78,8 @@ class NodeView:
     #: How much it ever had of the master's log, and of any log.
     highest: int = 0
     ever: int = 0
+    #: An operator has removed all that it had: its reports of that may still arrive.
+    was_set_up_anew: bool = False
     synced: int = 0
     #: What no power loss can take: the highest that it has ever synced, of the log that it has.
     durable: int = 0
@@ -135,6 +137,7 @@ class NodeView:
         """All that it had is removed; it begins as a new slave of the master that has written `lineage`."""
         self.begin = self.began_at = self.end = self.synced = self.durable = 0
         self.lineage = lineage
+        self.was_set_up_anew = True
         self.rotten.clear()
         self.tables.clear()
 

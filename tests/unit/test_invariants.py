@@ -139,6 +139,24 @@ def test_ack_of_what_a_slave_has_lost_with_its_power(sync_flush: tuple[str, ...]
     assert story.seen == seen
 
 
+@pytest.mark.parametrize(("again", "seen"), [(b"", []), (b"later", ["ack"])])
+def test_ack_of_what_an_operator_has_removed_from_a_slave(again: bytes, seen: list[str]) -> None:
+    """Its report may still have been under way; but not one of what comes later."""
+    story = Story((SLAVE, OTHER))
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.emit(SLAVE, "log.flush", offset=3)
+    story.emit(SLAVE, "node.kill")
+    story.emit(SLAVE, "operator.set_up_anew")
+    story.logs[SLAVE].clear()
+    story.emit(SLAVE, "store.open", offset=0, status="clean")
+    if again:
+        story.put(1, again)
+    story.emit(MASTER, "log.flush", offset=len(story.logs[MASTER]))
+    story.answer(1 if again else 0, len(story.logs[MASTER]))
+    assert story.seen == seen
+
+
 def test_an_ack_of_what_a_restart_has_cut_off_is_none(story: Story) -> None:
     story.put(1, b"abc")
     story.append(SLAVE, b"abc")
