@@ -21,6 +21,7 @@ from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
 from rmq_actors.broker.processors.pull_message import PullMessageProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
 from rmq_actors.broker.processors.send_message import SendMessageProcessor
+from rmq_actors.broker.processors.send_rows import SendLane
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
@@ -86,7 +87,9 @@ class BrokerRemoting:
         pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
         self._hold_service.answers_through(pulls.pull_again)
         pulls.register(self.processors)
-        SendMessageProcessor(clients, self._entropy, pool, self._tracer).register(self.processors)
+        sends = SendMessageProcessor(clients, self._entropy, pool, self._tracer)
+        sends.register(self.processors)
+        SendLane(clients, sends).register(self.processors)
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
 

@@ -24,14 +24,18 @@ from rmq_actors.wire.remoting_command import (
     RESPONSE_FLAG,
     RemotingCommand,
     RemotingCommandError,
+    decode_command_within,
     encode_command,
 )
+from rmq_actors.wire.send_rows import SendRow, decode_row_or_command
 
 _log = logging.getLogger(__name__)
 
 #: How many bytes go to the socket at a time, unless one frame is longer.
 _SEND_BYTES = 256 * 1024
 _BAD_FRAME = "bad_frame"
+#: How many plain messages are served together at most.
+_ROWS_MAX = 256
 #: How long an orderly end waits until the peer has taken the answers that it is owed.
 _LAST_SENDS_S = 1.0
 
@@ -98,6 +102,8 @@ class RemotingConnection:
     hooks: Sequence[RpcHook] = ()
     #: Called around requests of this side.
     request_hooks: Sequence[RpcHook] = ()
+    #: Serves plain messages that arrive, many at a time, and tells how many of them; None: `_process` does.
+    process_rows: Callable[[RemotingConnection, Sequence[SendRow]], int] | None = attrs.field(default=None, init=False)
     close_reason: str | None = attrs.field(default=None, init=False)
     opened_s: float = attrs.field(factory=trio.current_time, init=False)
     frames_received: int = attrs.field(default=0, init=False)
@@ -171,22 +177,34 @@ class RemotingConnection:
         A peer for which more than `write_buffer_max_bytes` wait is cut off. Raises `ValueError` for a frame that is
         too long.
         """
-        if self._nursery is None:
-            return
-        if self._outgoing_bytes > self._limits.write_buffer_max_bytes:
-            if self.close_reason is None:
-                _log.warning("%s: %s reads too slowly: cut off", self._owner, self.remote_address)
-            self.close("slow_reader")
+        if not self._takes_frames():
             return
         frame = encode_command(command)
-        self._outgoing.append(frame)
-        self._outgoing_bytes += len(frame)
-        if command.flag & RESPONSE_FLAG:
-            self._owed_bytes += len(frame)
-        else:
+        if not command.flag & RESPONSE_FLAG:
             self._carries_requests = True
             self._wake_drained()
-        if not self._sending and not self._in_batch:
+        self._enqueue(frame, owed_bytes=len(frame) if command.flag & RESPONSE_FLAG else 0)
+
+    def send_answers(self, frames: bytes) -> None:
+        """Send encoded answers under the same conditions."""
+        if self._takes_frames():
+            self._enqueue(frames, owed_bytes=len(frames))
+
+    def _takes_frames(self) -> bool:
+        if self._nursery is None:
+            return False
+        if self._outgoing_bytes <= self._limits.write_buffer_max_bytes:
+            return True
+        if self.close_reason is None:
+            _log.warning("%s: %s reads too slowly: cut off", self._owner, self.remote_address)
+        self.close("slow_reader")
+        return False
+
+    def _enqueue(self, frames: bytes, *, owed_bytes: int) -> None:
+        self._outgoing.append(frames)
+        self._outgoing_bytes += len(frames)
+        self._owed_bytes += owed_bytes
+        if not self._sending and not self._in_batch and self._nursery is not None:
             self._start_sending(self._nursery)
 
     async def invoke(
@@ -268,6 +286,9 @@ class RemotingConnection:
 
     async def _read(self) -> str:
         reader, transport = self._reader, self._transport
+        decode: Callable[[memoryview, int, int], RemotingCommand | SendRow] = (
+            decode_command_within if self.process_rows is None else decode_row_or_command
+        )
         while True:
             with reader.free_space() as space:
                 count = await transport.receive_into(space)
@@ -275,31 +296,62 @@ class RemotingConnection:
                 return "closed_within_a_frame" if reader.pending_bytes else "closed_by_peer"
             reader.received(count)
             self._last_active_s = trio.current_time()
-            while commands := reader.commands():
-                self.frames_received += len(commands)
-                await self._take_batch(commands)
+            while frames := reader.frames(decode):
+                self.frames_received += len(frames)
+                await self._take_batch(frames)
                 if not reader.pending_bytes:
                     break
+            frames = []  # rows keep the buffer
 
-    async def _take_batch(self, commands: list[RemotingCommand]) -> None:
+    async def _take_batch(self, frames: list[RemotingCommand | SendRow]) -> None:
         """Handle what has arrived. Answers wait for the end of the batch, unless they become too many."""
         self._in_batch = True
-        process, arrived_s = self._process, self._last_active_s
+        arrived_s, rows = self._last_active_s, list[SendRow]()
         owed_max_bytes = self._limits.write_buffer_high_water_mark_bytes
         try:
-            for command in commands:
-                if command.unknown_fields:
-                    self._name_unknown_fields(command)
-                if command.flag & RESPONSE_FLAG:
-                    self._take_response(command)
-                else:
-                    process(RemotingRequest(self, command, arrived_s))
+            for frame in frames:
+                if isinstance(frame, SendRow):
+                    rows.append(frame)
+                    if len(rows) < _ROWS_MAX:
+                        continue
+                if rows:
+                    await self._take_rows(rows, arrived_s)
+                    rows = []
+                if isinstance(frame, RemotingCommand):
+                    self._take(frame, arrived_s)
                 if self._owed_bytes > owed_max_bytes:
                     await self._relieve()
+            if rows:
+                await self._take_rows(rows, arrived_s)
         finally:
             self._in_batch = False
         if self._outgoing and not self._sending:
             await self._send_as_reader()
+
+    def _take(self, command: RemotingCommand, arrived_s: float) -> None:
+        if command.unknown_fields:
+            self._name_unknown_fields(command)
+        if command.flag & RESPONSE_FLAG:
+            self._take_response(command)
+        else:
+            self._process(RemotingRequest(self, command, arrived_s))
+
+    async def _take_rows(self, rows: list[SendRow], arrived_s: float) -> None:
+        """Serve rows, as many as possible at a time; those for which that does not work as requests."""
+        assert self.process_rows is not None
+        owed_max_bytes = self._limits.write_buffer_high_water_mark_bytes
+        at, singles = 0, 1
+        while at < len(rows):
+            served = self.process_rows(self, rows[at:] if at else rows)
+            if served:
+                at, singles = at + served, 1
+                continue
+            # More each time: where none can be served together, trying that costs little.
+            for row in rows[at : at + singles]:
+                self._take(row.command(), arrived_s)
+                if self._owed_bytes > owed_max_bytes:
+                    await self._relieve()
+            at, singles = at + singles, 2 * singles
 
     def _name_unknown_fields(self, command: RemotingCommand) -> None:
         _log.info("%s: %s sends unknown header fields %s", self._owner, self.remote_address, command.unknown_fields)

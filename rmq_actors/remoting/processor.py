@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -11,18 +11,21 @@ import trio
 
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.protocols.request_queue import RequestQueue
-from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.tracing.events.remoting import RemotingBusy, RemotingFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.response_code import ResponseCode
+from rmq_actors.wire.send_rows import SendRow
 
 _log = logging.getLogger(__name__)
 
 
 #: Runs at once, in the task that reads the connection. If it returns None, it calls `respond` later.
 ProcessRequest = Callable[[RemotingRequest], RemotingCommand | None]
+#: Serves the first of some rows at once, and tells how many: the next one is served as a request of its own.
+ProcessRows = Callable[[RemotingConnection, Sequence[SendRow]], int]
 #: Runs in a worker of a `RequestPool`.
 ProcessRequestAsync = Callable[[RemotingRequest], Awaitable[RemotingCommand | None]]
 
@@ -141,6 +144,8 @@ class ProcessorTable:
     _tracer: Tracer
     _by_code: dict[int, _Registered] = attrs.field(factory=dict, init=False)
     _default: _Registered | None = attrs.field(default=None, init=False)
+    #: Serves plain messages, many at a time; None: as requests, one by one.
+    process_rows: ProcessRows | None = attrs.field(default=None, init=False)
 
     def register(
         self, codes: Iterable[int], process: ProcessRequest, *, reject_request: Callable[[], bool] | None = None

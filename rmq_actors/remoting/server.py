@@ -97,6 +97,8 @@ class RemotingServer:
         connection = RemotingConnection(
             conn_id, peer, transport, self.config.limits, self._processors.process, self.name, self.hooks
         )
+        if not self.hooks:  # they look at each request
+            connection.process_rows = self._processors.process_rows
         self.connections[conn_id] = connection
         await connection.run(self)
 

@@ -119,10 +119,14 @@ class StoreStatsService(ServiceThread):
 
     def put_took(self, elapsed_ms: float) -> None:
         """A put was answered, well or not, after so long."""
+        self.puts_took(elapsed_ms, 1)
+
+    def puts_took(self, elapsed_ms: float, count: int) -> None:
+        """So many puts were answered together."""
         whole_ms = int(elapsed_ms)
         counts = self._counts
-        counts.distribution[bisect.bisect_right(_DISTRIBUTION_ENDS_MS, whole_ms) if whole_ms > 0 else 0] += 1
-        counts.buckets[bisect.bisect_left(_BUCKET_ENDS_MS, whole_ms)] += 1
+        counts.distribution[bisect.bisect_right(_DISTRIBUTION_ENDS_MS, whole_ms) if whole_ms > 0 else 0] += count
+        counts.buckets[bisect.bisect_left(_BUCKET_ENDS_MS, whole_ms)] += count
         self.put_message_entire_time_max_ms = max(self.put_message_entire_time_max_ms, whole_ms)
 
     def put_failed(self) -> None:

@@ -110,7 +110,7 @@ def encode_message_batch(
     topic, common = encode_topic(batch.topic), encode_properties(batch.properties)
     born_host, store_host = encode_host(batch.born_host), encode_host(batch.store_host)
     sys_flag = sys_flag_for_hosts(batch.sys_flag, born_host, store_host)
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     starts, position = [], 0
     for number, item in enumerate(decode_batch(batch.body)):
         record = record_parts(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import TypeVar
 
 import attrs
 
@@ -14,6 +16,7 @@ from rmq_actors.wire.remoting_command import (
 )
 
 _LENGTH = struct.Struct(">i")
+Frame = TypeVar("Frame")
 #: What a connection holds on which little arrives at a time.
 BUFFER_MIN_BYTES = 4 * 1024
 #: What it holds when more does, but for a frame that is larger.
@@ -70,11 +73,16 @@ class FrameReader:
                 self._usual_bytes = BUFFER_MIN_BYTES
 
     def commands(self) -> list[RemotingCommand]:
-        """Every frame that is complete; call again until there is none.
+        """`frames` as commands."""
+        return self.frames(decode_command_within)
 
-        A bad frame ends the list, and the next call raises `RemotingCommandError`: the stream cannot be read on.
+    def frames(self, decode: Callable[[memoryview, int, int], Frame]) -> list[Frame]:
+        """Every frame that is complete, by `decode`; call again until there is none.
+
+        A bad frame ends the list, and the next call raises `RemotingCommandError`: the stream cannot be read on. What
+        `decode` keeps of the buffer is valid until the next `free_space`.
         """
-        found: list[RemotingCommand] = []
+        found: list[Frame] = []
         begin, end = self._begin, self._end
         view = memoryview(self._buffer)
         while end - begin >= 4:
@@ -82,7 +90,7 @@ class FrameReader:
                 frame_end = begin + 4 + self._length_at(begin)
                 if frame_end > end:
                     break
-                found.append(decode_command_within(view, begin + 4, frame_end))
+                found.append(decode(view, begin + 4, frame_end))
             except RemotingCommandError:
                 if not found:
                     raise

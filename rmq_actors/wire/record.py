@@ -280,11 +280,17 @@ def record_parts(
     store_host: bytes,
     reconsume_times: int,
     prepared_transaction_offset: int,
-    body: bytes,
+    body: bytes | memoryview,
     topic: bytes,
     properties: bytes,
-) -> tuple[bytes, ...]:
-    """The bytes of a record that is not placed yet, to be joined; all but numbers is encoded, and checked, already.
+    *,
+    queue_offset: int = 0,
+    physical_offset: int = 0,
+    store_timestamp_ms: int = 0,
+) -> tuple[bytes | memoryview, ...]:
+    """The bytes of a record, to be joined; all but numbers is encoded, and checked, already.
+
+    One that is not placed yet has zeros for its offsets and its store time stamp.
 
     Raises `MessageIllegal` for a number that does not fit its field.
     """
@@ -296,12 +302,12 @@ def record_parts(
             body_crc(body),
             queue_id,
             flag,
-            0,
-            0,
+            queue_offset,
+            physical_offset,
             sys_flag,
             born_timestamp_ms,
             born_host,
-            0,
+            store_timestamp_ms,
             store_host,
             reconsume_times,
             prepared_transaction_offset,

@@ -104,11 +104,22 @@ class SendMessageProcessor:
             )
         _ = self._clients.store
 
+    def plain_destination(self, header: SendMessageRequestHeader, version: int, client: str) -> Destination | None:
+        """Where a message goes now; None where there is more to be said of that."""
+        found = self._rules().destination(header, version, client)
+        return found if isinstance(found, Destination) else None
+
     def _destination(
         self, request: RemotingRequest, header: SendMessageRequestHeader
     ) -> Destination | MissingTopic | MissingGroup:
+        found = self._rules().destination(header, request.command.version, request.connection.remote_address)
+        if isinstance(found, Refusal):
+            raise refused(found)
+        return found
+
+    def _rules(self) -> SendRules:
         config, metadata = self._clients.config(), self._clients.metadata
-        rules = SendRules(
+        return SendRules(
             config.broker_permission,
             config.broker_ip1,
             metadata.topics.select_topic_config,
@@ -116,10 +127,6 @@ class SendMessageProcessor:
             config.auto_create_subscription_group,
             lambda count: int(self._entropy.random() * count),
         )
-        found = rules.destination(header, request.command.version, request.connection.remote_address)
-        if isinstance(found, Refusal):
-            raise refused(found)
-        return found
 
     def _put(
         self, request: RemotingRequest, header: SendMessageRequestHeader, destination: Destination

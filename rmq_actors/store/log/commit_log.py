@@ -25,6 +25,7 @@ from rmq_actors.store.log.log_walk import LogEnd, LogWalk
 from rmq_actors.tracing.events.store import LogAppend, LogRoll, StoreOpen
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.message_id import create_message_id
+from rmq_actors.wire.message_rows import EncodedRows
 from rmq_actors.wire.record import (
     BLANK,
     BLANK_MAGIC,
@@ -233,6 +234,27 @@ class CommitLog:
         if not to_pool:
             self._tracer.emit(LogAppend(offset=offset, size=size))
         return AppendMessageResult(offset, size, queue_offset, store_timestamp_ms, store_host, encoded.starts)
+
+    @property
+    def room_for_rows_bytes(self) -> int:
+        """How many bytes of whole records the last file takes as it is: none while something must be done first."""
+        files = self._queue.files
+        if not files or self._closed or self._uncommitted or self._commit_failed:
+            return 0
+        return files[-1].room_bytes - END_FILE_MIN_BLANK_LENGTH
+
+    def append_rows(self, encoded: EncodedRows) -> None:
+        """Write the records of rows, which were encoded for `append_offset` and have room; then count their queues.
+
+        Raises `OSError` with nothing appended.
+        """
+        offset, size = encoded.begin_offset, len(encoded.data)
+        assert offset == self.append_offset
+        assert size <= self.room_for_rows_bytes
+        self._queue.files[-1].append(encoded.data)
+        self._next_record_offset = offset + size
+        self._topic_queue_table.update(encoded.next_queue_offsets)
+        self._tracer.emit(LogAppend(offset=offset, size=size))
 
     def _count_multi_queues(self, encoded: EncodedMessage) -> None:
         table = self._topic_queue_table

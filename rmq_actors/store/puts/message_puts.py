@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -38,6 +38,7 @@ from rmq_actors.wire.dispatch_request import (
     SCHEDULE_TOPIC,
     split_multi_dispatch,
 )
+from rmq_actors.wire.message_rows import EncodedRows, MessageRow, encode_rows
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty, encode_properties
 from rmq_actors.wire.record import (
     END_FILE_MIN_BLANK_LENGTH,
@@ -47,6 +48,7 @@ from rmq_actors.wire.record import (
     Message,
     MessageIllegal,
     PropertiesSizeExceeded,
+    encode_host,
     encode_message,
     takes_queue_offset,
 )
@@ -195,6 +197,57 @@ class MessagePuts:
             return self._refuse(_status_of(error), str(error))
         return self._append(encoded, batch.store_host, batch.properties, arrived)
 
+    def put_rows(self, rows: Sequence[MessageRow], born_host: str, store_host: str) -> EncodedRows | None:
+        """Append rows in one write, for answers that wait for nothing: all of them, or those before a special one.
+
+        A special one needs another file, or is illegal. None where nothing was appended: no row can be, the answers
+        have to wait for a disk or a slave, or the write failed. Put what is left one by one: that says why.
+        """
+        arrived = trio.current_time()
+        if not self._answers_rows_at_once or self._why_refused(arrived) is not None:
+            return None
+        log = self._commit_log
+        try:
+            for topic in {row.topic for row in rows}:
+                _check_topic(topic)
+            encoded = encode_rows(
+                rows,
+                born_host=encode_host(born_host),
+                store_host=encode_host(store_host),
+                begin_offset=log.append_offset,
+                room_bytes=log.room_for_rows_bytes,
+                store_timestamp_ms=self._environment.wall_clock.now_ms(),
+                max_message_size_bytes=self.config.max_message_size_bytes,
+                next_queue_offset=log.next_queue_offset,
+            )
+            if not encoded:
+                return None
+            log.append_rows(encoded)
+        except (MessageIllegal, IllegalTopic, OSError):
+            return None
+        self._rows_appended(rows, encoded, arrived)
+        return encoded
+
+    @property
+    def _answers_rows_at_once(self) -> bool:
+        config = self.config
+        waits = self._flush_mode.puts_wait_for_sync or config.broker_role is BrokerRole.SYNC_MASTER
+        return not waits and not config.uses_transient_store_pool
+
+    def _rows_appended(self, rows: Sequence[MessageRow], encoded: EncodedRows, arrived: float) -> None:
+        self.log_grew()
+        if self._failed_puts.fail:
+            self._failed_puts.succeeded()
+        self._note_duration(arrived)
+        count, begin, end = len(encoded), encoded.begin_offset, encoded.end_offsets[-1]
+        msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + count
+        for row, record_end in zip(rows, encoded.end_offsets, strict=False):
+            self.stats.put(row.topic, record_end - begin)
+            begin = record_end
+        self.stats.puts_took(1000 * (trio.current_time() - arrived), count)
+        self._tracer.emit(PutBegin(msg_id=msg_id, offset=encoded.begin_offset, size=end - encoded.begin_offset))
+        self._tracer.emit(PutEnd(msg_id=msg_id, offset=end, status=PutStatus.PUT_OK.value))
+
     def log_grew(self) -> None:
         """Tell services that follow the log's end that it has moved: one wake-up each, however many puts moved it."""
         log = self._commit_log
@@ -213,7 +266,12 @@ class MessagePuts:
     # Refusing.
 
     def _refusal(self, now: float) -> PendingPut | None:
-        """Why the store takes no put now, whatever it is: the order is RocketMQ's (checkStoreStatus)."""
+        """The answer while the store takes no put, whatever it is."""
+        why = self._why_refused(now)
+        return None if why is None else self._refuse(*why)
+
+    def _why_refused(self, now: float) -> tuple[PutStatus, str] | None:
+        """Why the store takes no put now: the order is RocketMQ's (checkStoreStatus)."""
         not_available = ""
         if self._completion_service.stopped:
             not_available = "the store has stopped"
@@ -228,10 +286,10 @@ class MessagePuts:
         elif not self._completion_service.completion.has_room:
             not_available = f"{self.config.waiting_puts_max} puts wait already"
         if not_available:
-            return self._refuse(PutStatus.SERVICE_NOT_AVAILABLE, not_available)
+            return PutStatus.SERVICE_NOT_AVAILABLE, not_available
         if now < self._busy_until:
             limit_ms = self.config.os_page_cache_busy_time_out_ms
-            return self._refuse(PutStatus.OS_PAGECACHE_BUSY, f"an append took longer than {limit_ms} ms")
+            return PutStatus.OS_PAGECACHE_BUSY, f"an append took longer than {limit_ms} ms"
         return None
 
     def _note_duration(self, began: float) -> None:

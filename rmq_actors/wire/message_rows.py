@@ -1,0 +1,103 @@
+"""Plain messages as rows, and the records of many of them as one buffer.
+
+A row is what a producer sends of a message that is not delayed, takes part in no transaction, and goes to one queue.
+What a record is, `wire.record` says: both doors of the broker share its encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from rmq_actors.wire.record import (
+    MAX_PROPERTIES_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    encode_topic,
+    record_parts,
+    sys_flag_for_hosts,
+)
+
+
+class MessageRow(NamedTuple):
+    """A message to be appended; `properties` are encoded already. `body` may be a view of a receive buffer."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    reconsume_times: int
+    body: memoryview
+    properties: bytes
+
+
+@attrs.frozen(eq=False)
+class EncodedRows:
+    """The first rows, placed: record i is that of row i. `next_queue_offsets`: those after them, by topic and queue."""
+
+    data: bytes
+    begin_offset: int
+    #: Where the next record begins, after each one.
+    end_offsets: Sequence[int]
+    queue_offsets: Sequence[int]
+    next_queue_offsets: dict[tuple[str, int], int]
+
+    def __len__(self) -> int:
+        return len(self.end_offsets)
+
+
+def encode_rows(
+    rows: Sequence[MessageRow],
+    *,
+    born_host: bytes,
+    store_host: bytes,
+    begin_offset: int,
+    room_bytes: int,
+    store_timestamp_ms: int,
+    max_message_size_bytes: int,
+    next_queue_offset: Callable[[str, int], int],
+) -> EncodedRows:
+    """Encode rows from `begin_offset` of the log on: all, or those before the first that is too long or has no room.
+
+    Raises `MessageIllegal` for a topic that no record can have, or a number that does not fit its field.
+    """
+    fixed_bytes = RECORD_OVERHEAD_BYTES + len(born_host) + len(store_host) - 16
+    parts: list[bytes | memoryview] = []
+    end_offsets: list[int] = []
+    queue_offsets: list[int] = []
+    staged: dict[tuple[str, int], int] = {}
+    offset, limit = begin_offset, begin_offset + room_bytes
+    for topic, queue_id, flag, sys_flag, born_timestamp_ms, reconsume_times, body, properties in rows:
+        encoded_topic = encode_topic(topic)
+        if len(body) > max_message_size_bytes or len(properties) > MAX_PROPERTIES_BYTES:
+            break
+        end = offset + fixed_bytes + len(body) + len(encoded_topic) - 1 + len(properties)
+        if end > limit:
+            break
+        key = (topic, queue_id)
+        queue_offset = staged.get(key)
+        if queue_offset is None:
+            queue_offset = next_queue_offset(topic, queue_id)
+        parts += record_parts(
+            queue_id,
+            flag,
+            sys_flag_for_hosts(sys_flag, born_host, store_host),
+            born_timestamp_ms,
+            born_host,
+            store_host,
+            reconsume_times,
+            0,
+            body,
+            encoded_topic,
+            properties,
+            queue_offset=queue_offset,
+            physical_offset=offset,
+            store_timestamp_ms=store_timestamp_ms,
+        )
+        staged[key] = queue_offset + 1
+        queue_offsets.append(queue_offset)
+        end_offsets.append(end)
+        offset = end
+    return EncodedRows(b"".join(parts), begin_offset, end_offsets, queue_offsets, staged)

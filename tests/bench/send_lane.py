@@ -1,0 +1,228 @@
+"""SEND_MESSAGE_V2 at a whole broker: CPU time of its process a message, through the send lane and without it.
+
+`python -m tests.bench.send_lane --help`. JSON headers as Java's client writes them, 1 KiB bodies, UNIQ_KEY, KEYS and
+TAGS, index on, ASYNC_FLUSH, files on disk, dispatch and flush included. The doors take turns; beside them the bare Trio
+loop of the same round (`remoting_server`). Then the lane's own parts, each measured alone in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import select
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from rmq_actors.wire.dispatch_request import read_dispatch_request
+from rmq_actors.wire.frame_reader import FrameReader
+from rmq_actors.wire.message_rows import EncodedRows, MessageRow, encode_rows
+from rmq_actors.wire.record import encode_host
+from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.send_rows import SendAnswers, SendRow, decode_row_or_command
+from tests.bench.measuring import arguments, hardware
+from tests.bench.remoting_requests import OPAQUE, Run, ServerProcess, Shape, server_process
+
+DOORS = ("lane", "general")
+BARE = "bare"
+SHAPES = (Shape(1024, 4, 8), Shape(1024, 8, 32), Shape(1024, 32, 1))
+_WARM_UP_S, _MEASURE_S = 0.3, 1.5
+_LENGTH = struct.Struct(">i")
+_PART_ROWS = 32
+_CONFIGURATION = """\
+brokerName=broker-a
+brokerRole=ASYNC_MASTER
+flushDiskType=ASYNC_FLUSH
+fetchNamesrvAddrByAddressServer=false
+brokerIP1=127.0.0.1
+listenPort={port}
+storePathRootDir={directory}
+mappedFileSizeCommitLog=1073741824
+"""
+
+
+@contextlib.contextmanager
+def broker_process(door: str) -> Iterator[ServerProcess]:
+    """Run a broker for the length of a block."""
+    with tempfile.TemporaryDirectory(dir=".") as directory, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        configuration = Path(directory, "broker.conf")
+        store = Path(directory, "store").absolute()
+        configuration.write_text(_CONFIGURATION.format(port=port, directory=store), encoding="utf-8")
+        command = [sys.executable, "-m", "tests.bench.send_broker", door, str(configuration)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                yield ServerProcess(int(process.stdout.readline()), process.pid)
+            finally:
+                process.kill()
+
+
+def request(body_bytes: int, queue_id: int = 2) -> bytes:
+    """A SEND_MESSAGE_V2 as Java's client sends it."""
+    key = "7F00000100002A139A5542CA1C6E0000"
+    fields = {
+        "a": "ProducerGroupName", "b": "TopicTest", "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
+        "g": "1700000000123", "h": "0", "i": f"KEYS\x01OrderID188\x02UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01TagA",
+        "j": "0", "k": "false", "m": "false", "bname": "broker-a",
+    }  # fmt: skip
+    command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, opaque=OPAQUE, body=b"x" * body_bytes)
+    command.language = "JAVA"
+    return encode_command(command)
+
+
+def measure(server: ServerProcess, shape: Shape) -> Run:
+    """Keep a server busy for a while: as many new requests as answers have come."""
+    answered = 0
+    with contextlib.ExitStack() as stack, select.epoll() as epoll:
+        peers: dict[int, socket.socket] = {}
+        frames: dict[int, list[bytes]] = {}
+        for number in range(shape.connections):
+            peer = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            epoll.register(peer, select.EPOLLIN)
+            frame = request(shape.body_bytes, number % 4)
+            peers[peer.fileno()], frames[peer.fileno()] = peer, [frame * n for n in range(shape.in_flight + 1)]
+        rests = dict.fromkeys(peers, b"")
+
+        def run_until(end_s: float) -> None:
+            nonlocal answered
+            while time.perf_counter() < end_s:
+                for number, _ in epoll.poll(1.0):
+                    data = rests[number] + peers[number].recv(65_536)
+                    count = begin = 0
+                    while len(data) - begin >= 4:
+                        end = begin + 4 + _LENGTH.unpack_from(data, begin)[0]
+                        if end > len(data):
+                            break
+                        count, begin = count + 1, end
+                    rests[number] = data[begin:]
+                    answered += count
+                    peers[number].sendall(frames[number][count])
+
+        for number, peer in peers.items():
+            peer.sendall(frames[number][-1])
+        run_until(time.perf_counter() + _WARM_UP_S)
+        answered, began_s, cpu_began_s = 0, time.perf_counter(), server.cpu_s()
+        run_until(began_s + _MEASURE_S)
+        cpu_s, wall_s = server.cpu_s() - cpu_began_s, time.perf_counter() - began_s
+    return Run(cpu_s / answered * 1e6, answered / wall_s)
+
+
+def take_turns(rounds: int) -> Mapping[tuple[Shape, str], list[Run]]:
+    """Each shape in each round with each server, each time a fresh one."""
+    runs: dict[tuple[Shape, str], list[Run]] = {(shape, name): [] for shape in SHAPES for name in (*DOORS, BARE)}
+    for _, shape, name in itertools.product(range(rounds), SHAPES, (*DOORS, BARE)):
+        with server_process(BARE) if name == BARE else broker_process(name) as server:
+            if name != BARE:
+                measure(server, Shape(shape.body_bytes, 1, 1))  # makes the topic
+            runs[shape, name].append(measure(server, shape))
+    return runs
+
+
+def parts() -> dict[str, float]:
+    """CPU microseconds a message of the lane's own parts, for a receive of `_PART_ROWS` messages."""
+    data = request(1024) * _PART_ROWS
+    host = encode_host("127.0.0.1:10911")
+
+    def split() -> list[RemotingCommand | SendRow]:
+        reader = FrameReader()
+        rest = memoryview(data)
+        while rest:
+            with reader.free_space() as space:
+                count = min(len(space), len(rest))
+                space[:count] = rest[:count]
+            reader.received(count)
+            rest = rest[count:]
+        return reader.frames(decode_row_or_command)
+
+    rows = [
+        MessageRow(row.topic, row.queue_id, row.flag, row.sys_flag, row.born_timestamp_ms, 0, row.body, row.properties)
+        for row in split()
+        if isinstance(row, SendRow)
+    ]
+    assert len(rows) == _PART_ROWS
+
+    def encode() -> EncodedRows:
+        return encode_rows(
+            rows,
+            born_host=host,
+            store_host=host,
+            begin_offset=0,
+            room_bytes=1 << 30,
+            store_timestamp_ms=1,
+            max_message_size_bytes=1 << 22,
+            next_queue_offset=lambda topic, queue_id: 0,
+        )
+
+    encoded, answers = encode(), SendAnswers.of("DefaultRegion", "true")
+    assert answers is not None
+    log = memoryview(encoded.data)
+    starts = [0, *encoded.end_offsets[:-1]]
+
+    def answer() -> bytes:
+        return b"".join([answers.frame(OPAQUE, b"0" * 32, 1, start) for start in starts])
+
+    def read_back() -> list[object]:
+        return [read_dispatch_request(log, start, start, check_crc=False, delay_levels_ms=()) for start in starts]
+
+    steps: dict[str, Callable[[], object]] = {
+        "split and header": split,
+        "record": encode,
+        "answer": answer,
+        "dispatch: reading the log back": read_back,
+    }
+    return {name: _cpu_us(step) / _PART_ROWS for name, step in steps.items()}
+
+
+def _cpu_us(step: Callable[[], object]) -> float:
+    times = []
+    for _ in range(7):
+        began = time.process_time()
+        for _ in range(200):
+            step()
+        times.append((time.process_time() - began) / 200 * 1e6)
+    return min(times)
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments(__doc__, rounds=3)
+    runs = take_turns(options.rounds)
+    rows = [
+        {
+            "connections x in flight": f"{shape.connections} x {shape.in_flight}",
+            "server": name,
+            "cpu_us": statistics.median(run.cpu_us for run in runs[shape, name]),
+            "cpu_us_min": min(run.cpu_us for run in runs[shape, name]),
+            "per_second": statistics.median(run.per_second for run in runs[shape, name]),
+        }
+        for shape, name in runs
+    ]
+    budget = parts()
+    if options.json:
+        sys.stdout.write(json.dumps({"hardware": hardware(), "rows": rows, "parts_us": budget}, indent=1) + "\n")
+        return
+    sys.stdout.write(f"{hardware()}\nCPU us a message: median (min), messages a second\n")
+    for row in rows:
+        sys.stdout.write(
+            "{connections x in flight:>8} {server:8} {cpu_us:7.1f} ({cpu_us_min:.1f}) {per_second:9,.0f}\n".format_map(
+                row
+            )
+        )
+    for name, cost_us in budget.items():
+        sys.stdout.write(f"{name:32} {cost_us:6.2f}\n")
+
+
+if __name__ == "__main__":
+    main()
