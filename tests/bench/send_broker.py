@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
 import trio
 
+from rmq_actors.cli.broker import GC_THRESHOLD
 from rmq_actors.embedding.broker import load_broker_config, open_configured_broker
 
 
@@ -25,4 +27,5 @@ async def serve(door: str, configuration: Path) -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(*GC_THRESHOLD)  # as the command
     trio.run(serve, sys.argv[1], Path(sys.argv[2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 import shutil
 import signal
@@ -13,10 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from typer.testing import CliRunner, Result
 
+import rmq_actors.cli.broker as broker_command
 import rmq_actors.testing
 from rmq_actors.cli.broker_admin import status_lines
+from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.main import app
 from rmq_actors.embedding.broker import load_broker_config
 from rmq_actors.settings.configure import ConfigurationError
@@ -407,3 +411,19 @@ def test_the_lines_of_a_status() -> None:
     lines = status_lines(halted, HARuntimeInfo(master=False, ha_client_runtime_info=client))
     assert "                what the master has of this log is not known: follow-again asks it" in lines
     assert "following       no (never yet): it has halted" in lines
+
+
+def test_a_broker_process_rarely_looks_for_cycles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[tuple[int, int, int]] = []
+    before = gc.get_threshold()
+
+    def run(*_: object) -> None:
+        seen.append(gc.get_threshold())
+        raise OSError("enough is seen")
+
+    monkeypatch.setattr(trio, "run", run)
+    try:
+        assert broker_command._run(load_broker_config(conf(tmp_path))) == ExitCode.CHECK_FAILED
+    finally:
+        gc.set_threshold(*before)
+    assert seen == [broker_command.GC_THRESHOLD]
