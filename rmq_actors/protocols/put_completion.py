@@ -97,7 +97,12 @@ class PutCompletion(Generic[Token]):
     @property
     def has_room(self) -> bool:
         """Whether another put may wait."""
-        return max(len(self._flush.queue), len(self._replica.queue)) < self.waiting_max
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """How many more puts may wait."""
+        return max(0, self.waiting_max - max(len(self._flush.queue), len(self._replica.queue)))
 
     @property
     def waiting(self) -> int:

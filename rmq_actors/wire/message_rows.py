@@ -42,6 +42,7 @@ class EncodedRows:
     #: Where the next record begins, after each one.
     end_offsets: Sequence[int]
     queue_offsets: Sequence[int]
+    store_timestamp_ms: int
     next_queue_offsets: dict[tuple[str, int], int]
 
     def __len__(self) -> int:
@@ -100,4 +101,4 @@ def encode_rows(
         queue_offsets.append(queue_offset)
         end_offsets.append(end)
         offset = end
-    return EncodedRows(b"".join(parts), begin_offset, end_offsets, queue_offsets, staged)
+    return EncodedRows(b"".join(parts), begin_offset, end_offsets, queue_offsets, store_timestamp_ms, staged)

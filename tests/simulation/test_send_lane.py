@@ -92,12 +92,17 @@ def test_plain_messages_go_through_the_lane_and_fill_several_files() -> None:
     [
         {"flush_disk_type": FlushDiskType.SYNC_FLUSH},
         {"broker_role": BrokerRole.SYNC_MASTER},
-        {"transient_store_pool_enable": True},
+        {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "waiting_puts_max": 7},
     ],
     ids=str,
 )
-def test_messages_whose_answers_wait_go_through_the_general_door(store: dict[str, Any]) -> None:
-    assert check_both([frame(number) for number in range(20)], **store).rows == 0
+def test_answers_to_rows_wait_for_what_was_promised(store: dict[str, Any]) -> None:
+    frames = [frame(number, b"", 2 if number % 5 == 0 else 0) for number in range(20)]
+    assert check_both(frames, **store).rows > 0
+
+
+def test_rows_do_not_go_into_the_transient_store_pool() -> None:
+    assert check_both([frame(number) for number in range(20)], transient_store_pool_enable=True).rows == 0
 
 
 def test_special_messages_keep_their_place_among_rows() -> None:

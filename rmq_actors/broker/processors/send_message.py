@@ -132,7 +132,7 @@ class SendMessageProcessor:
         self, request: RemotingRequest, header: SendMessageRequestHeader, destination: Destination
     ) -> RemotingCommand | None:
         store, properties = self._clients.store, self._properties(header)
-        answer = functools.partial(self._answer, request, destination.queue_id)
+        answer = functools.partial(self.answer, request, destination.queue_id)
         try:
             if header.batch:
                 pending = store.puts.async_put_messages(self._batch(request, header, destination, properties))
@@ -190,7 +190,8 @@ class SendMessageProcessor:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _answer(self, request: RemotingRequest, queue_id: int, result: PutResult) -> None:
+    def answer(self, request: RemotingRequest, queue_id: int, result: PutResult) -> None:
+        """Tell a producer how its put ended."""
         try:
             request.respond(self._response(request, queue_id, result))
         except Exception as error:  # noqa: BLE001 - a hook's: answered, logged, traced

@@ -1,25 +1,29 @@
 """The send lane: plain messages of one receive, from rows to records to answers, without a step for each.
 
-Only what can be answered at once goes through it. Everything else, refusals above all, goes through the general door
-(`SendMessageProcessor`), in its place among the rows: so both doors say the same.
+It refuses nothing. Whatever is special, refusals above all, goes through the general door (`SendMessageProcessor`),
+in its place among the rows: so both doors say the same. Where answers wait for a disk or a slave, each row has a put.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import attrs
+import trio
 
 from rmq_actors.broker.client_requests import ClientRequests
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.processors.send_message import PROPERTY_CLUSTER, SendMessageProcessor
 from rmq_actors.protocols.send_rules import Destination
-from rmq_actors.remoting.connection import RemotingConnection
+from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.wire.headers.messages import SendMessageRequestHeader
 from rmq_actors.wire.message_rows import EncodedRows, MessageRow
 from rmq_actors.wire.properties import PROPERTY_SEPARATOR, IllegalProperty, encode_properties
 from rmq_actors.wire.record import encode_host
+from rmq_actors.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.send_rows import SendAnswers, SendRow
 
 
@@ -64,10 +68,12 @@ class SendLane:
         stored = store.puts.put_rows(messages, connection.remote_address, store_host)
         if stored is None:
             return 0
-        answers = _answers(rows, messages, stored, store_host, settings.answers)
-        if answers:
+        if stored.pending:
+            for row, message, put in zip(rows, messages, stored.pending, strict=False):
+                put.tell(functools.partial(self._general.answer, _request(connection, row), message.queue_id))
+        elif answers := _answers(rows, messages, stored.encoded, store_host, settings.answers):
             connection.send_answers(answers)
-        return len(stored)
+        return len(stored.encoded)
 
     def _current_settings(self) -> _Settings:
         config = self._clients.config()
@@ -102,6 +108,13 @@ class SendLane:
                 )
             )
         return messages
+
+
+def _request(connection: RemotingConnection, row: SendRow) -> RemotingRequest:
+    """What an answer needs of the request, which is gone when the answer comes."""
+    flag = ONEWAY_FLAG if row.is_oneway else 0
+    command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, flag=flag, opaque=row.opaque)
+    return RemotingRequest(connection, command, trio.current_time())
 
 
 def _header(row: SendRow) -> SendMessageRequestHeader:

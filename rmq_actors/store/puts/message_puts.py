@@ -133,6 +133,13 @@ class PendingPut:
         return self.result
 
 
+class PutRows(NamedTuple):
+    """Rows that were appended. `pending`: the put of each; none at all where all are answered PUT_OK already."""
+
+    encoded: EncodedRows
+    pending: Sequence[PendingPut]
+
+
 @attrs.define(eq=False)
 class MessagePuts:
     """Takes a master's puts: the log's one writer as far as producers are concerned."""
@@ -197,16 +204,18 @@ class MessagePuts:
             return self._refuse(_status_of(error), str(error))
         return self._append(encoded, batch.store_host, batch.properties, arrived)
 
-    def put_rows(self, rows: Sequence[MessageRow], born_host: str, store_host: str) -> EncodedRows | None:
-        """Append rows in one write, for answers that wait for nothing: all of them, or those before a special one.
+    def put_rows(self, rows: Sequence[MessageRow], born_host: str, store_host: str) -> PutRows | None:
+        """Append rows in one write: all of them, or those before a special one.
 
-        A special one needs another file, or is illegal. None where nothing was appended: no row can be, the answers
-        have to wait for a disk or a slave, or the write failed. Put what is left one by one: that says why.
+        A special one needs another file, or is illegal, or may not wait. None where nothing was appended: no row can
+        be, or the write failed. Put what is left one by one: that says why.
         """
         arrived = trio.current_time()
-        if not self._answers_rows_at_once or self._why_refused(arrived) is not None:
+        if self.config.uses_transient_store_pool or self._why_refused(arrived) is not None:
             return None
-        log = self._commit_log
+        log, waits = self._commit_log, self._puts_may_wait
+        if waits:
+            rows = rows[: self._completion_service.completion.room]
         try:
             for topic in {row.topic for row in rows}:
                 _check_topic(topic)
@@ -225,28 +234,44 @@ class MessagePuts:
             log.append_rows(encoded)
         except (MessageIllegal, IllegalTopic, OSError):
             return None
-        self._rows_appended(rows, encoded, arrived)
-        return encoded
-
-    @property
-    def _answers_rows_at_once(self) -> bool:
-        config = self.config
-        waits = self._flush_mode.puts_wait_for_sync or config.broker_role is BrokerRole.SYNC_MASTER
-        return not waits and not config.uses_transient_store_pool
-
-    def _rows_appended(self, rows: Sequence[MessageRow], encoded: EncodedRows, arrived: float) -> None:
         self.log_grew()
         if self._failed_puts.fail:
             self._failed_puts.succeeded()
         self._note_duration(arrived)
+        begin = encoded.begin_offset
+        for row, end in zip(rows, encoded.end_offsets, strict=False):
+            self.stats.put(row.topic, end - begin)
+            begin = end
+        if waits:
+            return PutRows(encoded, self._await_rows(encoded, store_host, arrived))
+        self._answer_rows(encoded, arrived)
+        return PutRows(encoded, [])
+
+    @property
+    def _puts_may_wait(self) -> bool:
+        return self._flush_mode.puts_wait_for_sync or self.config.broker_role is BrokerRole.SYNC_MASTER
+
+    def _answer_rows(self, encoded: EncodedRows, arrived: float) -> None:
         count, begin, end = len(encoded), encoded.begin_offset, encoded.end_offsets[-1]
         msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + count
-        for row, record_end in zip(rows, encoded.end_offsets, strict=False):
-            self.stats.put(row.topic, record_end - begin)
-            begin = record_end
         self.stats.puts_took(1000 * (trio.current_time() - arrived), count)
-        self._tracer.emit(PutBegin(msg_id=msg_id, offset=encoded.begin_offset, size=end - encoded.begin_offset))
+        self._tracer.emit(PutBegin(msg_id=msg_id, offset=begin, size=end - begin))
         self._tracer.emit(PutEnd(msg_id=msg_id, offset=end, status=PutStatus.PUT_OK.value))
+
+    def _await_rows(self, encoded: EncodedRows, store_host: str, arrived: float) -> list[PendingPut]:
+        pending: list[PendingPut] = []
+        begin = encoded.begin_offset
+        for end, queue_offset in zip(encoded.end_offsets, encoded.queue_offsets, strict=True):
+            appended = AppendMessageResult(begin, end - begin, queue_offset, encoded.store_timestamp_ms, store_host)
+            pending.append(self._pending(appended, arrived))
+            self._await_confirmation(pending[-1], end, arrived)
+            begin = end
+        return pending
+
+    def _pending(self, appended: AppendMessageResult, arrived: float) -> PendingPut:
+        msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
+        self._tracer.emit(PutBegin(msg_id=msg_id, offset=appended.offset, size=appended.size))
+        return PendingPut(appended, msg_id, self._tracer, self.stats.put_took, arrived)
 
     def log_grew(self) -> None:
         """Tell services that follow the log's end that it has moved: one wake-up each, however many puts moved it."""
@@ -409,11 +434,9 @@ class MessagePuts:
         if self._failed_puts.fail:
             self._failed_puts.succeeded()
         self._note_duration(arrived)
-        msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
-        self._tracer.emit(PutBegin(msg_id=msg_id, offset=appended.offset, size=appended.size))
         topic, _ = encoded.topic_queue
         self.stats.put(topic, appended.size, len(appended.starts))
-        pending = PendingPut(appended, msg_id, self._tracer, self.stats.put_took, arrived)
+        pending = self._pending(appended, arrived)
         if not _waits(properties):
             pending.answered(PutStatus.PUT_OK)
         else:
