@@ -37,6 +37,8 @@ SHAPES = (Shape(1024, 4, 8), Shape(1024, 8, 32), Shape(1024, 32, 1))
 _WARM_UP_S, _MEASURE_S = 0.3, 1.5
 _LENGTH = struct.Struct(">i")
 _PART_ROWS = 32
+#: On a disk, where the system's directory for temporary files may be in memory.
+_DIRECTORY = Path("out")
 _CONFIGURATION = """\
 brokerName=broker-a
 brokerRole=ASYNC_MASTER
@@ -52,7 +54,8 @@ mappedFileSizeCommitLog=1073741824
 @contextlib.contextmanager
 def broker_process(door: str) -> Iterator[ServerProcess]:
     """Run a broker for the length of a block."""
-    with tempfile.TemporaryDirectory(dir=".") as directory, socket.socket() as free:
+    _DIRECTORY.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=_DIRECTORY) as directory, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         free.close()
