@@ -186,7 +186,7 @@ class BrokerController:
         """
         self._host.fence(reason)
         if self.remoting is not None:
-            await self.remoting.metadata.fence(reason)
+            await self.remoting.metadata.fence("exchange", reason)
 
     @property
     def life(self) -> int:
@@ -332,17 +332,22 @@ class BrokerController:
                 if self.followed_master is not None:
                     self.followed_master.follow_again()
 
-    def _leave_role(self) -> None:
+    async def _leave_role(self, config: BrokerConfig) -> None:
         # Before the HA port closes: a put that came after that would be confirmed without being on a slave.
         self._host.store.running_flags.set(RunningFlag.NOT_WRITEABLE, "the broker changes its role")
-        if self.remoting is not None:
-            self.remoting.use_store(None, is_slave=self.config.is_slave)
+        if self.remoting is None:
+            return
+        self.remoting.use_store(None, is_slave=self.config.is_slave)
+        if config.is_slave and not self.config.is_slave:
+            # Whoever hears that this is a slave takes its tables for the last ones: a change under way ends before.
+            await self.remoting.metadata.fence("role", "the broker becomes a slave")
 
     async def _take_role(self) -> None:
         """Go on with the store that was opened again; name servers are told at once."""
         host, remoting = self._host, self.remoting
         await host.start(self.system)
         if remoting is not None:
+            await remoting.metadata.fence("role", "")
             remoting.use_store(host.store, is_slave=host.config.is_slave)
             remoting.correct_consumer_offsets(host.store)
             remoting.change_role(host.config, self.ha_server_addr, host.ha_masters)

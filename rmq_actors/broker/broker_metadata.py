@@ -36,10 +36,10 @@ class BrokerMetadata:
             SubscriptionGroupManager.load(disk, wall_clock),
         )
 
-    async def fence(self, reason: str) -> None:
-        """Refuse changes of topics and groups from now on, with `TableFenced`; an empty `reason` takes them again.
+    async def fence(self, by: str, reason: str) -> None:
+        """Refuse changes of topics and groups from now on, with `TableFenced`; an empty `reason` ends that.
 
         Once it returns, the tables are durable and stay as they are.
         """
-        await self.topics.fence(reason)
-        await self.subscription_groups.fence(reason)
+        await self.topics.fence(by, reason)
+        await self.subscription_groups.fence(by, reason)

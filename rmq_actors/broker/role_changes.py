@@ -81,7 +81,8 @@ class RoleChanges(Actor[ChangeRole]):
     _host: StoreHost
     #: Called before a promotion, once nothing else follows the master: takes the tables that this broker still lacks.
     _take_last_tables: Callable[[], Awaitable[None]]
-    _leave: Callable[[], None]
+    #: Called with the settings of the new role.
+    _leave: Callable[[BrokerConfig], Awaitable[None]]
     _go_on: Callable[[], Awaitable[None]]
     _tracer: Tracer
 
@@ -118,7 +119,7 @@ class RoleChanges(Actor[ChangeRole]):
             if self._host.config.is_slave and not config.is_slave:
                 await self._host.stop_slave()
                 await self._take_last_tables()
-            self._leave()
+            await self._leave(config)
             await self._host.stop()
             if message.while_closed is not None:
                 try:

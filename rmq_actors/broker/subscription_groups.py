@@ -8,7 +8,7 @@ import attrs
 import msgspec
 import trio
 
-from rmq_actors.broker.topics import check_not_fenced
+from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.files.json_file import JsonFile
@@ -47,8 +47,7 @@ class SubscriptionGroupManager:
     _table: Table
     _file: JsonFile
     _wall_clock: WallClock
-    #: Why changes are refused; empty while they are taken.
-    _fenced: str = attrs.field(default="", init=False)
+    _fence: TableFence = attrs.field(factory=TableFence, init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @classmethod
@@ -72,24 +71,24 @@ class SubscriptionGroupManager:
     async def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
         """Create a group, or replace its settings; return when that is durable. A checkpoint. Raises `OSError`."""
         async with self._lock:
-            check_not_fenced(self._fenced)
+            self._fence.check()
             version = self.data_version.next_version(self._wall_clock.now_ms())
             await self._show(self._table | {config.group_name: config}, version)
 
     async def delete_subscription_group_config(self, group: str) -> bool:
         """Delete a group, durably; whether there was one. A checkpoint. Raises `OSError`."""
         async with self._lock:
-            check_not_fenced(self._fenced)
+            self._fence.check()
             if group not in self._table:
                 return False
             table = {name: config for name, config in self._table.items() if name != group}
             await self._show(table, self.data_version.next_version(self._wall_clock.now_ms()))
             return True
 
-    async def fence(self, reason: str) -> None:
+    async def fence(self, by: str, reason: str) -> None:
         """As `TopicConfigManager.fence`."""
         async with self._lock:
-            self._fenced = reason
+            self._fence.hold(by, reason)
 
     async def follow(self, master: SubscriptionGroupWrapper) -> bool:
         """Take over a master's table, its version too, if it has another one; whether it had.

@@ -11,6 +11,7 @@ import trio
 
 from rmq_actors.actors.services.channels import LatestChannel, LatestSender
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.files.json_file import JsonFile
@@ -43,16 +44,6 @@ TOPIC_CHANGES = LatestChannel[DataVersion].declare(
 )
 
 Table = dict[str, TopicConfig]
-
-
-class TableFenced(OSError):
-    """The table takes no changes now: another broker is about to become the master with this table."""
-
-
-def check_not_fenced(reason: str) -> None:
-    """Raise `TableFenced` if there is a reason."""
-    if reason:
-        raise TableFenced(reason)
 
 
 def system_topics(config: BrokerConfig) -> Table:
@@ -91,8 +82,7 @@ class TopicConfigManager:
     _file: JsonFile
     _wall_clock: WallClock
     _changes: LatestSender[DataVersion]
-    #: Why changes are refused; empty while they are taken.
-    _fenced: str = attrs.field(default="", init=False)
+    _fence: TableFence = attrs.field(factory=TableFence, init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @classmethod
@@ -158,13 +148,13 @@ class TopicConfigManager:
 
         await self._change(with_their_order)
 
-    async def fence(self, reason: str) -> None:
+    async def fence(self, by: str, reason: str) -> None:
         """Refuse every change from now on, with `TableFenced`, but for a master's table. A change under way ends first.
 
-        An empty `reason` takes changes again.
+        An empty `reason` ends that, unless there is a reason of another holder.
         """
         async with self._lock:
-            self._fenced = reason
+            self._fence.hold(by, reason)
 
     async def follow(self, master: TopicConfigSerializeWrapper) -> bool:
         """Take over a master's table, its version too, if it has another one; whether it had.
@@ -180,7 +170,7 @@ class TopicConfigManager:
     async def _change(self, change: Callable[[Table], Table | None]) -> bool:
         """Persist the table that `change` makes of the present one, then show it; whether there was anything to do."""
         async with self._lock:
-            check_not_fenced(self._fenced)
+            self._fence.check()
             table = change(self._table)
             if table is None:
                 return False

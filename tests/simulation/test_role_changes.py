@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import re
@@ -12,6 +13,7 @@ import trio.lowlevel
 
 from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.broker.role_changes import RoleChangeFailed
+from rmq_actors.broker.table_fence import TableFenced
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import MasterAddresses
 from rmq_actors.protocols.put_completion import PutStatus
@@ -22,6 +24,8 @@ from rmq_actors.tracing.events.ha import HaClientConnect, HaClientHalt, HaClient
 from rmq_actors.tracing.events.namesrv import NamesrvRemove
 from rmq_actors.tracing.events.remoting import RemotingClose
 from rmq_actors.tracing.events.store import LogAppend
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader
@@ -501,6 +505,49 @@ def test_a_master_that_steps_down_confirms_nothing_once_it_serves_no_slave() -> 
     closed = servers.events(HaConnectionClose, node="a-0")[0]
     assert closed.status == "stopped"
     assert servers.events(LogAppend, node="a-0")[-1].seq < closed.seq
+
+
+def test_a_master_that_is_a_slave_has_no_change_of_its_tables_under_way() -> None:
+    """Whoever hears that it is a slave takes its tables for the last ones: until then a change ends, or is refused."""
+    servers = RoleWorld.of()
+    outcomes: list[bool] = []
+
+    async def use() -> None:
+        DiskSlow(0.0, 60.0, "a-0", 0.1).begin(servers.world)
+        broker = servers.controller("a-0")
+        assert broker.remoting is not None
+        metadata = broker.remoting.metadata
+
+        async def change(number: int) -> None:
+            group, topic = SubscriptionGroupConfig(group_name=f"Group-{number}"), TopicConfig(topic_name=f"T-{number}")
+            changes = (
+                functools.partial(metadata.subscription_groups.update_subscription_group_config, group),
+                functools.partial(metadata.topics.update_topic_config, topic),
+            )
+            outcome = await outcome_of(changes[number % 2]())
+            assert outcome is None or isinstance(outcome, TableFenced)
+            assert not broker.config.is_slave or outcome is not None
+            outcomes.append(outcome is None)
+
+        async def change_all_the_time() -> None:
+            async with trio.open_nursery() as nursery:
+                for number in itertools.count():
+                    if broker.config.is_slave:
+                        return
+                    nursery.start_soon(change, number)
+                    await trio.sleep(0.05)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(servers.on_node, "a-0", change_all_the_time)
+            await trio.sleep(0.5)
+            assert await servers.change_role("a-0", SLAVE) is None
+        assert True in outcomes
+        assert False in outcomes
+        await servers.on_node(
+            "a-0", functools.partial(metadata.topics.update_topic_config, TopicConfig(topic_name="After"))
+        )
+
+    servers.run_well(use)
 
 
 def test_a_change_that_has_begun_is_finished_without_its_caller() -> None:

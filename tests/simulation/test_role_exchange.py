@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from rmq_actors.broker.broker_configuration import config_file
-from rmq_actors.broker.topics import TableFenced
+from rmq_actors.broker.table_fence import TableFenced
 from rmq_actors.cli.broker_admin import status_lines
 from rmq_actors.cli.broker_exchange import exchange_roles
 from rmq_actors.cli.broker_request import RequestFailed
