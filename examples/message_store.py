@@ -20,12 +20,12 @@ async def main(directory: Path) -> None:
     async with open_message_store(directory, CONFIG) as store:
         for number in range(3):
             properties = {"KEYS": f"order-{number}", "TAGS": "new" if number else "old"}
-            result = await store.put_message(Message("Orders", f"order {number}".encode(), properties=properties))
+            result = await store.puts.put_message(Message("Orders", f"order {number}".encode(), properties=properties))
             assert result.append is not None
             print(f"{result.status.value}: order {number} has the id {result.append.msg_id}")
 
     async with open_message_store(directory, CONFIG) as store:
-        found = store.get_message("Orders", queue_id=0, offset=0, max_msg_nums=32)
+        found = store.reads.get_message("Orders", queue_id=0, offset=0, max_msg_nums=32)
         print(f"{found.status.name}: {len(found.messages)} messages, the next offset is {found.next_begin_offset}")
         by_key = await store.query_message("Orders", "order-2", max_num=32, begin_ms=0, end_ms=2**62)
         (record,) = [decode_message(view) for view in by_key.messages]

@@ -114,7 +114,7 @@ async def put_orders(master: Process, slave: Process) -> None:
     store, name = master.broker.store, master.config.broker_name
     await store.wait_for_slaves(1)
     for number in range(ORDERS):
-        result = await store.put_message(Message(TOPIC, f"{name}, order {number}".encode()))
+        result = await store.puts.put_message(Message(TOPIC, f"{name}, order {number}".encode()))
         assert result.status is PutStatus.PUT_OK, result
     print(f"{name}, a {master.config.store.broker_role.value}: {ORDERS} times PUT_OK")
     with slave.broker.store.dispatched.subscribe() as dispatched:
@@ -147,7 +147,7 @@ async def main(files: Path, directory: Path) -> None:
         slave = brokers["broker-a-s"].broker
         refused = await slave.put_message(Message(TOPIC, b"order"))
         print(f"its slave takes no messages ({refused.status.value}), and has all that were confirmed:")
-        for record in slave.store.get_message(TOPIC, 0, 0, 32).messages:
+        for record in slave.store.reads.get_message(TOPIC, 0, 0, 32).messages:
             print(f"  {decode_message(record).body.decode()}")
         accepted = await brokers["broker-b"].broker.put_message(Message(TOPIC, b"one more"))
         print(f"broker-b goes on: {accepted.status.value}")

@@ -30,7 +30,7 @@ from rmq_actors.broker.processors.replication_state import ReplicationStateProce
 from rmq_actors.broker.role_changes import ChangeRole, RoleChangeFailed, RoleChanges, check_term, config_in_role
 from rmq_actors.broker.role_exchange import RoleExchange, fence_reason
 from rmq_actors.broker.store_host import Machines, StoreHost
-from rmq_actors.ha.followed_master import HA_HALTS, FollowedMaster, NotHalted
+from rmq_actors.ha.followed_master import FollowedMaster, NotHalted
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.ports.environment import Environment
@@ -75,6 +75,8 @@ class BrokerController:
     #: How many commands that set the role are not done yet.
     roles_being_set: int = attrs.field(default=0, init=False)
     _role_changes: ActorRef[ChangeRole] = attrs.field(init=False)
+    #: Whether LogTruncationService was started.
+    _watches_divergence: bool = attrs.field(default=False, init=False)
 
     @property
     def config(self) -> BrokerConfig:
@@ -107,12 +109,15 @@ class BrokerController:
         return self.ha_service.address
 
     async def put_message(self, message: Message) -> PutResult:
-        """See `MessageStore.put_message`."""
-        return await self.store.put_message(message)
+        """Put a message into the store that is open now, and wait for what the configuration promises. A checkpoint.
+
+        A slave refuses it (SERVICE_NOT_AVAILABLE), and so does a broker that changes its role.
+        """
+        return await self.store.puts.put_message(message)
 
     def async_put_message(self, message: Message) -> PendingPut:
-        """See `MessageStore.async_put_message`."""
-        return self.store.async_put_message(message)
+        """Put a message without waiting for its answer; many may be in flight."""
+        return self.store.puts.async_put_message(message)
 
     async def change_role(
         self,
@@ -316,12 +321,9 @@ class BrokerController:
 
     async def _watch_divergence(self) -> None:
         """Cut the log at each divergence from now on, while haTruncateOnDivergence says so."""
-        host = self._host
-        if host.ha_halts is None:
-            host.ha_halts, halts = HA_HALTS.open()
-            if host.followed is not None:
-                host.followed.halts = host.ha_halts
-            await self.system.start(LogTruncationService(halts, self._truncate_if_told))
+        if not self._watches_divergence:
+            self._watches_divergence = True
+            await self.system.start(LogTruncationService(self._host.ha_halts, self._truncate_if_told))
 
     async def _truncate_if_told(self) -> None:
         if self.config.ha.ha_truncate_on_divergence:

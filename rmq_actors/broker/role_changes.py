@@ -102,7 +102,7 @@ class RoleChanges(Actor[ChangeRole]):
         refused = None
         is_reopened = message.while_closed is not None or message.term is not None
         if not is_reopened and not reopens_store(self._host.config, config):
-            self._host.config = config
+            self._host.use(config)
         else:
             try:
                 refused = await self._change(config, message)

@@ -10,11 +10,11 @@ import attrs
 import trio
 
 from rmq_actors.actors.restart import Restart
-from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.actors.services.channels import Broadcast, LatestSender
 from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.ha.followed_master import HA_MASTERS, FollowedMaster
+from rmq_actors.ha.followed_master import HA_HALTS, HA_MASTERS, FollowedMaster
 from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_client import HAClient, MakeSlave, make_ha_slave
 from rmq_actors.ha.ha_service import HAService
@@ -71,8 +71,8 @@ class StoreHost:
     ha_masters: LatestSender[str] = attrs.field(init=False)
     #: Which master the HAClient follows, on a slave.
     followed: FollowedMaster | None = attrs.field(default=None, init=False)
-    #: Where the HAClient tells that it has halted.
-    ha_halts: LatestSender[Halt] | None = attrs.field(default=None, init=False)
+    #: Where the HAClient of each life tells that it has halted.
+    ha_halts: Broadcast[Halt] = attrs.field(factory=HA_HALTS.open, init=False)
     #: Whether `store` was opened and not closed since.
     _is_open: bool = attrs.field(default=True, init=False)
     #: Counts the lives; it is part of their names, as the name of a life that has just ended is not free at once.
@@ -165,6 +165,10 @@ class StoreHost:
         await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
         if start_others is not None:
             await start_others(services, self.followed)
+
+    def use(self, config: BrokerConfig) -> None:
+        """Go on with these settings, none of which needs another store."""
+        self.config = config
 
     async def stop(self) -> None:
         """Stop what a slave does, then the store in order: every waiting put is answered, everything is durable.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import LatestChannel, LatestSender
+from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel, LatestChannel
 from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.ha_slave import HaSlave
 
@@ -21,7 +21,7 @@ class NotHalted(ValueError):
     """There is no halt that could end."""
 
 
-HA_HALTS = LatestChannel[Halt].declare(
+HA_HALTS = BroadcastChannel[Halt].declare(
     "ha.halts",
     carries="why the slave has stopped to follow, and where its log may be cut",
     sender="HAClient",
@@ -36,7 +36,7 @@ class FollowedMaster:
     address: str | None
     told: trio.MemoryReceiveChannel[str] | None = None
     #: Where each halt is told.
-    halts: LatestSender[Halt] | None = None
+    halts: Broadcast[Halt] = attrs.field(factory=HA_HALTS.open)
     #: Why it is not followed now, until it changes, or is asked again and answers in another way.
     halted: Halt | None = attrs.field(default=None, init=False)
     #: Whether its log comes in now: it has been compared, and the connection stands.
@@ -57,11 +57,14 @@ class FollowedMaster:
         """By command: ask the master again, and follow it if that ends well. Does nothing while it is followed."""
         self._again.set()
 
+    def judged(self, halt: Halt | None) -> None:
+        """An attempt to follow it is over: it is halted because of `halt`, or, with None, may be tried again."""
+        self.halted = halt
+
     async def wait_halted(self, halt: Halt, ask_again_s: float) -> None:
         """Return when it is to be asked again: by command, or after so long. It is halted until somebody says else."""
         self.halted, self._again = halt, trio.Event()
-        if self.halts is not None:
-            self.halts.put(halt)
+        self.halts.put(halt)
         with trio.move_on_after(ask_again_s):
             await self._again.wait()
 

@@ -121,7 +121,7 @@ class HAClient(ServiceThread):
         try:
             while True:
                 halt = await self._follow(address, backoff)
-                self.master.halted = halt
+                self.master.judged(halt)
                 if halt is None:
                     await trio.sleep(backoff.next_pause_s(self._entropy.random()))
                     continue
@@ -134,7 +134,7 @@ class HAClient(ServiceThread):
                 chance = self._entropy.random() if halt.may_end else 0.0
                 await self.master.wait_halted(halt, halt.ask_again_after_s(chance))
         finally:
-            self.master.halted = None
+            self.master.judged(None)
 
     async def _follow(self, address: str, backoff: Backoff) -> Halt | None:
         """One connection, to its end; a `Halt` if there shall be no other."""

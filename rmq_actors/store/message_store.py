@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel
+from rmq_actors.actors.services.service import Service
 from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.ports.disk import BytesLike
@@ -16,26 +19,25 @@ from rmq_actors.store.dispatch.receiving import Receiving
 from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, ReputMessageService
 from rmq_actors.store.lifecycle.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
 from rmq_actors.store.lifecycle.store_files import StoreFiles
-from rmq_actors.store.log.allocate_mapped_file_service import AllocateMappedFileService
+from rmq_actors.store.log.allocate_mapped_file_service import ALLOCATE_REQUESTS, AllocateMappedFileService
 from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
 from rmq_actors.store.log.flush_modes import VisibleEnd, flush_mode
 from rmq_actors.store.log.flush_services import (
+    COMMIT_REQUESTS,
     FLUSH_OUTCOMES,
     CommitRealTimeService,
     FlushOutcome,
     FlushService,
 )
 from rmq_actors.store.log.log_walk import DamagedLog
-from rmq_actors.store.puts.message_puts import MessagePuts, PendingPut, PutResult
+from rmq_actors.store.puts.message_puts import MessagePuts
 from rmq_actors.store.puts.put_completion_service import PutCompletionService
-from rmq_actors.store.read.get_message import GetMessageResult, MessageFilter, MessageReads
+from rmq_actors.store.read.get_message import MessageReads
 from rmq_actors.store.read.query_message import QueryMessageResult, RecordLookup, query_message
 from rmq_actors.store.read.queue_offsets import QueueOffsets
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.recorder import Tracer
-from rmq_actors.wire.batch import MessageBatch
-from rmq_actors.wire.record import Message
 
 LOG_END = BroadcastChannel[int].declare(
     "store.log_end",
@@ -45,11 +47,11 @@ LOG_END = BroadcastChannel[int].declare(
 )
 
 
-@attrs.define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class MessageStore:
     """An open store. Create with `open`, start its services with `start`, end an orderly stop with `shut_down`.
 
-    `reads`, `offsets` and `records` answer everything that consumers and tools ask.
+    `puts` takes messages; `reads`, `offsets` and `records` answer everything that consumers and tools ask.
     """
 
     config: MessageStoreConfig
@@ -69,80 +71,17 @@ class MessageStore:
     reads: MessageReads
     offsets: QueueOffsets
     records: RecordLookup
-    _flush_service: FlushService
-    _commit_service: CommitRealTimeService
-    _allocate_service: AllocateMappedFileService
-    _completion_service: PutCompletionService
-    _reput_service: ReputMessageService
-    _flush_consume_queue_service: FlushConsumeQueueService
     clean_commit_log_service: CleanCommitLogService
-    _clean_consume_queue_service: CleanConsumeQueueService
+    _flush_service: FlushService
+    _completion_service: PutCompletionService
+    #: All services, in the order in which they start; they stop in the reverse order.
+    _services: Sequence[Service]
 
     @classmethod
     async def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> MessageStore:
         """Open and recover the store. Raises `StoreLayoutError`, `DamagedLog`, `OSError`."""
         files = await StoreFiles.open(config, environment, tracer)
-        commit_log = files.commit_log
-        outcomes: Broadcast[FlushOutcome] = FLUSH_OUTCOMES.open()
-        log_end, dispatched, log_min = LOG_END.open(), DISPATCHED.open(), LOG_MIN.open()
-        timer, flags, receiving = Timer(), RunningFlags(), Receiving()
-        stats = StoreStatsService(environment.wall_clock, timer)
-        mode = flush_mode(config)
-        flush_service = mode.flush_service(config, commit_log, outcomes, tracer)
-        visible_end = mode.visible_end(commit_log, log_end, outcomes)
-        completion_service = PutCompletionService(config, outcomes)
-        puts = MessagePuts(
-            config, commit_log, log_end, environment, tracer, flush_service, completion_service, flags, stats
-        )
-        commit_service = CommitRealTimeService(config, commit_log, puts.log_grew)
-        allocate_service = AllocateMappedFileService(config, commit_log, environment.disk, tracer)
-        puts.commit_requests, puts.allocate_requests = commit_service.requests, allocate_service.requests
-        flush_consume_queue_service = FlushConsumeQueueService(
-            files.checkpointing,
-            commit_log,
-            dispatched,
-            outcomes,
-            lambda: flush_service.failure,
-            config.flush_consume_queue_thorough_interval_ms / 1000,
-            config.checkpoint_log_bytes_max,
-            tracer,
-        )
-        find_queue, memory_bytes = files.consume_queues.find, environment.physical_memory_bytes
-        reads = MessageReads.create(config, commit_log, find_queue, visible_end.offset, stats, memory_bytes)
-        return cls(
-            config,
-            files,
-            timer,
-            log_end,
-            outcomes,
-            visible_end,
-            dispatched,
-            receiving,
-            flags,
-            stats,
-            puts,
-            reads,
-            QueueOffsets(commit_log, find_queue, reads),
-            RecordLookup(commit_log, visible_end.offset),
-            flush_service,
-            commit_service,
-            allocate_service,
-            completion_service,
-            ReputMessageService(files.reput, visible_end, dispatched, flags, tracer, receiving),
-            flush_consume_queue_service,
-            CleanCommitLogService(
-                config,
-                commit_log,
-                environment.disk,
-                environment.wall_clock,
-                flags,
-                lambda: files.checkpointing.offset,
-                log_min,
-                tracer,
-                timer,
-            ),
-            CleanConsumeQueueService(files.reput.dispatchers, flush_consume_queue_service.sync, log_min, tracer),
-        )
+        return _Assembly(config, environment, tracer, files).make_store()
 
     @property
     def commit_log(self) -> CommitLog:
@@ -151,18 +90,8 @@ class MessageStore:
 
     async def start(self, system: Supervisor) -> None:
         """Start the store's services in `system`."""
-        await system.start(self.timer)
-        await system.start(self._completion_service)
-        await system.start(self._flush_consume_queue_service)
-        await system.start(self._flush_service)
-        if self.config.transient_store_pool_enable:
-            await system.start(self._commit_service)
-        await system.start(self._allocate_service)
-        await system.start(self._reput_service)
-        if self.config.store_stats_sampling:
-            await system.start(self.stats)
-        await system.start(self._clean_consume_queue_service)
-        await system.start(self.clean_commit_log_service)
+        for service in self._services:
+            await system.start(service)
         self.puts.log_grew()
 
     @property
@@ -187,28 +116,6 @@ class MessageStore:
     def close(self) -> None:
         """Close the files, once the services have stopped."""
         self.files.close()
-
-    async def put_message(self, message: Message) -> PutResult:
-        """See `MessagePuts.put_message`."""
-        return await self.puts.put_message(message)
-
-    def async_put_message(self, message: Message) -> PendingPut:
-        """See `MessagePuts.async_put_message`."""
-        return self.puts.async_put_message(message)
-
-    async def put_messages(self, batch: MessageBatch) -> PutResult:
-        """See `MessagePuts.put_messages`."""
-        return await self.puts.put_messages(batch)
-
-    def async_put_messages(self, batch: MessageBatch) -> PendingPut:
-        """See `MessagePuts.async_put_messages`."""
-        return self.puts.async_put_messages(batch)
-
-    def get_message(
-        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: MessageFilter | None = None
-    ) -> GetMessageResult:
-        """See `MessageReads.get_message`."""
-        return self.reads.get_message(topic, queue_id, offset, max_msg_nums, message_filter)
 
     async def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryMessageResult:
         """Find records by a key and when they were stored. See `query_message.query_message`. A checkpoint."""
@@ -251,3 +158,123 @@ class MessageStore:
         end = self.commit_log.append_data(offset, data, whole_records=whole_records)
         self.puts.log_grew()
         return end
+
+
+@attrs.define(eq=False)
+class _Assembly:
+    """Makes a store of its open files: the channels first, then whoever is at their ends, then the store.
+
+    Each part is made once, complete: nobody sets anything of it later.
+    """
+
+    config: MessageStoreConfig
+    environment: Environment
+    tracer: Tracer
+    files: StoreFiles
+    log_end: Broadcast[int] = attrs.field(factory=LOG_END.open, init=False)
+    log_min: Broadcast[int] = attrs.field(factory=LOG_MIN.open, init=False)
+    dispatched: Broadcast[int] = attrs.field(factory=DISPATCHED.open, init=False)
+    outcomes: Broadcast[FlushOutcome] = attrs.field(factory=FLUSH_OUTCOMES.open, init=False)
+    timer: Timer = attrs.field(factory=Timer, init=False)
+    flags: RunningFlags = attrs.field(factory=RunningFlags, init=False)
+
+    def make_store(self) -> MessageStore:
+        config, files, log = self.config, self.files, self.files.commit_log
+        mode, receiving = flush_mode(config), Receiving()
+        stats = StoreStatsService(self.environment.wall_clock, self.timer)
+        visible_end = mode.visible_end(log, self.log_end, self.outcomes)
+        flush_service = mode.flush_service(config, log, self.outcomes, self.tracer)
+        completion_service = PutCompletionService(config, self.outcomes)
+        puts, helpers = self._puts(flush_service, completion_service, stats)
+        flush_consume_queue_service = self._flush_consume_queue_service(flush_service)
+        clean_commit_log_service = self._clean_commit_log_service()
+        reads = MessageReads.create(
+            config,
+            log,
+            files.consume_queues.find,
+            visible_end.offset,
+            stats,
+            self.environment.physical_memory_bytes,
+        )
+        return MessageStore(
+            config=config,
+            files=files,
+            timer=self.timer,
+            log_end=self.log_end,
+            flush_outcomes=self.outcomes,
+            visible_end=visible_end,
+            dispatched=self.dispatched,
+            receiving=receiving,
+            running_flags=self.flags,
+            stats=stats,
+            puts=puts,
+            reads=reads,
+            offsets=QueueOffsets(log, files.consume_queues.find, reads),
+            records=RecordLookup(log, visible_end.offset),
+            clean_commit_log_service=clean_commit_log_service,
+            flush_service=flush_service,
+            completion_service=completion_service,
+            services=[
+                self.timer,
+                completion_service,
+                flush_consume_queue_service,
+                flush_service,
+                *helpers,
+                ReputMessageService(files.reput, visible_end, self.dispatched, self.flags, self.tracer, receiving),
+                *([stats] if config.store_stats_sampling else []),
+                CleanConsumeQueueService(
+                    files.reput.dispatchers, flush_consume_queue_service.sync, self.log_min, self.tracer
+                ),
+                clean_commit_log_service,
+            ],
+        )
+
+    def _puts(
+        self, flush_service: FlushService, completion_service: PutCompletionService, stats: StoreStatsService
+    ) -> tuple[MessagePuts, Sequence[Service]]:
+        """Puts, and the services that write what they leave in memory and prepare the files that they need."""
+        config, log = self.config, self.files.commit_log
+        commit_requests, to_commit = COMMIT_REQUESTS.open()
+        allocate_requests, to_allocate = ALLOCATE_REQUESTS.open()
+        puts = MessagePuts(
+            config=config,
+            commit_log=log,
+            log_end=self.log_end,
+            environment=self.environment,
+            tracer=self.tracer,
+            flush_service=flush_service,
+            completion_service=completion_service,
+            running_flags=self.flags,
+            stats=stats,
+            commit_requests=commit_requests,
+            allocate_requests=allocate_requests,
+        )
+        allocate_service = AllocateMappedFileService(config, log, self.environment.disk, self.tracer, to_allocate)
+        if not config.transient_store_pool_enable:
+            return puts, [allocate_service]
+        return puts, [CommitRealTimeService(config, log, puts.log_grew, to_commit), allocate_service]
+
+    def _flush_consume_queue_service(self, flush_service: FlushService) -> FlushConsumeQueueService:
+        return FlushConsumeQueueService(
+            checkpointing=self.files.checkpointing,
+            commit_log=self.files.commit_log,
+            dispatched=self.dispatched,
+            outcomes=self.outcomes,
+            flush_failure=lambda: flush_service.failure,
+            interval_s=self.config.flush_consume_queue_thorough_interval_ms / 1000,
+            bytes_max=self.config.checkpoint_log_bytes_max,
+            tracer=self.tracer,
+        )
+
+    def _clean_commit_log_service(self) -> CleanCommitLogService:
+        return CleanCommitLogService(
+            config=self.config,
+            commit_log=self.files.commit_log,
+            disk=self.environment.disk,
+            wall_clock=self.environment.wall_clock,
+            flags=self.flags,
+            needed_from=lambda: self.files.checkpointing.offset,
+            log_min=self.log_min,
+            tracer=self.tracer,
+            timer=self.timer,
+        )

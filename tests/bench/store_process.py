@@ -43,7 +43,7 @@ class Bench:
     def put(self, body: bytes, batch: int) -> None:
         """About `_PUTS_A_STEP` messages, one by one or in batches."""
         if batch == 1:
-            pending = [self._store.async_put_message(self._message(body)) for _ in range(_PUTS_A_STEP)]
+            pending = [self._store.puts.async_put_message(self._message(body)) for _ in range(_PUTS_A_STEP)]
         else:
             pending = [self._store.puts.async_put_messages(self._batch(body, batch))]
         for one in pending:
@@ -66,7 +66,7 @@ class Bench:
         async def put_one_after_another(count: int) -> None:
             for _ in range(count):
                 began = time.perf_counter()
-                result = await self._store.put_message(self._message(body))
+                result = await self._store.puts.put_message(self._message(body))
                 latencies.append(time.perf_counter() - began)
                 if result.status is not PutStatus.PUT_OK:
                     raise RuntimeError(f"a put was answered {result}")

@@ -122,7 +122,7 @@ class Shell:
 async def put(store: Path, body: bytes, count: int) -> None:
     async with open_message_store(store, SIZES) as opened:
         for _ in range(count):
-            await opened.put_message(Message("TopicTest", body))
+            await opened.puts.put_message(Message("TopicTest", body))
 
 
 @pytest.fixture

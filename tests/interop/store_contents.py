@@ -178,7 +178,7 @@ def _queue_of_ours(
     messages: list[StoredMessage] = []
     at = first
     while at < end:
-        result = store.get_message(topic, queue_id, at, 32, message_filter)
+        result = store.reads.get_message(topic, queue_id, at, 32, message_filter)
         messages += itertools.chain.from_iterable(decode_records(bytes(view)) for view in result.messages)
         if result.next_begin_offset == at:
             raise RuntimeError(f"queue {topic}-{queue_id} gives nothing at {at}: {result.status}")

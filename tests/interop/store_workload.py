@@ -125,7 +125,7 @@ async def put_into_ours(store: MessageStore, workload: Workload) -> None:
             batch = MessageBatch(first.topic, body, first.queue_id, {"WAIT": "true"})
             result = await store.puts.put_messages(batch)
         else:
-            result = await store.put_message(Message(first.topic, first.body, first.queue_id, first.properties))
+            result = await store.puts.put_message(Message(first.topic, first.body, first.queue_id, first.properties))
         if result.status is not PutStatus.PUT_OK or result.append is None:
             raise RuntimeError(f"message {number}: {result}")
         for item, start in enumerate(result.append.starts):

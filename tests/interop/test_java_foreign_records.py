@@ -80,7 +80,7 @@ async def found_here(store: MessageStore) -> dict[str, list[int]]:
     for key in KEYS:
         result = await store.query_message(FOREIGN, key, 64, 0, 2**62)
         found[key] = offsets(decode_records(b"".join(result.messages)))
-    by_tag = store.get_message(FOREIGN, 0, 0, 32, DefaultMessageFilter({java_hash_code(NO_UTF8_TAGS)}))
+    by_tag = store.reads.get_message(FOREIGN, 0, 0, 32, DefaultMessageFilter({java_hash_code(NO_UTF8_TAGS)}))
     return found | {"by tag": offsets(decode_records(b"".join(by_tag.messages)))}
 
 

@@ -26,7 +26,7 @@ def test_3408_a_message_at_a_roll_is_flushed_in_time() -> None:
     async def work(life: Life, store: MessageStore) -> None:
         for round_ in range(6):
             pending = [
-                store.async_put_message(Message("Plain", life.body(10 * round_ + number, LOG_FILE_BYTES // 3)))
+                store.puts.async_put_message(Message("Plain", life.body(10 * round_ + number, LOG_FILE_BYTES // 3)))
                 for number in range(4)
             ]
             for put in pending:
@@ -74,7 +74,7 @@ def test_3099_the_tail_does_not_stay_in_the_pool(size: int) -> None:
         for number in range(3):
             await life.put(store, Message("Plain", life.body(number, size)))
             await trio.sleep(0.41)
-            assert len(store.get_message("Plain", 0, 0, 32).messages) == number + 1
+            assert len(store.reads.get_message("Plain", 0, 0, 32).messages) == number + 1
 
     whole(live(1, Life(work, config=POOL), Life(nothing, config=POOL)))
 

@@ -59,7 +59,8 @@ async def remove_files(broker: BrokerController, count: int) -> None:
 def bodies_of(cluster: HaCluster, name: str, queue_id: int, offset: int) -> list[bytes]:
     """What a consumer gets from a queue, from an offset on."""
     bodies: list[bytes] = []
-    while found := cluster.brokers[name].store.get_message("TopicTest", queue_id, offset + len(bodies), 8).messages:
+    reads = cluster.brokers[name].store.reads
+    while found := reads.get_message("TopicTest", queue_id, offset + len(bodies), 8).messages:
         bodies += [bytes(record) for record in found]
     return bodies
 

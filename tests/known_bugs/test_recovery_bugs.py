@@ -57,7 +57,7 @@ def test_467_no_message_is_missing_from_its_queue_when_dispatch_was_behind_a_kil
         await put_some(life, store, 3)
         life.node.disk.fail(errno.EIO, operation="write", path=CONSUME_QUEUE_DIRECTORY, count=None)
         pending = [
-            store.async_put_message(Message("Plain", life.body(number, 300), number % 2, life.keys(number)))
+            store.puts.async_put_message(Message("Plain", life.body(number, 300), number % 2, life.keys(number)))
             for number in range(3, 10)
         ]
         for put in pending:
@@ -146,7 +146,7 @@ def test_320_a_stop_that_cannot_dispatch_everything_is_no_orderly_one() -> None:
 
     async def work(life: Life, store: MessageStore) -> None:
         life.node.disk.fail(errno.EIO, operation="write", path=CONSUME_QUEUE_DIRECTORY, count=None)
-        pending = [store.async_put_message(Message("Plain", life.body(number, 300))) for number in range(6)]
+        pending = [store.puts.async_put_message(Message("Plain", life.body(number, 300))) for number in range(6)]
         for put in pending:
             life.ledger.note_put(await put.wait())
 
@@ -229,16 +229,16 @@ def test_8239_nobody_reads_what_a_power_cut_can_take_back() -> None:
     async def work(life: Life, store: MessageStore) -> None:
         await put_some(life, store, 4)
         life.node.disk.stick()
-        pending = [store.async_put_message(Message("Plain", life.body(number, 300))) for number in range(4, 8)]
+        pending = [store.puts.async_put_message(Message("Plain", life.body(number, 300))) for number in range(4, 8)]
         await trio.sleep(1)
-        found = store.get_message("Plain", 0, 0, 32)
+        found = store.reads.get_message("Plain", 0, 0, 32)
         assert len(found.messages) == 2
         assert store.offsets.get_max_offset_in_queue("Plain", 0) == 2
         life.node.disk.unstick()
         for put in pending:
             life.ledger.note_put(await put.wait())
         await trio.sleep(0.1)
-        assert len(store.get_message("Plain", 0, 0, 32).messages) == 6
+        assert len(store.reads.get_message("Plain", 0, 0, 32).messages) == 6
 
     whole(live(1, Life(work, ends_by="power loss"), Life(nothing)))
 

@@ -156,7 +156,7 @@ def read_queue(store: MessageStore, topic: str, queue_id: int) -> list[tuple[int
     found: list[tuple[int, bytes]] = []
     offset = 0
     while True:
-        result = store.get_message(topic, queue_id, offset, 2)
+        result = store.reads.get_message(topic, queue_id, offset, 2)
         if result.status in {GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.MESSAGE_WAS_REMOVING}:
             offset = result.next_begin_offset
             continue
@@ -204,7 +204,7 @@ class Segment:
         pending, self.model.pending = self.model.pending, []
         for message in pending:
             queue_offset = self.model.next_offset(message.topic, message.queue_id)
-            result = store.get_message(message.topic, message.queue_id, queue_offset, 1)
+            result = store.reads.get_message(message.topic, message.queue_id, queue_offset, 1)
             if result.status is not GetMessageStatus.FOUND:
                 return
             record = result.messages[0]

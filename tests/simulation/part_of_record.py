@@ -100,7 +100,7 @@ def _moment_s(seed: int) -> float:
 async def _burst(servers: RoleWorld, master: str, body_bytes: int) -> None:
     store = servers.controller(master).store
     for number in range(_BURST):
-        store.async_put_message(Message(TOPIC, bytes([1 + number]) * body_bytes))
+        store.puts.async_put_message(Message(TOPIC, bytes([1 + number]) * body_bytes))
         await trio.sleep(0.003)
 
 

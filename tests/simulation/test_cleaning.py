@@ -87,7 +87,7 @@ def run(program: Program, *, capacity_bytes: int | None = None, **settings: Any)
 
 
 async def put(store: MessageStore, body: bytes = BODY, **properties: str) -> PutStatus:
-    return (await store.put_message(Message("T", body, properties=properties))).status
+    return (await store.puts.put_message(Message("T", body, properties=properties))).status
 
 
 def check_follows(store: MessageStore) -> None:
@@ -213,11 +213,11 @@ def test_a_disk_that_others_fill_refuses_puts_until_there_is_room() -> None:
         other.write_at(85 * FILE_BYTES, bytes(8 * FILE_BYTES))
         await trio.sleep(11)
         assert store.running_flags.bits is RunningFlag.DISK_FULL
-        result = await store.put_message(Message("T", b""))
+        result = await store.puts.put_message(Message("T", b""))
         assert result.append is None
         assert "full" in result.reason
         # What is there can still be read.
-        assert store.get_message("T", 0, store.offsets.get_min_offset_in_queue("T", 0), 32).messages
+        assert store.reads.get_message("T", 0, store.offsets.get_min_offset_in_queue("T", 0), 32).messages
         other.truncate(0)
         await trio.sleep(11)
         assert not store.running_flags.bits
@@ -232,7 +232,7 @@ def test_ten_files_go_at_once_after_a_long_pause_and_views_stay_readable() -> No
     async def program(node: Node, store: MessageStore) -> None:
         for _ in range(4 * 25):
             await put(store)
-        view = store.get_message("T", 0, 0, 1).messages[0]
+        view = store.reads.get_message("T", 0, 0, 1).messages[0]
         content = bytes(view)
         await trio.sleep(4 * DAY_S)
         assert store.commit_log.min_offset == 24 * FILE_BYTES

@@ -35,7 +35,7 @@ def read(servers: RoleWorld, node: str) -> list[bytes]:
     """What a consumer gets of the queue, whose numbers may have gaps."""
     store, bodies, at = servers.controller(node).store, list[bytes](), 0
     while at < store.offsets.get_max_offset_in_queue(TOPIC, 0):
-        found = store.get_message(TOPIC, 0, at, 32)
+        found = store.reads.get_message(TOPIC, 0, at, 32)
         bodies += [decode_message(message).body for message in found.messages]
         assert found.next_begin_offset > at
         at = found.next_begin_offset

@@ -131,7 +131,7 @@ def test_pages_that_a_failed_sync_left_clean_are_written_again_by_the_next_start
     async def work(life: Life, store: MessageStore) -> None:
         await life.put(store, Message("Plain", life.body(0, 300)))
         failing(life.node.disk, errno.EIO, operation="sync", path="commitlog")
-        pending = [store.async_put_message(Message("Plain", life.body(number, 1500))) for number in range(1, 6)]
+        pending = [store.puts.async_put_message(Message("Plain", life.body(number, 1500))) for number in range(1, 6)]
         for put in pending:
             assert (await put.wait()).status is PutStatus.FLUSH_DISK_TIMEOUT
 
@@ -146,7 +146,7 @@ def test_a_failed_sync_on_a_full_disk_is_not_forgotten() -> None:
 
     async def work(life: Life, store: MessageStore) -> None:
         await life.put(store, Message("Plain", life.body(0, 300)))
-        pending = [store.async_put_message(Message("Plain", life.body(number, 1500))) for number in range(1, 6)]
+        pending = [store.puts.async_put_message(Message("Plain", life.body(number, 1500))) for number in range(1, 6)]
         life.node.disk.fill_up()
         failing(life.node.disk, errno.EIO, operation="sync", path="commitlog")
         for put in pending:
@@ -263,7 +263,7 @@ def test_a_start_on_a_disk_that_is_still_full_goes_on_as_the_store_did_before(co
         await trio.sleep(6)
         fill(life.node.disk)  # there is room in the page that the log has begun
         for number in range(count):
-            life.ledger.note_put(await store.put_message(Message("New", b"x", number % 2, LIGHT)))
+            life.ledger.note_put(await store.puts.put_message(Message("New", b"x", number % 2, LIGHT)))
             store.running_flags.clear(RunningFlag.WRITE_LOGICS_QUEUE_ERROR)
         await trio.sleep(3)
         assert next_offsets(store) == given
@@ -273,14 +273,14 @@ def test_a_start_on_a_disk_that_is_still_full_goes_on_as_the_store_did_before(co
     async def while_it_is_full(life: Life, store: MessageStore) -> None:
         assert next_offsets(store) == given
         await trio.sleep(3)
-        assert len(store.get_message("Old", 0, 0, 32).messages) == 6
-        refused = await store.put_message(Message("New", life.body(99, 10)))
+        assert len(store.reads.get_message("Old", 0, 0, 32).messages) == 6
+        refused = await store.puts.put_message(Message("New", life.body(99, 10)))
         assert refused.append is None
         assert "cannot be dispatched" in refused.reason
 
     async def with_room_again(life: Life, store: MessageStore) -> None:
         await trio.sleep(1)
-        assert [len(store.get_message("New", queue_id, 0, 32).messages) for queue_id in range(2)] == given[:2]
+        assert [len(store.reads.get_message("New", queue_id, 0, 32).messages) for queue_id in range(2)] == given[:2]
         assert next_offsets(store) == given
         result = await life.put(store, Message("New", life.body(100, 10), 0, LIGHT))
         assert result.append is not None

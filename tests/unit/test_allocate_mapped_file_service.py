@@ -40,9 +40,8 @@ def names(appended: LogPuts) -> list[str]:
 async def running(root: Path, file_size_bytes: int = SIZE, **settings: Any) -> AsyncIterator[LogPuts]:
     appended = LogPuts.open(root, file_size_bytes, **settings)
     service = AllocateMappedFileService(
-        appended.puts.config, appended.log, appended.disk, appended.recorder.tracer("node")
+        appended.puts.config, appended.log, appended.disk, appended.recorder.tracer("node"), appended.told_files
     )
-    appended.puts.allocate_requests = service.requests
     async with trio.open_nursery() as nursery:
         await nursery.start(service.run)
         yield appended
@@ -192,12 +191,10 @@ async def test_a_failed_sync_of_a_file_that_was_taken_meanwhile_is_a_failure_of_
         await trio.testing.wait_all_tasks_blocked()
         put(appended, 9500)
         appended.disk.failing_syncs = 1
-        noted: list[int] = []
-        appended.log.on_failed_sync = lambda: noted.append(appended.log.flushed_where)
         appended.disk.sync_gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert appended.disk.failing_syncs == 0
-        assert noted == [0], "a kill before the next flush: the next start must know"
+        assert appended.failed_syncs == ["noted"], "a kill before the next flush: the next start must know"
         with pytest.raises(OSError, match="Input/output error"):
             await appended.log.flush()
         assert appended.log.flushed_where == 0

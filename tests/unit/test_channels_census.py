@@ -24,7 +24,7 @@ EXPECTED: set[Row] = {
     ("broker.topic_changes", "latest", 1, "TopicConfigManager", "BrokerRegistrationService"),
     ("ha.accepted", "wait", 16, "AcceptSocketService", "HAService"),
     ("ha.first_report", "wait", 1, "ReadSocketService", "WriteSocketService"),
-    ("ha.halts", "latest", 1, "HAClient", "LogTruncationService"),
+    ("ha.halts", "broadcast", 1, "HAClient", "LogTruncationService"),
     ("ha.masters", "latest", 1, "BrokerRegistrationService", "HAClient"),
     ("store.allocate_requests", "latest", 1, "MessageStore", "AllocateMappedFileService"),
     ("store.commit_requests", "latest", 1, "MessageStore", "CommitRealTimeService"),

@@ -27,7 +27,7 @@ SMALL = MessageStoreConfig(
 @pytest.mark.trio
 async def test_directories_may_be_text(tmp_path: Path) -> None:
     async with open_message_store(str(tmp_path / "store"), SMALL) as store:
-        assert (await store.put_message(Message("T", b"x"))).status is PutStatus.PUT_OK
+        assert (await store.puts.put_message(Message("T", b"x"))).status is PutStatus.PUT_OK
     async with open_cluster(str(tmp_path / "cluster"), slaves=0, store=SMALL) as cluster:
         assert (await cluster.master.put_message(Message("T", b"x"))).status is PutStatus.PUT_OK
     async with open_local_name_server(str(tmp_path / "namesrv")) as name_server:

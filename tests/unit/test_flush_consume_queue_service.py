@@ -29,7 +29,7 @@ async def test_it_moves_after_the_interval_or_when_much_was_dispatched(
     async with running_store(tmp_path, sync_flush=True, checkpoint_log_bytes_max=bytes_max) as running:
         began = trio.current_time()
         for _ in range(2):
-            assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+            assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
         await trio.sleep_until(began + due_s - 0.5)
         assert point(running).offset == 0
         await trio.sleep_until(began + due_s + 0.1)
@@ -47,7 +47,7 @@ async def test_much_moves_it_at_once_but_not_twice_in_a_second(
 
         async def put_at(at_s: float) -> None:
             await trio.sleep_until(at_s)
-            assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+            assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
 
         began = trio.current_time()
         await put_at(began)
@@ -67,7 +67,7 @@ async def test_it_moves_only_when_queues_and_index_are_synced(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path, sync_flush=True) as running:
-        await running.store.put_message(message(properties={"KEYS": "k"}))
+        await running.store.puts.put_message(message(properties={"KEYS": "k"}))
         del running.disk.syncs[:]
         await trio.sleep(6)
         *others, last = running.disk.syncs
@@ -82,15 +82,15 @@ async def test_after_a_failed_sync_it_stays_and_puts_go_on(
 ) -> None:
     async def run() -> None:
         async with running_store(tmp_path, sync_flush=True) as running:
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
             running.disk.failing_syncs = 1
             await trio.sleep(6)
             assert running.store.failure == "a sync of what is derived from the log failed"
             for _ in range(3):
-                assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+                assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
                 await trio.sleep(6)
                 assert point(running).offset == 0, "a later sync proves nothing"
-            assert running.store.get_message("T", 0, 0, 32).messages
+            assert running.store.reads.get_message("T", 0, 0, 32).messages
             with pytest.raises(OSError, match="not stopped in order"):
                 await running.store.shut_down()
 

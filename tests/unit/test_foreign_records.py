@@ -82,7 +82,7 @@ def bodies(store: MessageStore, topic: str) -> list[bytes]:
     found: list[bytes] = []
     at = store.offsets.get_min_offset_in_queue(topic, 0)
     while at < store.offsets.get_max_offset_in_queue(topic, 0):
-        result = store.get_message(topic, 0, at, 32)
+        result = store.reads.get_message(topic, 0, at, 32)
         for message in result.messages:
             offset = int.from_bytes(message[28:36], "big")
             stored = store.records.look_message_by_offset(offset, len(message))

@@ -100,11 +100,11 @@ async def test_a_frame_at_once_and_heartbeats_every_five_seconds_of_silence(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         slave = Slave()
         async with writing(running.store, slave):
             await trio.sleep(7)
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
             await trio.sleep(11)
         heartbeat = encode_transfer_header(96, 0), encode_transfer_header(192, 0)
         first, second = frame(running.store, 0, 96), frame(running.store, 96, 96)
@@ -121,7 +121,7 @@ async def test_what_grows_while_a_heartbeat_is_stuck_is_sent_after_it(
         async with writing(running.store, slave, at_once=at_once) as service:
             service.reported(0)
             await trio.sleep(6)
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
             await trio.sleep(1)
             assert slave.sent == []
             assert slave.gate is not None
@@ -135,14 +135,14 @@ async def test_no_heartbeat_cuts_into_a_frame_that_is_stuck(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         slave = Slave(step=7)
         async with writing(running.store, slave):
             await trio.testing.wait_all_tasks_blocked()
             whole = frame(running.store, 0, 96)
             assert b"".join(data for _, data in slave.sent) == whole
             slave.gate = trio.Event()
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
             await trio.sleep(12)
             slave.gate.set()
             await trio.sleep(1)
@@ -169,10 +169,10 @@ async def test_who_puts_sends_to_a_slave_that_has_everything(tmp_path: Path) -> 
         async with writing(running.store, slave, at_once=True) as service:
             await trio.testing.wait_all_tasks_blocked()
             service.reported(0)
-            running.store.async_put_message(message())
+            running.store.puts.async_put_message(message())
             assert [data for _, data in slave.sent] == [frame(running.store, 0, 96)]
             service.check_taken(trio.current_time() + HOUSEKEEPING_S)  # nothing is under way
-            running.store.async_put_message(message())  # the slave has not confirmed the first
+            running.store.puts.async_put_message(message())  # the slave has not confirmed the first
             assert len(slave.sent) == 1
             await trio.testing.wait_all_tasks_blocked()
             assert [data for _, data in slave.sent] == [frame(running.store, 0, 96), frame(running.store, 96, 96)]
@@ -187,18 +187,18 @@ async def test_puts_that_come_in_bursts_are_sent_together(tmp_path: Path) -> Non
             service.reported(0)
             for begin in (0, 3 * 96, 6 * 96):
                 for _ in range(3):
-                    running.store.async_put_message(message())
+                    running.store.puts.async_put_message(message())
                 await trio.testing.wait_all_tasks_blocked()
                 service.reported(begin + 3 * 96)
             bursts = [frame(running.store, begin, 3 * 96) for begin in (3 * 96, 6 * 96)]
             sent = [frame(running.store, 0, 96), frame(running.store, 96, 2 * 96), *bursts]
             assert [data for _, data in slave.sent] == sent
             # With a put that is alone the bursts are over.
-            running.store.async_put_message(message())
+            running.store.puts.async_put_message(message())
             await trio.testing.wait_all_tasks_blocked()
             service.reported(running.store.commit_log.max_offset)
             slave.sent.clear()
-            running.store.async_put_message(message())
+            running.store.puts.async_put_message(message())
             assert len(slave.sent) == 1
 
 
@@ -213,7 +213,7 @@ async def test_what_does_not_go_at_once_goes_later_and_nothing_before_it(
             await trio.testing.wait_all_tasks_blocked()
             service.reported(0)
             for _ in range(3):
-                running.store.async_put_message(message())
+                running.store.puts.async_put_message(message())
                 await trio.sleep(2 * HEARTBEAT_S)
             assert slave.gate is not None
             slave.gate.set()
@@ -230,7 +230,7 @@ async def test_a_file_that_cannot_be_mapped_is_not_the_trouble_of_who_puts(tmp_p
             await trio.testing.wait_all_tasks_blocked()
             service.reported(0)
             running.disk.failing_maps = 1
-            running.store.async_put_message(message())
+            running.store.puts.async_put_message(message())
             assert slave.sent == []
             assert service.next_offset == service.sent_bytes == 0
             service.check_taken(trio.current_time() + HOUSEKEEPING_S)  # nothing is under way
@@ -270,7 +270,7 @@ async def test_each_report_puts_the_end_of_patience_off_and_is_told(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         slave = Slave(says=[(15, encode_report(offset)) for offset in (0, 0, 96)])
         async with reading(running.store, slave) as reader:
             assert await reader.first.receive() == 0
@@ -295,7 +295,7 @@ async def test_a_report_that_comes_with_the_end_of_patience_counts(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         async with reading(running.store, Slave(says=[(HOUSEKEEPING_S, encode_report(96))])) as reader:
             await trio.sleep(2 * HOUSEKEEPING_S)
             assert reader.offsets == [96]

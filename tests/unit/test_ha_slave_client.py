@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import trio.testing
 
 from rmq_actors.actors.restart import first_leaf
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.ha.followed_master import HA_HALTS, HA_MASTERS, FollowedMaster
+from rmq_actors.ha.followed_master import HA_MASTERS, FollowedMaster
 from rmq_actors.ha.ha_client import HAClient
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.following import Halt
@@ -93,7 +94,7 @@ async def test_reports_at_once_then_every_five_seconds_until_the_master_was_sile
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         wire = Wire(room=1000)
         with pytest.raises(MasterSilent, match="nothing was heard from the master for 20 s"):
             await follow(running.store, wire)
@@ -122,7 +123,7 @@ async def test_a_report_goes_out_whole_over_a_socket_that_takes_a_few_bytes(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         wire = Wire(room=1000, step=3)
         with trio.move_on_after(1):
             await follow(running.store, wire)
@@ -135,7 +136,7 @@ async def test_of_a_report_what_does_not_go_at_once_goes_later(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, takes: int
 ) -> None:
     async with running_store(tmp_path) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         wire, report = QuickWire(room=8 - takes, takes=takes), encode_report(96)
         with trio.move_on_after(11):
             await follow(running.store, wire)
@@ -148,7 +149,7 @@ async def test_what_was_appended_is_reported_at_once_and_puts_the_heartbeat_off(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path / "master") as master, running_store(tmp_path / "slave") as slave:
-        await master.store.put_message(message())
+        await master.store.puts.put_message(message())
         record = bytes(master.store.commit_log.select(0, 96))
         wire = Wire(room=1000)
         async with trio.open_nursery() as nursery:
@@ -167,7 +168,7 @@ async def test_a_part_of_a_record_is_neither_appended_nor_reported_and_goes_with
     """In RocketMQ it is in the slave's log, where the next master has another record, or none."""
     async with running_store(tmp_path / "master") as master, running_store(tmp_path / "slave") as slave:
         for _ in range(2):
-            await master.store.put_message(message())
+            await master.store.puts.put_message(message())
         log, ours = bytes(master.store.commit_log.select(0, 192)), slave.store.commit_log
         for _ in range(2):
             wire = Wire(room=1000)
@@ -221,7 +222,7 @@ async def test_under_sync_flush_only_synced_bytes_are_acknowledged(
         running_store(tmp_path / "master") as master,
         running_store(tmp_path / "slave", sync_flush=True) as slave,
     ):
-        await master.store.put_message(message())
+        await master.store.puts.put_message(message())
         record = bytes(master.store.commit_log.select(0, 96))
         wire = Wire(room=1000)
         async with trio.open_nursery() as nursery:
@@ -243,7 +244,7 @@ async def test_what_was_appended_while_a_heartbeat_is_stuck_is_reported_after_it
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path / "master") as master, running_store(tmp_path / "slave") as slave:
-        await master.store.put_message(message())
+        await master.store.puts.put_message(message())
         record = bytes(master.store.commit_log.select(0, 96))
         wire = Wire(room=1000, step=5)
         async with trio.open_nursery() as nursery:
@@ -276,7 +277,7 @@ async def test_under_sync_flush_the_first_report_waits_for_the_sync(
     async with running_store(tmp_path, sync_flush=True) as running, trio.open_nursery() as nursery:
         client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), running.store, NoEntropy(), new_tracer())
         running.disk.sync_gate = trio.Event()
-        nursery.start_soon(running.store.put_message, message())
+        nursery.start_soon(running.store.puts.put_message, message())
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(client._follow, "127.0.0.1:1", Backoff(0.1, 1.0))
         await trio.sleep(1)
@@ -347,9 +348,11 @@ async def test_a_slave_that_has_halted_follows_another_master(
 
     monkeypatch.setattr(HAClient, "_follow", diverge)
     masters, told = HA_MASTERS.open()
-    halts, halted = HA_HALTS.open()
-    master = FollowedMaster("127.0.0.1:1", told, halts)
-    async with running_store(tmp_path) as running, trio.open_nursery() as nursery:
+    master = FollowedMaster("127.0.0.1:1", told)
+    async with contextlib.AsyncExitStack() as stack:
+        running = await stack.enter_async_context(running_store(tmp_path))
+        halted = stack.enter_context(master.halts.subscribe())
+        nursery = await stack.enter_async_context(trio.open_nursery())
         client = HAClient(CONFIG, master, running.store, NoEntropy(), new_tracer())
         nursery.start_soon(client.run)
         for address in ("127.0.0.1:1", "127.0.0.1:2"):

@@ -22,7 +22,7 @@ from tests.worlds.running_store import RunningStore, message, running_store
 
 
 async def put(running: RunningStore, results: list[PutResult], body: bytes = b"body", **fields: object) -> None:
-    results.append(await running.store.put_message(message(body, **fields)))
+    results.append(await running.store.puts.put_message(message(body, **fields)))
 
 
 def emitted(running: RunningStore, kind: str) -> list[str | None]:
@@ -32,7 +32,7 @@ def emitted(running: RunningStore, kind: str) -> list[str | None]:
 @pytest.mark.trio
 async def test_an_async_put_is_answered_at_once(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running_store(tmp_path) as running:
-        results = [await running.store.put_message(message()) for _ in range(3)]
+        results = [await running.store.puts.put_message(message()) for _ in range(3)]
         assert trio.current_time() == 0
         assert [result.status for result in results] == [PutStatus.PUT_OK] * 3
         appends = [result.append for result in results]
@@ -49,12 +49,12 @@ async def test_async_flush_syncs_once_an_interval_and_at_the_stop(
     async with running_store(tmp_path, flush_interval_commit_log_ms=500, flush_commit_log_least_pages=0) as running:
         log = running.store.commit_log
         for _ in range(10):
-            await running.store.put_message(message(bytes(10)))
+            await running.store.puts.put_message(message(bytes(10)))
             await trio.sleep(0.1)
         assert [at for at in running.disk.syncs if at.startswith("commitlog/0")] == ["commitlog/" + 20 * "0"] * 2
         await trio.sleep(1)
         assert log.flushed_where == log.max_offset
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         end = log.max_offset
         assert log.flushed_where < end
     assert log.flushed_where == end
@@ -84,8 +84,8 @@ async def test_many_puts_are_under_way_without_a_task_each(
 ) -> None:
     async with running_store(tmp_path, sync_flush=True) as running:
         running.disk.sync_gate = trio.Event()
-        pending = [running.store.async_put_message(message()) for _ in range(3)]
-        refused = running.store.async_put_message(message(properties={"a\x01": ""}))
+        pending = [running.store.puts.async_put_message(message()) for _ in range(3)]
+        refused = running.store.puts.async_put_message(message(properties={"a\x01": ""}))
         await trio.sleep(1)
         assert [put.result for put in pending] == [None] * 3
         assert refused.result is not None
@@ -104,12 +104,12 @@ async def test_a_stuck_disk_times_out_and_its_late_success_is_no_answer(
 ) -> None:
     async with running_store(tmp_path, sync_flush=True) as running:
         running.disk.sync_gate = trio.Event()
-        result = await running.store.put_message(message())
+        result = await running.store.puts.put_message(message())
         assert (result.status, trio.current_time()) == (PutStatus.FLUSH_DISK_TIMEOUT, 2.0)
         assert result.append is not None
         running.disk.sync_gate.set()
         # The disk is slow, not broken: the next put is fine.
-        assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+        assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
 
 
 @pytest.mark.trio
@@ -120,7 +120,7 @@ async def test_deadlines_count_from_each_puts_arrival(tmp_path: Path, autojump_c
 
         async def one(delay: float) -> None:
             await trio.sleep(delay)
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
             ended.append(trio.current_time())
 
         for delay in (0.0, 0.5, 1.25):
@@ -143,7 +143,7 @@ async def test_a_failed_sync_refuses_writes_and_never_says_ok(
         # Those that waited: stored, not confirmed. At once, not when their time is over.
         assert [result.status for result in results] == [PutStatus.FLUSH_DISK_TIMEOUT] * 3
         # The next sync would pretend success: nobody asks it.
-        refused = await running.store.put_message(message())
+        refused = await running.store.puts.put_message(message())
         assert (refused.status, refused.append) == (PutStatus.SERVICE_NOT_AVAILABLE, None)
         assert refused.reason.startswith("a sync failed: [Errno 5] Input/output error")
         with pytest.raises(AppendRefused, match=r"a sync failed: .*Input/output error"):
@@ -163,9 +163,9 @@ async def test_an_async_store_refuses_writes_after_a_failed_sync_too(
     async with running_store(tmp_path) as running:
         await trio.sleep(1)
         running.disk.failing_syncs = 1
-        assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+        assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
         await trio.sleep(1)
-        refused = await running.store.put_message(message())
+        refused = await running.store.puts.put_message(message())
         assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
         assert "Input/output error" in refused.reason
     assert running.store.commit_log.flushed_where == 0
@@ -174,15 +174,15 @@ async def test_an_async_store_refuses_writes_after_a_failed_sync_too(
 @pytest.mark.trio
 async def test_no_space_is_a_status_and_passes(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running_store(tmp_path) as running:
-        assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+        assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
         await trio.testing.wait_all_tasks_blocked()
         running.disk.space_bytes = 95
-        statuses = [(await running.store.put_message(message())).status for _ in range(2)]
+        statuses = [(await running.store.puts.put_message(message())).status for _ in range(2)]
         assert statuses == [PutStatus.CREATE_MAPPED_FILE_FAILED] * 2
-        full = await running.store.put_message(message())
+        full = await running.store.puts.put_message(message())
         assert (full.append, full.reason) == (None, "[Errno 28] No space left on device")
         running.disk.space_bytes = None
-        again = await running.store.put_message(message())
+        again = await running.store.puts.put_message(message())
         assert again.status is PutStatus.PUT_OK
         assert again.append is not None
         assert (again.append.offset, again.append.queue_offset) == (96, 1)
@@ -193,7 +193,7 @@ async def test_without_a_slave_a_sync_master_says_so_at_once(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path, sync_master=True) as running:
-        result = await running.store.put_message(message())
+        result = await running.store.puts.put_message(message())
         assert (result.status, trio.current_time()) == (PutStatus.SLAVE_NOT_AVAILABLE, 0)
         assert result.append is not None
 
@@ -218,7 +218,7 @@ async def test_a_sync_put_waits_for_a_slave(tmp_path: Path, autojump_clock: trio
 async def test_a_put_is_answered_in_the_step_that_brings_the_report(tmp_path: Path) -> None:
     async with running_store(tmp_path, sync_master=True) as running:
         running.store.replicated(ReplicationState(1, 0))
-        pending = [running.store.async_put_message(message()) for _ in range(3)]
+        pending = [running.store.puts.async_put_message(message()) for _ in range(3)]
         running.store.replicated(ReplicationState(1, 192))
         assert [None if one.result is None else one.result.status for one in pending] == [PutStatus.PUT_OK] * 2 + [None]
 
@@ -228,7 +228,7 @@ async def test_a_silent_slave_times_out(tmp_path: Path, autojump_clock: trio.tes
     async with running_store(tmp_path, sync_master=True) as running:
         running.store.replicated(ReplicationState(1, 0))
         await trio.testing.wait_all_tasks_blocked()
-        result = await running.store.put_message(message())
+        result = await running.store.puts.put_message(message())
         assert (result.status, trio.current_time()) == (PutStatus.FLUSH_SLAVE_TIMEOUT, 3.0)
 
 
@@ -237,7 +237,7 @@ async def test_a_slave_too_far_behind_is_no_slave(tmp_path: Path, autojump_clock
     async with running_store(tmp_path, sync_master=True, ha_slave_fallbehind_max_bytes=96) as running:
         running.store.replicated(ReplicationState(1, 0))
         await trio.testing.wait_all_tasks_blocked()
-        assert (await running.store.put_message(message())).status is PutStatus.SLAVE_NOT_AVAILABLE
+        assert (await running.store.puts.put_message(message())).status is PutStatus.SLAVE_NOT_AVAILABLE
         assert trio.current_time() == 0
 
 
@@ -250,11 +250,11 @@ async def test_a_master_that_may_go_on_alone_waits_for_slaves_that_are_near(
         store = running.store
         store.replicated(slaves.connected(1))
         for _ in range(3):
-            assert (await store.put_message(message())).status is PutStatus.PUT_OK  # it has said nothing
+            assert (await store.puts.put_message(message())).status is PutStatus.PUT_OK  # it has said nothing
         store.replicated(slaves.reported(1, 0))
-        assert (await store.put_message(message())).status is PutStatus.PUT_OK  # it is far behind
+        assert (await store.puts.put_message(message())).status is PutStatus.PUT_OK  # it is far behind
         store.replicated(slaves.reported(1, 4 * 96))
-        waiting = [store.async_put_message(message()) for _ in range(3)]
+        waiting = [store.puts.async_put_message(message()) for _ in range(3)]
         assert [put.result and put.result.status for put in waiting] == [None, None, PutStatus.PUT_OK]
         store.replicated(slaves.reported(1, 5 * 96))
         assert [put.result and put.result.status for put in waiting] == [PutStatus.PUT_OK, None, PutStatus.PUT_OK]
@@ -267,10 +267,10 @@ async def test_a_waiting_put_does_not_wait_for_a_slave_that_comes_from_far_behin
     async with running_store(tmp_path, sync_master=True, ha_slave_fallbehind_max_bytes=2 * 96) as running:
         store = running.store
         store.replicated(slaves.connected(1))
-        await store.put_message(message())
-        await store.put_message(message())
+        await store.puts.put_message(message())
+        await store.puts.put_message(message())
         store.replicated(slaves.reported(1, 2 * 96))
-        put = store.async_put_message(message())
+        put = store.puts.async_put_message(message())
         store.replicated(slaves.connected(2))
         store.replicated(slaves.reported(2, 0))
         assert put.result is None
@@ -284,7 +284,7 @@ async def test_wait_false_waits_for_nothing_and_is_not_stored(
 ) -> None:
     async with running_store(tmp_path, sync_master=True, sync_flush=True) as running:
         running.disk.sync_gate = trio.Event()
-        result = await running.store.put_message(message(properties={"KEYS": "k", "WAIT": "false"}))
+        result = await running.store.puts.put_message(message(properties={"KEYS": "k", "WAIT": "false"}))
         assert (result.status, trio.current_time()) == (PutStatus.PUT_OK, 0)
         assert result.append is not None
         stored = decode_record(running.store.commit_log.select(0, result.append.size), 0, 0)
@@ -302,11 +302,11 @@ async def test_messages_that_the_log_must_not_take(tmp_path: Path, autojump_cloc
             ({"properties": {"a": "\ud800"}}, PutStatus.MESSAGE_ILLEGAL),
             ({"properties": {"a": "v" * 40_000}}, PutStatus.PROPERTIES_SIZE_EXCEEDED),
         ):
-            result = await running.store.put_message(message(**fields))
+            result = await running.store.puts.put_message(message(**fields))
             assert (result.status, result.append) == (status, None)
             assert result.reason
         assert running.store.commit_log.max_offset == 0
-        assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+        assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
 
 
 @pytest.mark.trio
@@ -317,7 +317,7 @@ async def test_the_number_of_waiting_puts_is_bounded(tmp_path: Path, autojump_cl
         for _ in range(2):
             nursery.start_soon(put, running, results)
         await trio.testing.wait_all_tasks_blocked()
-        refused = await running.store.put_message(message())
+        refused = await running.store.puts.put_message(message())
         assert (refused.status, refused.reason) == (PutStatus.SERVICE_NOT_AVAILABLE, "2 puts wait already")
         running.disk.sync_gate.set()
     assert [result.status for result in results] == [PutStatus.PUT_OK] * 2
@@ -326,7 +326,7 @@ async def test_the_number_of_waiting_puts_is_bounded(tmp_path: Path, autojump_cl
 @pytest.mark.trio
 async def test_a_slave_takes_no_puts(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running_store(tmp_path, broker_role=BrokerRole.SLAVE) as running:
-        refused = await running.store.put_message(message())
+        refused = await running.store.puts.put_message(message())
         assert (refused.status, refused.reason) == (PutStatus.SERVICE_NOT_AVAILABLE, "a slave takes no puts")
 
 
@@ -350,7 +350,7 @@ async def test_a_stuck_disk_holds_up_the_stop_for_its_budget_only(
 ) -> None:
     async with running_store(tmp_path) as running:
         running.disk.sync_gate = trio.Event()
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
     assert trio.current_time() == pytest.approx(5.0)
     assert "FlushRealTimeService did not stop within 5 s" in caplog.text
 
@@ -375,7 +375,7 @@ async def test_what_waits_when_the_system_dies_is_answered(
                     await trio.testing.wait_all_tasks_blocked()
                     raise BodyFailed
         assert [result.status for result in results] == [PutStatus.FLUSH_SLAVE_TIMEOUT]
-        refused = await running.store.put_message(message())
+        refused = await running.store.puts.put_message(message())
     assert (refused.status, refused.reason) == (PutStatus.SERVICE_NOT_AVAILABLE, "the store has stopped")
 
 
@@ -385,10 +385,10 @@ async def test_a_put_after_the_stop_is_refused(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, sync: bool
 ) -> None:
     async with running_store(tmp_path, sync_flush=sync, sync_master=sync) as running:
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
     before = (tmp_path / "commitlog" / ("0" * 20)).read_bytes()
     with trio.fail_after(100):
-        refused = await running.store.put_message(message(b"other"))
+        refused = await running.store.puts.put_message(message(b"other"))
     assert (refused.status, refused.reason) == (PutStatus.SERVICE_NOT_AVAILABLE, "the store has stopped")
     assert (tmp_path / "commitlog" / ("0" * 20)).read_bytes() == before
 
@@ -401,7 +401,7 @@ async def test_a_put_that_is_cancelled_leaves_the_others_alone(
         results: list[PutResult] = []
         running.disk.sync_gate = trio.Event()
         with trio.move_on_after(0.5) as gave_up:
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
         assert gave_up.cancelled_caught
         nursery.start_soon(put, running, results)
         await trio.testing.wait_all_tasks_blocked()
@@ -443,7 +443,7 @@ async def test_a_dispatch_that_crashes_ends_the_store(
     async def run() -> None:
         async with running_store(tmp_path) as running:
             monkeypatch.setattr(ConsumeQueues, "dispatch", crash)
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
             await trio.sleep(3600)
 
     with pytest.raises(BaseExceptionGroup) as raised:

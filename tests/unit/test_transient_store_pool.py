@@ -150,7 +150,7 @@ async def test_known_bug_3099_a_few_bytes_are_committed_within_the_thorough_inte
     """There, bytes were compared with commitCommitLogLeastPages: a small rest stayed in memory."""
     async with running_store(tmp_path, **POOL) as running:
         for _ in range(5):
-            result = await running.store.put_message(message())
+            result = await running.store.puts.put_message(message())
             assert result.status is PutStatus.PUT_OK
             assert result.append is not None
             assert await visible_after(running, result.append.end_offset) <= 0.201
@@ -168,16 +168,16 @@ async def test_less_than_the_least_pages_waits_for_the_thorough_interval(
     }
     async with running_store(tmp_path, **POOL, **settings) as running:
         log = running.store.commit_log
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         await trio.sleep(1)
         assert log.max_offset == log.append_offset, "the first commit is thorough"
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         await trio.sleep(5)
         assert log.max_offset < log.append_offset
-        await running.store.put_message(message(bytes(8192)))
+        await running.store.puts.put_message(message(bytes(8192)))
         await trio.sleep(0.25)
         assert log.max_offset == log.append_offset, "two pages are new"
-        await running.store.put_message(message())
+        await running.store.puts.put_message(message())
         await trio.sleep(9)
         assert log.max_offset < log.append_offset
         await trio.sleep(1.5)
@@ -192,7 +192,7 @@ async def test_followers_are_told_what_was_committed_and_nothing_else(
         log = running.store.commit_log
         await trio.testing.wait_all_tasks_blocked()
         with running.store.log_end.subscribe() as log_end:
-            await running.store.put_message(message())
+            await running.store.puts.put_message(message())
             with pytest.raises(trio.WouldBlock):
                 log_end.receive_nowait()
             await trio.sleep(0.5)
@@ -206,8 +206,7 @@ async def test_a_commit_that_fails_is_tried_again(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = LogPuts.open(tmp_path, **POOL)
-    service = CommitRealTimeService(running.puts.config, running.log, running.puts.log_grew)
-    running.puts.commit_requests = service.requests
+    service = CommitRealTimeService(running.puts.config, running.log, running.puts.log_grew, running.told_commits)
     async with trio.open_nursery() as nursery:
         await nursery.start(service.run)
         running.disk.space_bytes = 0
@@ -225,7 +224,7 @@ async def test_a_commit_that_fails_is_tried_again(
 async def test_the_stop_commits_and_syncs_the_rest(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with running_store(tmp_path, **POOL, commit_interval_commit_log_ms=60_000) as running:
         for _ in range(3):
-            assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+            assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
         assert running.store.commit_log.max_offset == 0
     assert running.store.commit_log.flushed_where == 288
 
@@ -234,8 +233,8 @@ async def test_the_stop_commits_and_syncs_the_rest(tmp_path: Path, autojump_cloc
 async def test_both_services_commit_at_their_stop(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     """Commits stop before flushes do; what is put between the two is not left behind."""
     running = LogPuts.open(tmp_path, commit_interval_commit_log_ms=60_000, **POOL)
-    commit_service = CommitRealTimeService(running.puts.config, running.log, running.puts.log_grew)
-    running.puts.commit_requests = commit_service.requests
+    config, log, puts = running.puts.config, running.log, running.puts
+    commit_service = CommitRealTimeService(config, log, puts.log_grew, running.told_commits)
     flush_service = running.puts._flush_service  # pyright: ignore[reportPrivateUsage]
     async with trio.open_nursery() as nursery:
         await nursery.start(commit_service.run)
@@ -269,5 +268,5 @@ async def test_known_bug_7523_with_sync_flush_the_pool_is_not_used(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running_store(tmp_path, sync_flush=True, **POOL) as running:
-        assert (await running.store.put_message(message())).status is PutStatus.PUT_OK
+        assert (await running.store.puts.put_message(message())).status is PutStatus.PUT_OK
         assert trio.current_time() < 1

@@ -52,13 +52,18 @@ class LogPuts:
     recorder: Recorder
     told_commits: trio.MemoryReceiveChannel[int]
     told_files: trio.MemoryReceiveChannel[int]
+    #: One entry per time that the log said that a sync has failed.
+    failed_syncs: list[str]
 
     @classmethod
     def open(cls, root: Path, file_size_bytes: int = 1000, **settings: Any) -> LogPuts:
         config = MessageStoreConfig(mapped_file_size_commit_log_bytes=file_size_bytes, **settings)
         disk, clock, recorder = FaultyDisk(root), SetClock(), new_recorder()
         tracer = recorder.tracer("node")
-        log = CommitLog.open(disk, file_size_bytes, tracer)
+        failed_syncs: list[str] = []
+        log = CommitLog.open(disk, file_size_bytes, tracer, on_failed_sync=lambda: failed_syncs.append("noted"))
+        commits: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = COMMIT_REQUESTS.open()
+        files: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = ALLOCATE_REQUESTS.open()
         outcomes = FLUSH_OUTCOMES.open()
         puts = MessagePuts(
             config,
@@ -70,11 +75,10 @@ class LogPuts:
             PutCompletionService(config, outcomes),
             RunningFlags(),
             StoreStatsService(clock, Timer()),
+            commits[0],
+            files[0],
         )
-        commits: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = COMMIT_REQUESTS.open()
-        files: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = ALLOCATE_REQUESTS.open()
-        puts.commit_requests, puts.allocate_requests = commits[0], files[0]
-        return cls(log, puts, disk, clock, recorder, commits[1], files[1])
+        return cls(log, puts, disk, clock, recorder, commits[1], files[1], failed_syncs)
 
     def messages(self) -> list[StoredMessage]:
         """Every record that may be read, in order, by nothing but the record format."""

@@ -26,7 +26,7 @@ def queue_bodies(broker: BrokerController, topic: str = TOPIC, queue_id: int = 0
     """What a consumer gets who reads a queue from its first message to its last."""
     bodies: list[bytes] = []
     while True:
-        found = broker.store.get_message(topic, queue_id, len(bodies), 32)
+        found = broker.store.reads.get_message(topic, queue_id, len(bodies), 32)
         if not found.messages:
             return bodies
         bodies += [decode_message(message).body for message in found.messages]

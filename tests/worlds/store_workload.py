@@ -276,7 +276,7 @@ class Life:
 
     async def put(self, store: MessageStore, message: Message) -> PutResult:
         """Put a message and note what became of it."""
-        result = await store.put_message(message)
+        result = await store.puts.put_message(message)
         self.ledger.note_put(result)
         return result
 
@@ -356,7 +356,7 @@ async def _consume(life: Life, store: MessageStore, scope: trio.CancelScope) -> 
     with scope:
         while True:
             for queue in (("Plain", 0), ("Plain", 1), ("Batch", 0), ("Deal", 0), ("SCHEDULE_TOPIC_XXXX", 0)):
-                result = store.get_message(*queue, offsets.get(queue, 0), 8)
+                result = store.reads.get_message(*queue, offsets.get(queue, 0), 8)
                 offsets[queue] = result.next_begin_offset
                 life.ledger.read += [log_offset(record) + len(record) for record in result.messages]
             await trio.sleep(0.01)

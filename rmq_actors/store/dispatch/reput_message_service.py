@@ -67,7 +67,7 @@ class Reput:
     last: DispatchRequest | None
     passed_over: PassedOver = attrs.field(factory=PassedOver)
     #: A batch that was dispatched in part: queues and index may hold entries of records from `reput_from_offset` on.
-    is_within_batch: bool = attrs.field(default=False, init=False)
+    is_within_batch: bool = False
     _columns_records: int = attrs.field(factory=lambda: COLUMNS_RECORDS_FIRST, init=False)
 
     def dispatch_some(self, limit: int) -> int:

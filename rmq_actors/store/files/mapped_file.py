@@ -90,8 +90,15 @@ class MappedFile:
 
 @attrs.define(eq=False)
 class PreparedFile:
-    """A file that was created before the log needs it: all zeros. `taken`: it is part of the log now."""
+    """A file that was created before the log needs it: all zeros."""
 
     from_offset: int
     file: DiskFile
-    taken: bool = False
+    #: Whether it is part of the log now. Whoever writes zeros to it stops then.
+    taken: bool = attrs.field(default=False, init=False)
+
+    def take(self) -> DiskFile:
+        """Make it a part of the log."""
+        assert not self.taken
+        self.taken = True
+        return self.file

@@ -226,6 +226,10 @@ class MappedFileQueue:
         """Let the next flush sync a file that was not only appended to."""
         self._rewritten[mapped_file] = self._rewritten.get(mapped_file, 0) + 1
 
+    def mark_unflushed(self, from_offset: int) -> None:
+        """Let the next flush sync everything from `from_offset` on: it was read, and may be on no disk."""
+        self.flushed_where = min(self.flushed_where, from_offset)
+
     def mark_dirty(self) -> None:
         """Let the next flush sync every file and name: it is not known whether their writer has done so."""
         self.flushed_where = self.min_offset

@@ -185,8 +185,7 @@ class _Opening:
         _log.info("recovery reads %d bytes of log from offset %d on: %s", read_bytes, plan.read_from, plan.reason)
         derived = self._derived(queue, plan, is_orderly=not has_aborted)
         room = DispatchWhileRoom(derived.dispatchers, derived.consume_queues)
-        walk = await self._bring_to_the_end(queue, plan, store_checkpoint, derived, room)
-        end = walk.found_end
+        end, last = await self._bring_to_the_end(queue, plan, store_checkpoint, derived, room)
         first, flushed_where = queue.min_offset, plan.read_from if plan.is_trusted else queue.min_offset
         is_new = config.broker_role is BrokerRole.SLAVE and bool(queue.files) and end.end_offset == first
         if is_new:
@@ -196,10 +195,16 @@ class _Opening:
         if is_new:
             end, flushed_where = attrs.evolve(end, end_offset=0), 0
         table = room.topic_queue_table()
-        commit_log = CommitLog.recovered(queue, end, table, flushed_where, self.tracer)
+        commit_log = CommitLog.recovered(
+            queue,
+            end,
+            table,
+            flushed_where,
+            self.tracer,
+            on_begin=store_checkpoint.begin_at,
+            on_failed_sync=functools.partial(_note_failed_sync, disk),
+        )
         self.stack.callback(commit_log.close)
-        commit_log.on_begin = store_checkpoint.begin_at
-        commit_log.on_failed_sync = functools.partial(_note_failed_sync, disk)
         if has_aborted and point is not None:
             # What a kill left may be in memory alone, and cleaning goes by it. Written again: a failed sync is no sync.
             await store_checkpoint.write(store_checkpoint.checkpoint)
@@ -209,9 +214,11 @@ class _Opening:
         while sum(dispatcher.delete_expired(first) for dispatcher in derived.dispatchers):
             pass
         derived.consume_queues.correct_min_offset(first)
-        reput_from, last = (end.end_offset, walk.last) if room.stopped_at is None else (room.stopped_at, room.last)
-        reput = Reput(commit_log, derived.dispatchers, config.delay_levels_ms, reput_from, last, self.passed_over)
-        reput.is_within_batch = room.stopped_at is not None
+        reput_from, last = (end.end_offset, last) if room.stopped_at is None else (room.stopped_at, room.last)
+        is_within_batch = room.stopped_at is not None
+        reput = Reput(
+            commit_log, derived.dispatchers, config.delay_levels_ms, reput_from, last, self.passed_over, is_within_batch
+        )
         checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
         if not plan.is_trusted or checkpoint.is_overtaken or is_new:
             # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
@@ -263,8 +270,8 @@ class _Opening:
         store_checkpoint: StoreCheckpoint,
         derived: _Derived,
         room: DispatchWhileRoom,
-    ) -> LogWalk:
-        """Find the log's end, and dispatch what is missing of anything derived; the walk that has done it."""
+    ) -> tuple[LogEnd, DispatchRequest | None]:
+        """Find the log's end, and dispatch what is missing of anything derived; also the last record met."""
         dispatchers, durable_to, in_log = derived.dispatchers, plan.durable_to, QueuesInLog()
         if durable_to is None:
             checked = self.walk(queue, plan, plan.read_from, plan.read_from)
@@ -287,12 +294,11 @@ class _Opening:
             last = await lost.dispatch_again(begin)
         walk = self.walk(queue, plan, begin if is_rebuilding else durable_to, durable_to)
         end = await redo(walk, (room,))
-        walk.last = walk.last or last
         why = f" ({end.reason})" if end.reason else ""
         _log.info("the log ends at %d%s; dispatched from %d: %s", end.end_offset, why, begin, plan.reason)
         if end.survivor is not None:
             await self._keep_aside(queue, end)
-        return walk
+        return end, walk.last or last
 
     def walk(
         self, queue: MappedFileQueue, plan: RecoveryPlan, begin: int, trusted_to: int, limit: int = sys.maxsize

@@ -81,8 +81,8 @@ class _Truncation:
                 await self._move_recovery_point(record)
                 queue.truncate(self.end_offset)
                 await queue.flush()
-            except OSError:
-                log.on_failed_sync()
+            except OSError as error:
+                log.note_failed_sync(error)
                 raise
         self.tracer.emit(LogTruncate(offset=self.end_offset, size=size))
         _log.warning("the log is cut at %d; %d bytes after it are kept in cut/", self.end_offset, size)

@@ -13,7 +13,7 @@ import logging
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import LatestChannel, LatestSender
+from rmq_actors.actors.services.channels import LatestChannel
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.config import MessageStoreConfig
@@ -46,11 +46,7 @@ class AllocateMappedFileService(ServiceThread):
     _commit_log: CommitLog
     _disk: Disk
     _tracer: Tracer
-    _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
-    requests: LatestSender[int] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.requests, self._requests = ALLOCATE_REQUESTS.open()
+    _requests: trio.MemoryReceiveChannel[int]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Prepare files until asked to stop; then remove the one that was not needed."""
@@ -76,7 +72,8 @@ class AllocateMappedFileService(ServiceThread):
         except OSError as error:
             self._note_failure(from_offset, error)
             return
-        prepared = self._commit_log.prepared = PreparedFile(from_offset, file)
+        prepared = PreparedFile(from_offset, file)
+        self._commit_log.offer(prepared)
         self._tracer.emit(LogAllocate(offset=from_offset, status="ok"))
         if self._config.warm_maped_file_enable:
             try:
@@ -85,8 +82,7 @@ class AllocateMappedFileService(ServiceThread):
                 self._note_failure(from_offset, error)
                 if prepared.taken:
                     # The failed sync may have been one of the log's bytes, and older kernels tell of it only once.
-                    self._commit_log.failed_sync = error
-                    self._commit_log.on_failed_sync()
+                    self._commit_log.note_failed_sync(error)
                 else:
                     self._withdraw()  # gives the space back to the file in use
 
@@ -121,5 +117,5 @@ class AllocateMappedFileService(ServiceThread):
             except OSError as error:
                 _log.warning("%s: %s stays, empty: %s", self.name, prepared.file.path, error)
                 return
-        self._commit_log.prepared = None
+        self._commit_log.withdraw()
         prepared.file.close()

@@ -87,17 +87,17 @@ class CommitLog:
     #: Where the first record begins whose header is not in the log yet: bytes that are appended as they come may end
     #: inside of a record.
     _next_record_offset: int
-    #: The file that comes next, if somebody has prepared it.
-    prepared: PreparedFile | None = attrs.field(default=None, init=False)
-    #: A sync of bytes of this log that failed elsewhere: every flush fails from then on.
-    failed_sync: OSError | None = attrs.field(default=None, init=False)
     #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
-    on_begin: Callable[[int], DiskFile | None] = attrs.field(default=lambda _: None, init=False)
+    _on_begin: Callable[[int], DiskFile | None] = lambda _: None
+    #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
+    _on_failed_sync: Callable[[], object] = lambda: None
+    #: The file that comes next, if somebody has offered one. It begins at `next_file_offset`, or is of no use any more.
+    _prepared: PreparedFile | None = attrs.field(default=None, init=False)
+    #: A sync of bytes of this log that failed elsewhere: every flush fails from then on.
+    _failed_sync: OSError | None = attrs.field(default=None, init=False)
     _begin: DiskFile | None = attrs.field(default=None, init=False)
     #: Whether it was called: a first file that could not be written is gone, and the next one may begin at 0.
     _has_begun_late: bool = attrs.field(default=False, init=False)
-    #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
-    on_failed_sync: Callable[[], object] = attrs.field(default=lambda: None, init=False)
     lmq_num: int = attrs.field(init=False)
     #: What the transient store pool holds: it comes after the last file's valid bytes.
     _uncommitted: bytearray = attrs.field(factory=bytearray, init=False)
@@ -109,7 +109,9 @@ class CommitLog:
         return sum(is_lmq(topic) for topic, _ in self._topic_queue_table)
 
     @classmethod
-    def open(cls, disk: Disk, file_size_bytes: int, tracer: Tracer) -> CommitLog:
+    def open(
+        cls, disk: Disk, file_size_bytes: int, tracer: Tracer, *, on_failed_sync: Callable[[], object] = lambda: None
+    ) -> CommitLog:
         """Open a log that stands alone, without queues: all of it is read, and a torn tail cut.
 
         What was found is in the page cache and counts as unflushed until the next sync. Raises `StoreLayoutError`,
@@ -126,22 +128,31 @@ class CommitLog:
                     for request in batch
                     if request.takes_queue_offset
                 )
-            return cls.recovered(queue, walk.found_end, table, queue.min_offset, tracer)
+            end, flushed_where = walk.found_end, queue.min_offset
+            return cls.recovered(queue, end, table, flushed_where, tracer, on_failed_sync=on_failed_sync)
         except BaseException:
             queue.close()
             raise
 
     @classmethod
     def recovered(
-        cls, queue: MappedFileQueue, end: LogEnd, table: TopicQueueTable, flushed_where: int, tracer: Tracer
+        cls,
+        queue: MappedFileQueue,
+        end: LogEnd,
+        table: TopicQueueTable,
+        flushed_where: int,
+        tracer: Tracer,
+        *,
+        on_begin: Callable[[int], DiskFile | None] = lambda _: None,
+        on_failed_sync: Callable[[], object] = lambda: None,
     ) -> CommitLog:
         """The log of these files, cut at `end`; `table` has the next offset of each queue. Raises `OSError`."""
         queue.truncate(end.end_offset)
-        queue.flushed_where = min(queue.flushed_where, flushed_where)
+        queue.mark_unflushed(flushed_where)
         tracer.emit(
             StoreOpen(offset=end.end_offset, size=end.cut_bytes, status="torn_tail_cut" if end.cut_bytes else "clean")
         )
-        return cls(queue, table, tracer, flushed_where, queue.max_offset)
+        return cls(queue, table, tracer, flushed_where, queue.max_offset, on_begin, on_failed_sync)
 
     # Reads.
 
@@ -323,7 +334,7 @@ class CommitLog:
         is_first = not self._queue.files
         if is_first and (offset or self._has_begun_late):
             self._has_begun_late = True
-            self._begin = self.on_begin(offset)
+            self._begin = self._on_begin(offset)
         mapped_file = self._add_file(offset) if is_first else self._file_with_room()
         mapped_file.append(data)
         self._next_record_offset = next_record_offset
@@ -397,14 +408,29 @@ class CommitLog:
     def _add_file(self, from_offset: int) -> MappedFile:
         if self._closed:
             raise OSError(errno.EBADF, "the log is closed")
-        prepared = self.prepared
+        prepared = self._prepared
         if prepared is not None and prepared.from_offset == from_offset:
-            self.prepared, prepared.taken = None, True
-            mapped_file = self._queue.add_created_file(prepared.file, from_offset)
+            self._prepared = None
+            mapped_file = self._queue.add_created_file(prepared.take(), from_offset)
         else:
             mapped_file = self._queue.add_file(from_offset)
         self._tracer.emit(LogRoll(offset=from_offset))
         return mapped_file
+
+    # The next file, prepared: for AllocateMappedFileService.
+
+    @property
+    def prepared(self) -> PreparedFile | None:
+        """The file that was offered and not taken yet."""
+        return self._prepared
+
+    def offer(self, prepared: PreparedFile) -> None:
+        """Have this file taken when the log needs one that begins there."""
+        self._prepared = prepared
+
+    def withdraw(self) -> None:
+        """Take the offer back: the log makes its next file itself."""
+        self._prepared = None
 
     def _end_file(self, mapped_file: MappedFile) -> None:
         offset, room = mapped_file.end_offset, mapped_file.room_bytes
@@ -424,13 +450,18 @@ class CommitLog:
                 await self._begin.sync()
                 self._begin = None
             await self._queue.flush()
-            if self.failed_sync is not None:
-                raise self.failed_sync
+            if self._failed_sync is not None:
+                raise self._failed_sync
         except OSError:
-            self.on_failed_sync()
+            self._on_failed_sync()
             raise
         self.flushed_where = max(self.flushed_where, target)
         return self.flushed_where
+
+    def note_failed_sync(self, error: OSError) -> None:
+        """A sync of this log's bytes has failed elsewhere: from now on every flush raises `error`."""
+        self._failed_sync = error
+        self._on_failed_sync()
 
     def uncommitted_pages(self) -> int:
         """How many pages of 4,096 bytes a commit would move the end by."""
@@ -457,5 +488,5 @@ class CommitLog:
         """Close the files; every later append is an `OSError`. Nothing is committed or flushed here."""
         self._closed = True
         self._queue.close()
-        if self.prepared is not None:
-            self.prepared.file.close()
+        if self._prepared is not None:
+            self._prepared.file.close()

@@ -176,13 +176,9 @@ class CommitRealTimeService(ServiceThread):
     _config: MessageStoreConfig
     _commit_log: CommitLog
     _committed: Callable[[], None]
-    _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
-    requests: LatestSender[int] = attrs.field(init=False)
+    _requests: trio.MemoryReceiveChannel[int]
     _last_commit: float = attrs.field(default=float("-inf"), init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.requests, self._requests = COMMIT_REQUESTS.open()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Commit until asked to stop, and then the rest."""

@@ -153,10 +153,10 @@ class MessagePuts:
     _completion_service: PutCompletionService
     running_flags: RunningFlags
     stats: StoreStatsService
-    #: Of CommitRealTimeService: told the end of what is appended, when that is ahead of what is committed.
-    commit_requests: LatestSender[int] | None = None
-    #: Of AllocateMappedFileService: told where the next file will begin.
-    allocate_requests: LatestSender[int] | None = None
+    #: To CommitRealTimeService: the end of what is appended, when that is after what is committed.
+    _commit_requests: LatestSender[int]
+    #: To AllocateMappedFileService: where the next file will begin.
+    _allocate_requests: LatestSender[int]
     _flush_mode: FlushMode = attrs.field(init=False)
     _busy_until: float = attrs.field(default=float("-inf"), init=False)
     _next_msg_id: int = attrs.field(default=0, init=False)
@@ -281,12 +281,12 @@ class MessagePuts:
             self._told_end = end
             self._flush_service.request(end)
             self._log_end.put(end)
-            if self.allocate_requests is not None and log.next_file_offset != self._told_next_file:
+            if log.next_file_offset != self._told_next_file:
                 self._told_next_file = log.next_file_offset
                 if self._told_next_file is not None:
-                    self.allocate_requests.put(self._told_next_file)
-        if self.commit_requests is not None and log.append_offset != end:
-            self.commit_requests.put(log.append_offset)
+                    self._allocate_requests.put(self._told_next_file)
+        if log.append_offset != end:
+            self._commit_requests.put(log.append_offset)
 
     # Refusing.
 
