@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 
 import attrs
-import msgspec
 import trio
 
 from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.files.json_file import JsonFile
-from rmq_actors.wire.bodies.decoding import decode_body
-from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.decoding import decode_file
+from rmq_actors.wire.bodies.encoding import encode_body, encode_file
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmq_actors.wire.bodies.topic_configs import DataVersion
-from rmq_actors.wire.fastjson import JsonValue, write_fastjson
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _log = logging.getLogger(__name__)
@@ -54,7 +52,7 @@ class SubscriptionGroupManager:
     def load(cls, disk: Disk, wall_clock: WallClock) -> SubscriptionGroupManager:
         """The groups of the file, and system groups that it lacks. Raises `ConfigFileDamaged`."""
         file = JsonFile(disk, SUBSCRIPTION_GROUP_FILE)
-        loaded = file.load(_decode).value
+        loaded = file.load_text(_decode).value
         table = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
         if loaded is None:
             return cls(DataVersion(timestamp=wall_clock.now_ms()), table, file, wall_clock)
@@ -105,12 +103,13 @@ class SubscriptionGroupManager:
             return True
 
     async def _show(self, table: Table, version: DataVersion) -> None:
-        body = encode_body(SubscriptionGroupWrapper(data_version=version, subscription_group_table=table))
+        wrapper = SubscriptionGroupWrapper(data_version=version, subscription_group_table=table)
+        body = encode_body(wrapper)
         if len(body) > FRAME_MAX_LENGTH_BYTES:
             raise ValueError(f"{SUBSCRIPTION_GROUP_FILE}: {len(body)} bytes could be neither sent nor read again")
-        await self._file.persist(msgspec.json.decode(body))
+        await self._file.persist_text(encode_file(wrapper))
         self._table, self.data_version = table, version
 
 
-def _decode(value: JsonValue) -> SubscriptionGroupWrapper:
-    return decode_body(SubscriptionGroupWrapper, write_fastjson(value))
+def _decode(data: memoryview) -> SubscriptionGroupWrapper:
+    return decode_file(SubscriptionGroupWrapper, data)

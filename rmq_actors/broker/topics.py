@@ -15,11 +15,10 @@ from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.files.json_file import JsonFile
-from rmq_actors.wire.bodies.decoding import decode_body
-from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.decoding import decode_file
+from rmq_actors.wire.bodies.encoding import encode_file
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
-from rmq_actors.wire.fastjson import JsonValue, write_fastjson
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +93,7 @@ class TopicConfigManager:
         If any were lacking, the version is a new one: a name server that knows the old version would not take them.
         """
         file = JsonFile(disk, TOPICS_FILE)
-        loaded = file.load(_decode).value
+        loaded = file.load_text(_decode).value
         table, version = system_topics(config), DataVersion(timestamp=wall_clock.now_ms())
         if loaded is not None:
             table = loaded.topic_config_table | {
@@ -179,10 +178,10 @@ class TopicConfigManager:
 
     async def _show(self, table: Table, version: DataVersion) -> None:
         wrapper = TopicConfigSerializeWrapper(data_version=version, topic_config_table=table)
-        await self._file.persist(msgspec.json.decode(encode_body(wrapper)))
+        await self._file.persist_text(encode_file(wrapper))
         self._table, self.data_version = table, version
         self._changes.put(version)
 
 
-def _decode(value: JsonValue) -> TopicConfigSerializeWrapper:
-    return decode_body(TopicConfigSerializeWrapper, write_fastjson(value))
+def _decode(data: memoryview) -> TopicConfigSerializeWrapper:
+    return decode_file(TopicConfigSerializeWrapper, data)

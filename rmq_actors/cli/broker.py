@@ -17,6 +17,7 @@ import typer
 
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.interrupts import a_server_runs
+from rmq_actors.cli.open_files_limit import allow_open_files
 from rmq_actors.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def broker(
 
 
 def _run(loaded: LoadedBroker) -> ExitCode:
+    allow_open_files()
     # numpy's threads would only take memory, and to start it while the broker serves would hold everybody for a moment.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     importlib.import_module("numpy")

@@ -7,6 +7,7 @@ parts. Every operation raises `OSError` with the errno that Linux would give (EN
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # a program that writes no columns does not wait for numpy
@@ -122,6 +123,17 @@ class Disk(Protocol):
 
     async def sync_directory(self, directory: str) -> None:
         """Return when the names in a directory are durable. A checkpoint."""
+        ...
+
+    async def sync_files(self, files: Sequence[DiskFile]) -> None:
+        """As `DiskFile.sync` of each of this disk's files, some at once. One that is closed by its turn is left out.
+
+        After an `OSError` any of them may be durable.
+        """
+        ...
+
+    async def sync_directories(self, directories: Sequence[str]) -> None:
+        """As `sync_directory` of each, some at once. After an `OSError` any of them may be durable."""
         ...
 
     def lock(self, path: str) -> DiskLock:

@@ -13,7 +13,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, SupportsInt
+from typing import TYPE_CHECKING, Literal, Protocol, SupportsInt
 
 import attrs
 import trio
@@ -59,6 +59,14 @@ class DiskConfig:
     def __attrs_post_init__(self) -> None:
         if self.sync_max_s < self.sync_min_s:
             raise ValueError(f"sync_max_s ({self.sync_max_s}) is below sync_min_s ({self.sync_min_s})")
+
+
+class Syncable(Protocol):
+    """What `SimDisk.sync_files` takes: its files."""
+
+    async def sync(self) -> None:
+        """See `SimFile.sync`."""
+        ...
 
 
 class SimFile:
@@ -146,6 +154,11 @@ class SimFile:
         """Give the file up; a second call does nothing. Views handed out by `map` stay readable."""
         self._closed = True
         self._disk.forget(self)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was given up."""
+        return self._closed
 
     @property
     def is_open(self) -> bool:
@@ -267,6 +280,17 @@ class SimDisk:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._caller()
         await self.wait_durable("sync_directory", directory, self._tree.directory(directory))
+
+    async def sync_files(self, files: Iterable[Syncable]) -> None:
+        """`sync` of each, one after another; one that is closed by its turn is left out."""
+        for file in files:
+            if not (isinstance(file, SimFile) and file.is_closed):
+                await file.sync()
+
+    async def sync_directories(self, directories: Iterable[str]) -> None:
+        """`sync_directory` of each, one after another."""
+        for directory in directories:
+            await self.sync_directory(directory)
 
     def lock(self, path: str) -> SimLock:
         """Lock a file for this process; a missing or empty one gets the bytes `lock`. OSError EAGAIN if it is locked.

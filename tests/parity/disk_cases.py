@@ -457,6 +457,18 @@ async def sync_directory(disk: Disk) -> Seen:
     return [await outcome(disk.sync_directory(path), within_s=5) for path in ("", "d", "d/e", "missing", "d/e/f")]
 
 
+async def sync_many(disk: Disk) -> Seen:
+    """Files and directories together: one that is closed is left out, a directory that is missing is ENOENT."""
+    files = [made(disk, f"d/{number}", b"data") for number in range(20)]
+    files[3].close()
+    return [
+        await outcome(disk.sync_files(files), within_s=5),
+        await outcome(disk.sync_files([]), within_s=5),
+        await outcome(disk.sync_directories(["", "d"]), within_s=5),
+        await outcome(disk.sync_directories(["d", "missing"]), within_s=5),
+    ]
+
+
 async def sync_cancelled(disk: Disk) -> Seen:
     """Cancelled before, it does not begin; once it waits it cannot be cancelled."""
     file = made(disk, "f", b"data")
@@ -660,6 +672,7 @@ CASES: tuple[DiskBody, ...] = (
     list_missing,
     exists,
     sync_directory,
+    sync_many,
     sync_cancelled,
     lock_once,
     lock_outlives_other_handles,

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 
 from rmq_actors.wire.bodies import decode_body, encode_body, unknown_members
+from rmq_actors.wire.bodies.decoding import decode_file
+from rmq_actors.wire.bodies.encoding import encode_file
 from rmq_actors.wire.bodies.remoting_serializable import RemotingSerializable
-from rmq_actors.wire.fastjson import parse_fastjson
+from rmq_actors.wire.bodies.topic_configs import TopicConfig, TopicConfigSerializeWrapper
+from rmq_actors.wire.fastjson import parse_fastjson, write_fastjson
 from rmq_actors.wire.remoting_command import RemotingCommandError
 from tests.worlds.body_values import BODY_TYPES, bodies, fields_of, has_objects_as_keys
 
@@ -51,6 +54,22 @@ def test_what_is_written_comes_back(body: RemotingSerializable) -> None:
     assert repr(back) == repr(body)
     assert encode_body(back) == text
     assert unknown_members(type(body), text) == ()
+
+
+#: Nothing that two writers of JSON escape differently; much that looks like the layout of a file.
+TEXTS = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=8) | st.sampled_from(
+    ['": ', ": ", '\\": ', "a\n  b", '"', "\\"]
+)
+
+
+@given(st.dictionaries(TEXTS, TEXTS, max_size=4))
+def test_a_file_is_written_as_fastjson_writes_it(names: dict[str, str]) -> None:
+    table = {name: TopicConfig(topic_name=text) for name, text in names.items()}
+    body = TopicConfigSerializeWrapper(topic_config_table=table)
+    text = encode_file(body)
+    assert text == write_fastjson(json.loads(encode_body(body)), pretty=True)
+    assert decode_file(TopicConfigSerializeWrapper, memoryview(text)) == body
+    assert decode_file(TopicConfigSerializeWrapper, memoryview(with_member(text, ODD_MEMBER))) == body
 
 
 @given(BODIES)

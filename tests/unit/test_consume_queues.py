@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.config import MessageStoreConfig
@@ -220,6 +222,52 @@ async def test_a_flush_syncs_what_was_written_and_every_new_name_once(tmp_path: 
     queues.dispatch([request(index, 100 + 100 * index) for index in range(1, 6)])
     await queues.flush()
     assert disk.syncs == [f"consumequeue/T/0/{file_name(at)}" for at in (0, 100)] + ["consumequeue/T/0/"]
+    queues.close()
+
+
+@pytest.mark.trio
+async def test_many_queues_are_synced_together(tmp_path: Path) -> None:
+    """One sync after another takes milliseconds each: seconds for ten thousand."""
+    disk = FaultyDisk(tmp_path)
+    queues = open_queues(disk)
+    queues.dispatch([request(0, 100 * number, queue_id=number) for number in range(100)])
+    disk.failing_syncs = 1
+    with pytest.raises(OSError, match="Input/output error"):
+        await queues.flush()
+    assert disk.sync_sizes == [100]
+    await queues.flush()
+    assert disk.sync_sizes == [100, 100, 103], "the files, and the directories"
+    assert {name for name in disk.syncs if not name.endswith("/")} == set(tree(tmp_path))
+    assert len([name for name in disk.syncs if name.endswith("/")]) == 103
+    synced = len(disk.syncs)
+    await queues.flush()
+    assert len(disk.syncs) == synced
+    queues.close()
+
+
+@pytest.mark.trio
+async def test_what_is_written_or_removed_while_many_are_synced_is_seen(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path)
+    queues = open_queues(disk)
+    queues.dispatch([request(0, 100 * number, queue_id=number) for number in range(100)])
+    disk.sync_gate = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queues.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        queues.dispatch([request(1, 10_000, queue_id=5)])
+        disk.sync_gate.set()
+    five = f"consumequeue/T/5/{file_name(0)}"
+    assert disk.syncs.count(five) == 2, "what came meanwhile is synced, too"
+    queues.dispatch([request(2, 10_100 + 100 * number, queue_id=number) for number in range(100)])
+    disk.sync_gate = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queues.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(queues.destroy, "T")
+        await trio.testing.wait_all_tasks_blocked()
+        disk.sync_gate.set()
+    await queues.flush()
+    assert tree(tmp_path) == {}
     queues.close()
 
 

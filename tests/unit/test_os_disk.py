@@ -113,6 +113,37 @@ async def test_syncs_reach_the_system(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.trio
+async def test_many_syncs_reach_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = OsDisk(tmp_path)
+    files = [disk.open(f"{number}/f", allocate_bytes=1) for number in range(50)]
+    closed, failing = files.pop(), files[30]._fd
+    closed.close()
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    monkeypatch.setattr(os, "fsync", synced.append)
+    await disk.sync_files([*files, closed])
+    assert sorted(synced) == sorted(file._fd for file in files), "one that is closed is left out"
+    synced.clear()
+    await disk.sync_directories([str(number) for number in range(50)])
+    assert len(synced) == 50
+    await disk.sync_files([])
+
+    def fails(fd: int) -> None:
+        if fd == failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        await disk.sync_files(files)
+    files[30].close()
+    await disk.sync_files(files)
+    with pytest.raises(FileNotFoundError):
+        await disk.sync_directories(["0", "missing"])
+    for file in files:
+        file.close()
+
+
+@pytest.mark.trio
 async def test_a_failed_sync_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

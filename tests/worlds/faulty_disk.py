@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import trio
 
-from rmq_actors.ports.disk import BytesLike
+from rmq_actors.ports.disk import BytesLike, DiskFile
 from rmq_actors.real_io.os_disk import OsDisk, OsDiskUsage, OsFile, OsLock
 
 
@@ -80,6 +81,8 @@ class FaultyDisk:
     path_that_cannot_be_synced: str = ""
     sync_gate: trio.Event | None = None
     syncs: list[str] = attrs.field(factory=list)
+    #: How many were synced by each call of `sync_files` and `sync_directories`.
+    sync_sizes: list[int] = attrs.field(factory=list)
     written_bytes: dict[str, int] = attrs.field(factory=dict)
     _inner: OsDisk = attrs.field(init=False)
 
@@ -116,6 +119,16 @@ class FaultyDisk:
     async def sync_directory(self, directory: str) -> None:
         await trio.lowlevel.checkpoint()
         self.syncs.append(f"{directory}/")
+
+    async def sync_files(self, files: Sequence[DiskFile]) -> None:
+        self.sync_sizes.append(len(files))
+        for file in files:
+            await file.sync()
+
+    async def sync_directories(self, directories: Sequence[str]) -> None:
+        self.sync_sizes.append(len(directories))
+        for directory in directories:
+            await self.sync_directory(directory)
 
     def lock(self, path: str) -> OsLock:
         return self._inner.lock(path)

@@ -18,8 +18,13 @@ from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry, pa
 from rmq_actors.store.dispatch.consume_queue_ext import ConsumeQueueExt
 from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY
-from rmq_actors.store.files.mapped_file_queue import DirtyDirectories, MappedFileQueue, sync_directories
-from rmq_actors.store.files.open_files import OpenFiles
+from rmq_actors.store.files.mapped_file_queue import (
+    SYNCED_ALONE_MAX,
+    DirtyDirectories,
+    MappedFileQueue,
+    sync_directories,
+)
+from rmq_actors.store.files.open_files import ManagedFile, OpenFiles
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
 from rmq_actors.wire.dispatch_request import (
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -262,12 +267,24 @@ class ConsumeQueues:
 
         With `least_pages`, queues that have fewer new pages are left for later, and names are not synced.
         """
-        for queue in list(self._dirty_queues):
+        dirty = list(self._dirty_queues)
+        if len(dirty) > SYNCED_ALONE_MAX:
+            await self._flush_together(dirty, least_pages)
+        for queue in dirty:
             await queue.flush_files(least_pages)
             if not queue.is_dirty:
                 self._dirty_queues.pop(queue, None)
         if not least_pages:
             await sync_directories(self.disk, self._dirty_directories)
+
+    async def _flush_together(self, queues: Sequence[ConsumeQueue], least_pages: int) -> None:
+        due = {
+            each.mapped_file.file: each for queue in queues for row in queue.rows for each in row.due_syncs(least_pages)
+        }
+        files = [file for file in due if isinstance(file, ManagedFile)]
+        await self._open_files.sync(files)
+        for file in files:
+            due[file].is_over()
 
     def delete_expired(self, log_min_offset: int) -> int:
         """Drop the oldest file of each queue that names no record at or after `log_min_offset`; correct the minima.

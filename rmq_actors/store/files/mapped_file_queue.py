@@ -19,6 +19,8 @@ from rmq_actors.store.files.open_files import OpenFiles
 _log = logging.getLogger(__name__)
 
 PAGE_BYTES = 4096
+#: More files or directories than this are synced together: one after another, 10,000 take some seconds.
+SYNCED_ALONE_MAX = 64
 
 
 class StoreLayoutError(ValueError):
@@ -37,6 +39,8 @@ def mark_directory(dirty: DirtyDirectories, directory: str) -> None:
 
 async def sync_directories(disk: Disk, dirty: DirtyDirectories) -> None:
     """Sync each directory that is dirty now; one that changes meanwhile stays dirty. Raises `OSError`."""
+    if len(dirty) > SYNCED_ALONE_MAX:
+        await _sync_together(disk, dirty)
     for directory, change in list(dirty.items()):
         try:
             await disk.sync_directory(directory)
@@ -45,6 +49,36 @@ async def sync_directories(disk: Disk, dirty: DirtyDirectories) -> None:
                 raise
         if dirty.get(directory) is change:
             del dirty[directory]
+
+
+async def _sync_together(disk: Disk, dirty: DirtyDirectories) -> None:
+    """`sync_directories` of many. If one was removed meanwhile, some stay dirty."""
+    changes = dict(dirty)
+    try:
+        await disk.sync_directories(list(changes))
+    except FileNotFoundError:
+        return
+    for directory, change in changes.items():
+        if dirty.get(directory) is change:
+            del dirty[directory]
+
+
+@attrs.frozen
+class DueSync:
+    """A file that a flush has to sync, and what it makes durable."""
+
+    row: MappedFileQueue
+    mapped_file: MappedFile
+    end: int
+    #: How often the file was changed at other places than its end.
+    rewritten: int | None
+
+    def is_over(self) -> None:
+        """The sync has succeeded."""
+        row, mapped_file = self.row, self.mapped_file
+        if mapped_file in row.files and row.rewritten.get(mapped_file) == self.rewritten:
+            row.rewritten.pop(mapped_file, None)
+            row.flushed_where = max(row.flushed_where, min(self.end, mapped_file.end_offset))
 
 
 @attrs.define(eq=False)
@@ -59,10 +93,10 @@ class MappedFileQueue:
     #: May be shared by several queues: then their owner syncs the directories.
     dirty_directories: DirtyDirectories = attrs.field(factory=dict)
     files: list[MappedFile] = attrs.field(factory=list, init=False)
-    #: All bytes before it are synced, but for those of `_rewritten`.
+    #: All bytes before it are synced, but for those of `rewritten`.
     flushed_where: int = attrs.field(default=0, init=False)
     #: Files with un-synced changes at places that `flushed_where` does not tell, and how often each changed.
-    _rewritten: dict[MappedFile, int] = attrs.field(factory=dict, init=False)
+    rewritten: dict[MappedFile, int] = attrs.field(factory=dict, init=False)
 
     def load(self, *, read_only: bool = False, holds_durable: Callable[[int, DiskFile], bool] | None = None) -> None:
         """Open the files that there are. All bytes of all files count as valid until recovery says otherwise.
@@ -216,7 +250,7 @@ class MappedFileQueue:
     def _remove(self, mapped_file: MappedFile) -> None:
         self.disk.remove(mapped_file.file.path)
         self.files.remove(mapped_file)
-        self._rewritten.pop(mapped_file, None)
+        self.rewritten.pop(mapped_file, None)
         mapped_file.file.close()
         self._directory_changed()
 
@@ -224,7 +258,7 @@ class MappedFileQueue:
 
     def mark_rewritten(self, mapped_file: MappedFile) -> None:
         """Let the next flush sync a file that was not only appended to."""
-        self._rewritten[mapped_file] = self._rewritten.get(mapped_file, 0) + 1
+        self.rewritten[mapped_file] = self.rewritten.get(mapped_file, 0) + 1
 
     def mark_unflushed(self, from_offset: int) -> None:
         """Let the next flush sync everything from `from_offset` on: it was read, and may be on no disk."""
@@ -240,12 +274,12 @@ class MappedFileQueue:
     @property
     def is_dirty(self) -> bool:
         """Whether there are un-synced bytes."""
-        return self.flushed_where < self.max_offset or bool(self._rewritten)
+        return self.flushed_where < self.max_offset or bool(self.rewritten)
 
     def _is_able_to_flush(self, mapped_file: MappedFile, least_pages: int) -> bool:
         end = mapped_file.end_offset
-        if mapped_file in self._rewritten or end <= self.flushed_where or not least_pages:
-            return mapped_file in self._rewritten or end > self.flushed_where
+        if mapped_file in self.rewritten or end <= self.flushed_where or not least_pages:
+            return mapped_file in self.rewritten or end > self.flushed_where
         flushed_position = max(0, self.flushed_where - mapped_file.from_offset)
         pages = mapped_file.wrote_position // PAGE_BYTES - flushed_position // PAGE_BYTES
         return not mapped_file.room_bytes or pages >= least_pages
@@ -259,16 +293,21 @@ class MappedFileQueue:
         for mapped_file in self.files[:]:
             if not self._is_able_to_flush(mapped_file, least_pages):
                 continue
-            end, rewritten = mapped_file.end_offset, self._rewritten.get(mapped_file)
+            due = self._due(mapped_file)
             try:
                 await mapped_file.file.sync()
             except OSError:
                 if mapped_file in self.files:
                     raise
                 continue  # it was removed meanwhile
-            if mapped_file in self.files and self._rewritten.get(mapped_file) == rewritten:
-                self._rewritten.pop(mapped_file, None)
-                self.flushed_where = max(self.flushed_where, min(end, mapped_file.end_offset))
+            due.is_over()
+
+    def due_syncs(self, least_pages: int = 0) -> list[DueSync]:
+        """What `flush_files` would sync: for somebody who syncs the files of many rows together."""
+        return [self._due(each) for each in self.files if self._is_able_to_flush(each, least_pages)]
+
+    def _due(self, mapped_file: MappedFile) -> DueSync:
+        return DueSync(self, mapped_file, mapped_file.end_offset, self.rewritten.get(mapped_file))
 
     async def flush(self, least_pages: int = 0) -> None:
         """Like `flush_files`, and the names too. Raises `OSError`; what a failed sync leaves is unknown."""

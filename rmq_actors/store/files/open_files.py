@@ -6,7 +6,9 @@ the system's own write-back could go unseen. The others stay open if they were u
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,6 +18,9 @@ from rmq_actors.ports.disk import BytesLike, Disk, DiskFile
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+#: Files that one call syncs.
+_TOGETHER_MAX = 1024
 
 
 @attrs.define(eq=False)
@@ -42,6 +47,17 @@ class OpenFiles:
             oldest = next(iter(clean))
             del clean[oldest]
             oldest.give_up()
+
+    async def sync(self, files: Sequence[ManagedFile]) -> None:
+        """`ManagedFile.sync` of many; of some at a time, as all of them are open then. Raises `OSError`."""
+        for first in range(0, len(files), _TOGETHER_MAX):
+            with contextlib.ExitStack() as syncs:
+                opened = [
+                    syncs.enter_context(each.syncing())
+                    for each in files[first : first + _TOGETHER_MAX]
+                    if not each.is_closed
+                ]
+                await self.disk.sync_files(opened)
 
     def forget(self, file: ManagedFile) -> None:
         """For `ManagedFile`: it is closed, or must stay open."""
@@ -84,11 +100,17 @@ class ManagedFile:
 
     async def sync(self) -> None:
         """See `ports.disk.DiskFile`. Also makes durable what was written before this object was made."""
+        with self.syncing() as file:
+            await file.sync()
+
+    @contextlib.contextmanager
+    def syncing(self) -> Iterator[DiskFile]:
+        """For `OpenFiles`: the file, which is synced within the block if that raises nothing."""
         file = self._open()
         self._owner.forget(self)
         written, self._syncs = self._written, self._syncs + 1
         try:
-            await file.sync()
+            yield file
             self._synced = max(self._synced, written)
         finally:
             self._syncs -= 1
@@ -111,6 +133,11 @@ class ManagedFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     @property
     def _is_clean(self) -> bool:

@@ -23,7 +23,7 @@ from msgspec.inspect import (
 )
 
 from rmq_actors.wire.bodies.remoting_serializable import RemotingSerializable
-from rmq_actors.wire.fastjson import FastJsonError, JsonKey, JsonValue, parse_fastjson
+from rmq_actors.wire.fastjson import FastJsonError, JsonKey, JsonValue, parse_fastjson, write_fastjson
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES, RemotingCommandError
 
 #: The most values in a body, counted by commas and colons: more than all offsets of a big cluster.
@@ -53,6 +53,14 @@ def decode_body(body_type: type[BodyT], data: bytes) -> BodyT:
     are passed over, `unknown_members` names them. Raises `RemotingCommandError` naming the type, the place, the fault.
     """
     return _decode(body_type, body_type.__name__, data)
+
+
+def decode_file(body_type: type[BodyT], data: memoryview) -> BodyT:
+    """Read a body that stands in a file, of any size, perhaps as a person has written it. Raises `ValueError`."""
+    try:
+        return decode_body(body_type, bytes(data))
+    except RemotingCommandError:
+        return decode_body(body_type, write_fastjson(parse_fastjson(data)))
 
 
 def decode_names(data: bytes, what: str) -> list[str]:

@@ -31,6 +31,11 @@ _PLAIN = (str, int, enum.Enum)
 _ESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029]|\\(?:u00([01][a-f])|.)")
 _ESCAPED_FOR_BROWSERS = re.compile(r"[/\x7f-\U0010ffff]|\\(?:u00([01][a-f])|.)")
 
+#: The levels of a file.
+_LEVELS_MAX = 8
+#: A name at the beginning of its line.
+_NAME_AND_BLANK = re.compile(rb'^(\t+"[^"\\]*(?:\\.[^"\\]*)*":) ', re.MULTILINE)
+
 
 def encode_body(value: BodyValue, *, standard_json: bool = False) -> bytes:
     r"""Write a struct, list or map as fastjson does; null members are left out.
@@ -46,6 +51,21 @@ def encode_body(value: BodyValue, *, standard_json: bool = False) -> bytes:
     if data.isascii() and b"\x7f" not in data and b"\\u" not in data and not (standard_json and b"/" in data):
         return data
     return (_ESCAPED_FOR_BROWSERS if standard_json else _ESCAPED).sub(_escape, data.decode()).encode()
+
+
+def encode_file(value: RemotingSerializable) -> bytes:
+    """`encode_body` as it stands in a file (PrettyFormat), for what has maps with text as keys alone.
+
+    It is what `write_fastjson` gives, which takes a third of a second for 10,000 topics.
+    """
+    body = encode_body(value)
+    data = msgspec.json.format(body, indent=1)
+    # No text holds a raw line feed, so each one begins a line, with a blank per level.
+    for depth in range(_LEVELS_MAX, 0, -1):
+        data = data.replace(b"\n" + b" " * depth, b"\n" + b"\t" * depth)
+    if b'": ' in body:  # in some text: then not every one ends a name
+        return _NAME_AND_BLANK.sub(rb"\1", data)
+    return data.replace(b'": ', b'":')
 
 
 def _escape(match: re.Match[str]) -> str:
