@@ -18,6 +18,7 @@ from sim_net.net.segment import NO_CONNECTION, RESET, SYN, SYN_ACK, SYN_AGAIN_S,
 if TYPE_CHECKING:
     from sim_net.net.link import Link
     from sim_net.net.network import Network
+    from sim_net.net.tcp_state import State
 
 # Linux's first and longest retransmission time-out, each twice the last (TCP_RTO_MIN, TCP_RTO_MAX); a handshake begins
 # with `SYN_AGAIN_S`.
@@ -28,8 +29,9 @@ _AGAIN_MAX_S: Final = 120.0
 class Sender(Protocol):
     """What a lane asks and tells the end whose segments it carries."""
 
-    #: Whether the end was closed without ceremony: a cut link takes what it has on the wire.
-    aborted: bool
+    @property
+    def state(self) -> State:
+        """The state of the end: of one that refuses what arrives a cut link takes what it has on the wire."""
 
     def arrived(self, kind: int, payload: Payload) -> None:
         """The segment is at the other end now."""
@@ -165,7 +167,7 @@ class Lane:
             self._kernel.digest.add(pack_arrival(kind, self._serial, 0, 0))
         sender = self._sender
         sender.arrived(kind, payload)
-        if sender.aborted and not outbox:
+        if not outbox and sender.state.refuses:
             sender.forget()
 
     def _end_losses(self) -> None:
@@ -189,7 +191,7 @@ class Lane:
         link, sender = self._link, self._sender
         kind, payload = self._outbox[self._parked]
         if link.blocked:
-            if sender.aborted and link.cuts and payload != NO_CONNECTION:
+            if sender.state.refuses and link.cuts and payload != NO_CONNECTION:
                 self.clear()
                 sender.forget()
             else:

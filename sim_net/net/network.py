@@ -94,7 +94,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         """Reset every connection between two nodes, at both ends and at once."""
         for link in (self.link(a, b), self.link(b, a)):
             for endpoint in list(link.endpoints.values()):
-                if endpoint.established:
+                if not endpoint.state.connects:
                     endpoint.tear(status)
 
     def power_off(self, node: Node) -> None:
@@ -130,7 +130,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             f"{source} -> {target}: connection {_text(end.local)} -> {_text(end.remote)}"
             for (source, target), link in self._links.items()
             for end in link.endpoints.values()
-            if end.established and not (end.closed or end.torn or end.aborted)
+            if end.state.is_known and not (end.closed or end.state.is_broken)
         ]
 
     def digest_datagram(self, serial: int, data: bytes) -> None:
@@ -190,9 +190,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         if listener.backlog_full:
             return False
         server = self.open_endpoint(target, client.remote, client.local, listener.options)
-        server.listener = listener
-        server.peer, client.peer = client, server
-        server.answer_syn()
+        server.answer(client, listener)
         return True
 
     # --- trio.abc.SocketFactory and HostnameResolver ----------------------------------------------------------------

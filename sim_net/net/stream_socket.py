@@ -70,10 +70,10 @@ class StreamSocket(SimSocket):
 
     def _remote(self) -> Address | None:
         endpoint = self._endpoint
-        return None if endpoint is None or endpoint.over or not endpoint.established else endpoint.remote
+        return endpoint.remote if endpoint is not None and endpoint.state.is_open else None
 
     def _take_error(self) -> int:
-        return 0 if self._endpoint is None else self._endpoint.take_error()
+        return 0 if self._endpoint is None else self._endpoint.stream.take_error()
 
     # --- listening --------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,6 @@ class StreamSocket(SimSocket):
         if not self._accepted:
             return None
         endpoint = self._accepted.popleft()
-        endpoint.listener = None
         accepted = StreamSocket(self._network, self._incarnation, self._proto, endpoint, self._options.copy())
         return accepted, endpoint.remote
 
@@ -176,21 +175,24 @@ class StreamSocket(SimSocket):
         self._endpoint = endpoint
         self._connecting = True
         kernel = self._network.kernel
-        timer = kernel.timer_at(kernel.now_s + self._network.connect_timeout_s, endpoint.give_up)
-        endpoint.connect()
+        timer = kernel.timer_at(kernel.now_s + self._network.connect_timeout_s, endpoint.handshake.give_up)
+        endpoint.handshake.ask()
         try:
-            while not endpoint.established and endpoint.error is None:
+            while endpoint.state.connects and endpoint.stream.error is None:
                 await wait_task_rescheduled(_wait_for(endpoint))
                 if self._closed:
                     self._raise_closed()
         finally:
             timer.cancel()
-        error = endpoint.take_error()
+        error = endpoint.stream.take_error()
         if not error:
             endpoint.record("net.connect", status="ok")
             return
         endpoint.record("net.connect", status="timed_out" if error == errno.ETIMEDOUT else "refused")
-        endpoint.abort("closed")
+        if endpoint.state.is_broken:
+            endpoint.close()
+        else:
+            endpoint.abort("closed")  # an answer that has come too late, or comes yet, is answered by a reset
         raise OSError(error, f"Error connecting to {(host, port)!r}: {os.strerror(error)}")
 
     def _conclude_connecting(self) -> None:
@@ -198,11 +200,11 @@ class StreamSocket(SimSocket):
         endpoint = self._endpoint
         if endpoint is None or not self._connecting:
             raise socket_error(errno.EISCONN)
-        if endpoint.over:
+        if endpoint.state.is_over:
             self._connecting = False
             self._endpoint = None
-            raise socket_error(endpoint.take_error() or errno.ECONNABORTED)
-        if not endpoint.established:
+            raise socket_error(endpoint.stream.take_error() or errno.ECONNABORTED)
+        if endpoint.state.connects:
             raise socket_error(errno.EALREADY)
         self._connecting = False
 
@@ -224,12 +226,12 @@ class StreamSocket(SimSocket):
             return nothing_of(buflen)
         self._check()
         endpoint = self._connected()
-        size = endpoint.available(buflen)
+        size = endpoint.stream.available(buflen)
         if size is None:
             return None
         if not size:
             return b""
-        received = endpoint.received
+        received = endpoint.stream.incoming.data
         data = bytes(received) if size == len(received) else bytes(memoryview(received)[:size])
         endpoint.consumed(size)
         return data
@@ -242,8 +244,8 @@ class StreamSocket(SimSocket):
             return nothing_of(buflen)
         self._check()
         endpoint = self._connected()
-        size = endpoint.available(buflen)
-        return None if size is None else bytes(memoryview(endpoint.received)[:size])
+        size = endpoint.stream.available(buflen)
+        return None if size is None else bytes(memoryview(endpoint.stream.incoming.data)[:size])
 
     async def recv_into(self, buffer: Buffer, nbytes: int = 0, flags: int = 0) -> int:
         """Like `recv`, into `buffer`; how many bytes."""
@@ -263,9 +265,9 @@ class StreamSocket(SimSocket):
             return 0
         self._check()
         endpoint = self._connected()
-        size = endpoint.available(len(view))
+        size = endpoint.stream.available(len(view))
         if size:
-            with memoryview(endpoint.received) as received:
+            with memoryview(endpoint.stream.incoming.data) as received:
                 view[:size] = received[:size]
             endpoint.consumed(size)
         return size
@@ -273,14 +275,14 @@ class StreamSocket(SimSocket):
     def is_readable(self) -> bool:
         """Whether `recv` or `accept` would not wait."""
         self._check()
-        return bool(self._accepted) if self._listens else self._endpoint is None or self._endpoint.readable
+        return bool(self._accepted) if self._listens else self._endpoint is None or self._endpoint.stream.readable
 
     def _wait_readable(self) -> AbortFn:
         endpoint = self._connected()
-        if endpoint.reader is not None:
+        if endpoint.stream.reader is not None:
             raise trio.BusyResourceError("another task is already receiving on this socket")
-        endpoint.reader = current_task()
-        return endpoint.forget_reader
+        endpoint.stream.reader = current_task()
+        return endpoint.stream.forget_reader
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
@@ -306,7 +308,7 @@ class StreamSocket(SimSocket):
             raise socket_error(errno.EMSGSIZE)
         if self._endpoint is None:
             raise socket_error(errno.EPIPE)
-        return self._endpoint.write(views)
+        return self._endpoint.stream.write(views)
 
     async def wait_writable(self) -> None:
         """Return when there is room in the send buffer."""
@@ -315,7 +317,7 @@ class StreamSocket(SimSocket):
             raise ValueError("Invalid file descriptor: -1")
         self._check()
         endpoint = self._connected()
-        while not endpoint.writable:
+        while not endpoint.stream.writable:
             await wait_task_rescheduled(_wait_for(endpoint))
             if self._closed:
                 self._raise_closed()
@@ -339,10 +341,10 @@ class StreamSocket(SimSocket):
                 self._wake_acceptor()
             return
         endpoint = self._connected()
-        if endpoint.over or not endpoint.established:
+        if not endpoint.state.is_open:
             raise socket_error(errno.ENOTCONN)
         if flag != trio.socket.SHUT_WR:
-            endpoint.shut_down_read()
+            endpoint.stream.shut_down_read()
         if flag != trio.socket.SHUT_RD:
             self._did_shut_down_write = True
             endpoint.shut_down_write()
@@ -351,7 +353,7 @@ class StreamSocket(SimSocket):
     def wake_waiters(self) -> None:
         """Let tasks that wait on the socket look again: after a fence, those that survived their cancellation."""
         if self._endpoint is not None:
-            self._endpoint.wake()
+            self._endpoint.stream.wake()
         self._wake_acceptor()
 
     def _end(self, how: str) -> None:
@@ -384,7 +386,7 @@ class StreamSocket(SimSocket):
 
 def _wait_for(endpoint: Endpoint) -> AbortFn:
     """Note the current task as the one that waits to write, or to be connected."""
-    if endpoint.writer is not None:
+    if endpoint.stream.writer is not None:
         raise trio.BusyResourceError("another task is already sending on this socket")
-    endpoint.writer = current_task()
-    return endpoint.forget_writer
+    endpoint.stream.writer = current_task()
+    return endpoint.stream.forget_writer

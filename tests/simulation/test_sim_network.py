@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from sim_net import LinkConfig, Node, NodeFailed, World, WorldConfig
+from sim_net import Delay, LinkConfig, Node, NodeFailed, Pause, Schedule, World, WorldConfig, run
 from sim_net.net.stream_socket import StreamSocket
 from tests.worlds.socket_pair import PORT, run_pair
 
@@ -532,3 +532,87 @@ def test_a_failing_program_is_named() -> None:
     with pytest.raises(NodeFailed, match=r"node client \(incarnation 1\).*LookupError: broken on purpose") as info:
         run_pair(serving(echo), client, config=WorldConfig())
     assert isinstance(info.value.__cause__, LookupError)
+
+
+def test_a_connection_that_is_made_after_its_attempt_was_given_up_carries_nothing() -> None:
+    """The answer comes while the process is paused: after the time-out, and before the process learns of that."""
+    outcomes: list[object] = []
+    heard: list[object] = []
+
+    async def server(node: Node) -> None:
+        accepted, _ = await (await listening_socket(node)).accept()
+        try:
+            heard.append(await accepted.recv(10))
+        except OSError as error:
+            heard.append(error.errno)
+
+    async def client(node: Node) -> None:
+        sock = trio.socket.socket()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: sock.connect(("server", PORT)),
+            lambda: sock.send(b"too late"),
+            lambda: sock.recv(10),
+        ]
+        for call in calls:
+            try:
+                outcomes.append(await call())
+            except OSError as error:
+                outcomes.append(error.errno)
+
+    async def main(world: World) -> None:
+        world.nodes["server"].boot(server)
+        await trio.sleep(0.1)
+        world.nodes["client"].boot(client)
+        await world.nodes["client"].wait_down()
+        await trio.sleep(1)
+
+    schedule = Schedule((Delay(0.0, 10.0, "server", "client", 1.5, two_way=False), Pause(0.5, 3.0, "client")))
+    config = WorldConfig(link=STEADY, connect_timeout_s=1.0)
+    run(main, seed=1, config=config, nodes=("server", "client"), schedule=schedule)
+    assert outcomes == [errno.ETIMEDOUT, errno.ENOTCONN, errno.ENOTCONN]
+    assert heard == [errno.ECONNRESET]
+
+
+def test_an_end_that_arrives_before_a_full_backlog_has_room_counts() -> None:
+    """The client has sent and ended all before the server's backlog has room: the server reads it, then the end."""
+    heard: list[bytes | str] = []
+
+    async def server(node: Node) -> None:
+        listener = await listening_socket(node, backlog=0)
+        await trio.sleep(0.5)
+        for _ in range(2):
+            accepted, _ = await listener.accept()
+            heard.append(await accepted.recv(10))
+            heard.append(await accepted.recv(10))
+            accepted.shutdown(trio.socket.SHUT_WR)
+            try:
+                accepted.getpeername()
+            except OSError as error:
+                heard.append(errno.errorcode[error.errno or 0])
+            await trio.sleep(0.1)
+            try:
+                accepted.getpeername()
+            except OSError as error:
+                heard.append(errno.errorcode[error.errno or 0])
+
+    async def client(node: Node) -> None:
+        async def one(name: bytes) -> None:
+            with trio.socket.socket() as sock:
+                await sock.connect(("server", PORT))
+                await sock.send(name)
+                sock.shutdown(trio.socket.SHUT_WR)
+                assert await sock.recv(10) == b""
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one, b"one")
+            nursery.start_soon(one, b"two")
+
+    async def main(world: World) -> None:
+        world.nodes["server"].boot(server)
+        await trio.sleep(0.1)
+        world.nodes["client"].boot(client)
+        await world.nodes["client"].wait_down()
+        await world.nodes["server"].wait_down()
+
+    run(main, seed=1, config=WorldConfig(link=STEADY), nodes=("server", "client"))
+    assert heard == [b"one", b"", "ENOTCONN", b"two", b"", "ENOTCONN"]

@@ -16,6 +16,7 @@ from sim_net.net.lane import Lane
 from sim_net.net.link import Link, LinkConfig
 from sim_net.net.network import Network
 from sim_net.net.segment import DATA, FIN, NO_CONNECTION, RESET, Payload
+from sim_net.net.tcp_state import ABORTED, ESTABLISHED
 
 IMPAIRMENTS = (Cut(), Held(), Slow(0.5), Lossy(0.5), Narrow(10.0))
 
@@ -29,8 +30,7 @@ class Wire:
         self.now_s = 0.0
         self.draw = self.draw_loss = Random(seed).random
         self.kernel = self.digest = self
-        self.established = True
-        self.aborted = False
+        self.state = ESTABLISHED
         self.told: list[str] = []
         self.there: list[tuple[int, Payload]] = []
         self._calls: list[tuple[float, int, Callable[[], object]]] = []
@@ -177,7 +177,7 @@ def test_a_crashed_end_loses_what_waits_for_a_cut_link_and_all_after_it() -> Non
     wire.out.add(Cut())
     wire.lane.transmit(DATA, b"data")
     wire.out.add(Held())
-    wire.aborted = True
+    wire.state = ABORTED
     wire.lane.lose_parked()
     assert wire.lane.is_empty
     wire.out.remove(Held())
@@ -189,7 +189,7 @@ def test_a_crashed_end_loses_what_waits_for_a_cut_link_and_all_after_it() -> Non
 def test_a_crashed_end_is_forgotten_when_its_last_segment_is_out() -> None:
     wire = Wire()
     wire.lane.transmit(DATA, b"data")
-    wire.aborted = True
+    wire.state = ABORTED
     wire.run()
     assert (wire.there, wire.told) == ([(DATA, b"data")], ["forgotten"])
 
