@@ -22,8 +22,9 @@ from rmq_actors.actors.messages.mailbox import MailboxFull, MailboxLimits
 from rmq_actors.actors.messages.ref import ActorRef, ReplyTo, Request
 from rmq_actors.actors.messages.timers import Timer, Timers
 from rmq_actors.actors.restart import ESCALATE, Restart, Terminated
+from rmq_actors.actors.services.child import ActorEnded
 from rmq_actors.actors.services.service import Service, WakeUp
-from rmq_actors.actors.services.supervisor import ActorEnded, NotSupervising, Supervisor
+from rmq_actors.actors.services.supervisor import NotSupervising, Supervisor
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.actors.tracer import ActorTracer
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rmq_actors.actors.messages.actor import ActorSupervisor
 from rmq_actors.actors.messages.ref import ActorRef
 from rmq_actors.actors.restart import Restart, RestartType, Strategy, first_leaf
-from rmq_actors.actors.services.supervisor import ActorEnded
+from rmq_actors.actors.services.child import ActorEnded
 from rmq_actors.actors.system import open_actor_system
 from tests.worlds.actors_in_world import Crash, Finish, Journal, Obedient, Order, PlannedCrash, run_in_world
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.actors.services.supervisor import ActorEnded
+from rmq_actors.actors.services.child import ActorEnded
 from rmq_actors.actors.system import open_actor_system
 from tests.worlds.recording import new_recorder, new_tracer
 from tests.worlds.scripted_service import ScriptedService

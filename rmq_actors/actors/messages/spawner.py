@@ -89,13 +89,17 @@ class Spawner(ActorSupervisor):
         restart: Restart | None,
         stop_budget_s: float | None,
         terminate: Callable[[Terminated], None] = lambda _: None,
+        *,
+        is_renewable: bool = True,
     ) -> Child:
         def make_beside_handlers() -> Service:
             # A child that a handler starts does not work for the message of that moment.
             HANDLING.set(None)
             return make()
 
-        return super()._child(name, kind, make_beside_handlers, restart, stop_budget_s, terminate)
+        return super()._child(
+            name, kind, make_beside_handlers, restart, stop_budget_s, terminate, is_renewable=is_renewable
+        )
 
     def _supervisor_of_actor(self, path: str) -> ActorSupervisor:
         return Spawner(path, path, self._runtime, messaging=self._messaging)

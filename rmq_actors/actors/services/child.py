@@ -9,7 +9,8 @@ from typing import Literal
 import attrs
 import trio
 
-from rmq_actors.actors.restart import Exit, History, Restart, Terminated, first_leaf
+from rmq_actors.actors.restart import Exit, History, Restart, Terminated, Verdict, first_leaf
+from rmq_actors.actors.services.life import Life
 from rmq_actors.actors.services.runtime import Runtime
 from rmq_actors.actors.services.service import Service
 
@@ -31,9 +32,13 @@ class _Ready(trio.TaskStatus[None]):
         self._on_started()
 
 
+class ActorEnded(RuntimeError):
+    """A child returned by itself and cannot be made again: the others would go on without it and never know."""
+
+
 @attrs.define(eq=False)
 class Child:
-    """What a supervisor knows of one child. `is_renewable`: `make` makes a fresh one each time."""
+    """What a supervisor knows of one child, through all its lives."""
 
     name: str
     path: str
@@ -44,9 +49,9 @@ class Child:
     #: Called when it has ended for good.
     terminate: Callable[[Terminated], None]
     _runtime: Runtime
-    is_renewable: bool = attrs.field(default=True, init=False)
+    #: Whether `make` makes a fresh one each time.
+    is_renewable: bool = True
     state: State = attrs.field(default="ended", init=False)
-    service: Service | None = attrs.field(default=None, init=False)
     restarts: int = attrs.field(default=0, init=False)
     history: History = attrs.field(factory=History, init=False)
     #: When it is to be started again, in trio time.
@@ -57,78 +62,68 @@ class Child:
     is_awaited: bool = attrs.field(default=False, init=False)
     #: The trace's number of its latest exit: the cause of the next restart.
     exit_seq: int | None = attrs.field(default=None, init=False)
-    _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
-    _ended: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _task: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
-    _asked: bool = attrs.field(default=False, init=False)
-    _is_ready: bool = attrs.field(default=False, init=False)
-    #: The task that waits until it is ready; whether that was cancelled; and why it ended before it was ready.
-    _starter: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
-    _is_abandoned: bool = attrs.field(default=False, init=False)
-    _start_failure: Exception | None = attrs.field(default=None, init=False)
+    #: The present life, or the last one.
+    _life: Life = attrs.field(factory=Life, init=False)
 
     @property
     def is_up(self) -> bool:
         """Whether a life of it has begun and not ended."""
-        return self._scope is not None
+        return self._life.is_up
+
+    @property
+    def service(self) -> Service | None:
+        """What it lives as now; None while it does not."""
+        return self._life.service
 
     def goes_up(self, ended: Exit) -> bool:
         """Whether an exit is more than this child's supervisor can mend."""
         return not self.is_renewable or self.restart.verdict(ended) == "escalate"
 
+    def verdict(self, ended: Exit) -> Verdict:
+        """Whether to restart or remove it; raises what goes up."""
+        if self.stop_requested:
+            return "remove"
+        if self.goes_up(ended):
+            raise self.error_of(ended)
+        return self.restart.verdict(ended)
+
+    def error_of(self, ended: Exit) -> Exception:
+        """What is raised for an exit that goes up."""
+        if ended.error is not None:
+            return ended.error
+        why = "ended too often" if self.is_renewable else "ended, and nobody had asked it to"
+        return ActorEnded(f"{self.path} {why}")
+
+    def start_at(self, due: float) -> None:
+        """It is to be made again at `due`, in trio time."""
+        self.restarts += 1
+        self.state, self.due = "restarting", due
+
     async def start(self, nursery: trio.Nursery, report: Callable[[Child, Exit], None]) -> None:
-        """Begin a life in `nursery`, and return when it is ready; its end is `report`ed.
+        """Begin a life in `nursery`, and return when it is ready; its end is `report`ed. Raises as `Life.until_ready`.
 
-        Raises what it fails with before, RuntimeError if it ends without being ready. So does `nursery.start`, which
-        opens a nursery for each start, and that costs more than all else here.
+        It must not be up: a child has one life at a time.
         """
-        self._ended, self._start_failure, self._is_ready, self._is_abandoned = trio.Event(), None, False, False
-        self._starter = trio.lowlevel.current_task()
-        nursery.start_soon(self._live, report)
+        assert not self.is_up
+        self.due = None
+        life = self._life = Life()
+        nursery.start_soon(self._live, life, report)
+        await life.until_ready()
+
+    async def _live(self, life: Life, report: Callable[[Child, Exit], None]) -> None:
+        self.state, self.is_awaited = "starting", False
+        life.begin()
         try:
-            await trio.lowlevel.wait_task_rescheduled(self._abandon)
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                self.cancel()
-                await self._ended.wait()
-            self._check_start()
-            raise
-        self._check_start()
-        if not self._is_ready:
-            raise RuntimeError("child exited without calling task_status.started()")
-
-    def _check_start(self) -> None:
-        if self._start_failure is not None:
-            raise self._start_failure from None
-
-    def _abandon(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-        self._starter, self._is_abandoned = None, True
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    def _wake_starter(self) -> None:
-        starter, self._starter = self._starter, None
-        if starter is not None:
-            trio.lowlevel.reschedule(starter)
-
-    async def _live(self, report: Callable[[Child, Exit], None]) -> None:
-        self.state, self._task = "starting", trio.lowlevel.current_task()
-        self._asked = self.is_awaited = False
-        try:
-            with trio.CancelScope() as self._scope:
-                if self._is_abandoned:
-                    self._scope.cancel()
-                self.service = self.make()
-                await self.service.run(task_status=_Ready(self._started))
-            ended = Exit("stopped" if self._asked or self._scope.cancelled_caught else "finished")
+            with life.scope:
+                await life.run_as(self.make()).run(task_status=_Ready(self._started))
+            ended = Exit("stopped" if life.is_asked or life.scope.cancelled_caught else "finished")
         except Exception as error:  # noqa: BLE001  # told to whoever starts it, or to its supervisor
             ended = Exit("crashed", error)
-            if not self._is_ready:
-                self._start_failure = error
+            life.fail(error)
         finally:
-            self.state, self.service, self._scope, self._task = "ended", None, None, None
-            self._ended.set()
-            self._wake_starter()
-        if self._is_ready:
+            self.state = "ended"
+            life.end()
+        if life.is_ready:
             self._trace_exit(ended)
             report(self, ended)
 
@@ -137,43 +132,43 @@ class Child:
 
         Called again while it stops, it waits too.
         """
-        if self._scope is None:
+        life = self._life
+        if not life.is_up:
             return
-        ended, name = self._ended, self.path
-        if not self._asked:
-            self._asked = True
-            if self.state == "starting" or self.service is None:
-                self._scope.cancel()
+        if not life.is_asked:
+            life.is_asked = True
+            if self.state == "starting" or life.service is None:
+                life.cancel()
             else:
                 self.state = "stopping"
-                self.service.request_stop()
+                life.service.request_stop()
         with trio.move_on_after(budget_s):
-            await ended.wait()
-        if ended.is_set():
+            await life.ended.wait()
+        if life.ended.is_set():
             return
-        _log.warning("%s: %s did not stop within %g s", self._runtime.system_name, name, budget_s)
-        self._scope.cancel()
+        _log.warning("%s: %s did not stop within %g s", self._runtime.system_name, self.path, budget_s)
+        life.cancel()
         with trio.move_on_after(self._runtime.cancel_budget_s):
-            await ended.wait()
-        if not ended.is_set():
+            await life.ended.wait()
+        if not life.ended.is_set():
             self.name_stuck()
 
     def cancel(self) -> None:
         """Cancel the present life, one that is not ready yet included."""
-        if self._scope is not None:
-            self._scope.cancel()
+        self._life.cancel()
 
     async def wait_ended(self) -> None:
         """Wait for the end of the present life."""
         if self.is_up:
-            await self._ended.wait()
+            await self._life.ended.wait()
 
     def name_stuck(self) -> None:
         """It was cancelled and still runs, though its budget is over: say where it waits."""
-        if self._task is None:
+        task = self._life.task
+        if task is None:
             return
         self.state = "stuck"
-        where = "; ".join(waits_at(self._task))
+        where = "; ".join(waits_at(task))
         _log.error(
             "%s: %s ignores its cancellation after %g s, at %s",
             self._runtime.system_name,
@@ -196,17 +191,17 @@ class Child:
         return ended
 
     def _started(self) -> None:
-        if self._is_ready:
+        life = self._life
+        if life.is_ready:
             raise RuntimeError("called 'started' twice on the same task status")
-        if self._is_abandoned:
+        if life.is_abandoned:
             return  # it ends as one that was never ready
         tracer = self._runtime.tracer
         if tracer is not None and self.restarts:
             tracer.actor_restarted(self.path, self.exit_seq)
         elif tracer is not None:
             tracer.actor_started(self.path)
-        self._is_ready = True
-        self._wake_starter()
+        life.ready()
         if self.state == "starting":
             self.state = "running"
 

@@ -7,7 +7,6 @@ task takes all decisions, one after the other; `restart` holds the rules.
 from __future__ import annotations
 
 import abc
-import collections
 import logging
 import math
 from collections.abc import Callable
@@ -16,20 +15,17 @@ from typing import TypeVar, get_args
 import attrs
 import trio
 
-from rmq_actors.actors.restart import ESCALATE, Exit, Restart, Strategy, Terminated, Verdict, affected, first_leaf
+from rmq_actors.actors.restart import ESCALATE, Exit, Restart, Strategy, Terminated, affected
 from rmq_actors.actors.services.child import Child, Kind
+from rmq_actors.actors.services.exits import Exits, cause
 from rmq_actors.actors.services.runtime import Runtime
-from rmq_actors.actors.services.service import Service, WakeUp
+from rmq_actors.actors.services.service import Service
 
 _log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound="Supervisor")
 
 _RESTART = Restart()
-
-
-class ActorEnded(RuntimeError):
-    """A child returned by itself and cannot be made again: the others would go on without it and never know."""
 
 
 class NotSupervising(RuntimeError):
@@ -54,8 +50,7 @@ class Supervisor:
     strategy: Strategy = attrs.field(default="one_for_one", validator=_known)
     restart: Restart = _RESTART
     _children: dict[str, Child] = attrs.field(factory=dict, init=False)
-    _exits: collections.deque[tuple[Child, Exit]] = attrs.field(factory=collections.deque, init=False)
-    _changed: WakeUp = attrs.field(factory=WakeUp, init=False)
+    _exits: Exits = attrs.field(factory=Exits, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _starting: trio.CancelScope | None = attrs.field(default=None, init=False)
     _stop_requested: bool = attrs.field(default=False, init=False)
@@ -67,9 +62,9 @@ class Supervisor:
 
     async def start(self, service: Service, *, stop_budget_s: float | None = None) -> None:
         """Start a service, return when it is ready. A failure, or an end unasked, goes up: it cannot be made again."""
-        child = self._child(service.name, "service", lambda: service, ESCALATE, stop_budget_s)
-        child.is_renewable = False
-        await self._start_new(child)
+        await self._start_new(
+            self._child(service.name, "service", lambda: service, ESCALATE, stop_budget_s, is_renewable=False)
+        )
 
     async def start_supervised(
         self,
@@ -146,14 +141,14 @@ class Supervisor:
                     failure = error  # raised below, without the nursery's group around it
                 self._stopped.set()
         except BaseException as cancelled:
-            self._failures_of_the_end(is_stop=False)
+            self._exits.failures_of_the_end(is_stop=False)
             if failure is not None:
                 raise BaseExceptionGroup(f"{self.name}: cancelled, and failed", [failure, cancelled]) from None
             raise
         finally:
             self._nursery = None
             self._stopped.set()
-        if failures := self._failures_of_the_end(is_stop=failure is None):
+        if failures := self._exits.failures_of_the_end(is_stop=failure is None):
             failure = ExceptionGroup(f"{self.name}: failures while stopping", failures)
         if failure is not None:
             raise failure
@@ -163,7 +158,7 @@ class Supervisor:
         self._stop_requested = True
         if self._starting is not None:
             self._starting.cancel()
-        self._changed.wakeup()
+        self._exits.changed.wakeup()
 
     async def stop(self) -> None:
         """Stop the children, the last started first, and wait until each has ended, or is named as stuck."""
@@ -183,7 +178,7 @@ class Supervisor:
                 self._remove(child, Exit("stopped"))
             else:
                 child.forget_past()
-                await child.start(nursery, self._report)
+                await child.start(nursery, self._exits.report)
 
     async def _outlast_cancelled(self) -> None:
         """Wait for the end of the children, which are cancelled, and name those that do not for their budget."""
@@ -200,18 +195,17 @@ class Supervisor:
     async def _supervise(self) -> None:
         while not self._stop_requested:
             if self._exits:
-                await self._on_exit(*self._exits.popleft())
+                await self._on_exit(*self._exits.next())
                 continue
             due = min((child.due for child in self._children.values() if child.due is not None), default=math.inf)
             if due <= trio.current_time():
                 await self._start_due()
             else:
-                await self._changed.wait_for_running(due)
+                await self._exits.changed.wait_for_running(due)
         await self._stop_all()
 
     async def _on_exit(self, child: Child, ended: Exit) -> None:
-        verdict = self._verdict(child, ended)
-        if verdict == "remove":
+        if child.verdict(ended) == "remove":
             self._remove(child, ended)
             return
         pause_s = child.history.pause_s(child.restart, trio.current_time(), self._runtime.chance())
@@ -219,12 +213,10 @@ class Supervisor:
             _log.error(
                 "%s: more than %d restarts in %g s", child.path, child.restart.restarts_max, child.restart.within_s
             )
-            raise _error(child, ended)
-        _log.warning("%s %s, starts again in %.2f s: %r", child.path, ended.kind, pause_s, _cause(ended))
+            raise child.error_of(ended)
+        _log.warning("%s %s, starts again in %.2f s: %r", child.path, ended.kind, pause_s, cause(ended))
         for member in await self._take_down(child):
-            member.restarts += 1
-            member.state = "restarting"
-            member.due = trio.current_time() + pause_s
+            member.start_at(trio.current_time() + pause_s)
 
     async def _take_down(self, ended: Child) -> list[Child]:
         """Stop those that a restart of `ended` takes along, the last started first; all that are to be made again."""
@@ -237,11 +229,10 @@ class Supervisor:
             if child is not ended:
                 await self._stop_child(child, for_good=False)
             while child.is_up and not self._stop_requested:
-                await self._changed.wait_for_running(math.inf)
+                await self._exits.changed.wait_for_running(math.inf)
         # What ended by itself meanwhile is made again with the others, unless it says otherwise.
-        for other, how in [entry for entry in self._exits if entry[0] in members]:
-            self._exits.remove((other, how))
-            if self._verdict(other, how) == "remove":
+        for other, how in self._exits.take_those_of(members):
+            if other.verdict(how) == "remove":
                 self._remove(other, how)
         for child in members:
             if child is not ended and (child.stop_requested or child.restart.type == "temporary"):
@@ -252,13 +243,12 @@ class Supervisor:
         assert self._nursery is not None
         now = trio.current_time()
         for child in [child for child in self._children.values() if child.due is not None and child.due <= now]:
-            child.due = None
             with trio.CancelScope() as self._starting:
                 try:
-                    await child.start(self._nursery, self._report)
+                    await child.start(self._nursery, self._exits.report)
                 except Exception as error:  # noqa: BLE001  # an exit like any other, which the next decision is about
                     stopped = child.stop_requested
-                    self._exits.append((child, Exit("stopped") if stopped else child.failed_to_start(error)))
+                    self._exits.add(child, Exit("stopped") if stopped else child.failed_to_start(error))
             self._starting = None
             if self._exits or self._stop_requested:
                 return
@@ -270,45 +260,20 @@ class Supervisor:
             if not self.keeps_children:
                 child.terminate(Terminated(child.path, "stopped"))
 
-    def _failures_of_the_end(self, *, is_stop: bool) -> list[Exception]:
-        """Of the exits that no decision was taken about: the failures that go up. The others are logged."""
-        failures = []
-        for child, ended in self._exits:
-            if ended.error is None:
-                continue
-            if is_stop and not child.stop_requested and child.goes_up(ended):
-                failures.append(ended.error)
-            else:
-                _log.error("%s crashed while stopping: %r", child.path, _cause(ended))
-        return failures
-
     async def _stop_child(self, child: Child, *, for_good: bool) -> None:
         child.is_awaited = True
         if isinstance(child.service, Supervisor):
             child.service.keeps_children = not for_good
         await child.stop(budget_s(child))
 
-    def _verdict(self, child: Child, ended: Exit) -> Verdict:
-        """Whether to restart or remove; raises what goes up."""
-        if child.stop_requested:
-            return "remove"
-        if child.goes_up(ended):
-            raise _error(child, ended)
-        return child.restart.verdict(ended)
-
     def _remove(self, child: Child, ended: Exit) -> None:
         if ended.error is not None:
-            _log.error("%s crashed, and is not started again: %r", child.path, _cause(ended))
+            _log.error("%s crashed, and is not started again: %r", child.path, cause(ended))
         if self._children.get(child.name) is child:
             del self._children[child.name]
         child.terminate(Terminated(child.path, ended.kind, ended.error))
 
     # --- children -----------------------------------------------------------------------------------------------------
-
-    def _report(self, child: Child, ended: Exit) -> None:
-        if not child.is_awaited or ended.error is not None:
-            self._exits.append((child, ended))
-        self._changed.wakeup()
 
     def _request_stop_of(self, child: Child) -> None:
         child.stop_requested = True
@@ -320,8 +285,8 @@ class Supervisor:
             self._nursery.start_soon(child.stop, budget_s(child))
         elif child.due is not None:
             child.due = None
-            self._exits.append((child, Exit("stopped")))
-            self._changed.wakeup()
+            self._exits.add(child, Exit("stopped"))
+            self._exits.changed.wakeup()
 
     async def _start_new(self, child: Child) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()  # the cancellation may have ended this supervisor already
@@ -329,7 +294,7 @@ class Supervisor:
             raise NotSupervising(f"{child.path} cannot start: {self.path or self.name} is not running")
         self._children[child.name] = child
         try:
-            await child.start(self._nursery, self._report)
+            await child.start(self._nursery, self._exits.report)
         except BaseException as error:
             self._children.pop(child.name, None)
             ends = self._stop_requested or self._nursery is None or self._nursery.cancel_scope.cancel_called
@@ -351,10 +316,13 @@ class Supervisor:
         restart: Restart | None,
         stop_budget_s: float | None,
         terminate: Callable[[Terminated], None] = lambda _: None,
+        *,
+        is_renewable: bool = True,
     ) -> Child:
         path = self._path_of(name)
         budget_s = self._stop_budget_s(stop_budget_s)
-        return Child(name, path, kind, make, restart or self.restart, budget_s, terminate, self._runtime)
+        restart = restart or self.restart
+        return Child(name, path, kind, make, restart, budget_s, terminate, self._runtime, is_renewable)
 
     def _stop_budget_s(self, own_s: float | None) -> float:
         return self._runtime.stop_budget_s if own_s is None else own_s
@@ -389,15 +357,3 @@ def nested(child: Child) -> Supervisor | None:
     if isinstance(service, Supervisor):
         return service
     return service.supervisor_of_children() if isinstance(service, Parent) else None
-
-
-def _error(child: Child, ended: Exit) -> Exception:
-    if ended.error is not None:
-        return ended.error
-    if child.is_renewable:
-        return ActorEnded(f"{child.path} ended too often")
-    return ActorEnded(f"{child.path} ended, and nobody had asked it to")
-
-
-def _cause(ended: Exit) -> BaseException | None:
-    return None if ended.error is None else first_leaf(ended.error)
