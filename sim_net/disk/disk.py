@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import math
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, SupportsInt
@@ -21,10 +19,12 @@ from attrs import validators
 
 from sim_net.disk.directory import Directory, FileTree, os_error
 from sim_net.disk.disk_lock import DiskLocks, SimLock
-from sim_net.disk.disk_rule import DiskRule, Operation
-from sim_net.disk.disk_space import DiskSpace, SimDiskUsage
+from sim_net.disk.disk_rule import DiskRule, DiskRules, Operation
+from sim_net.disk.disk_space import Capacity, DiskSpace, SimDiskUsage
 from sim_net.disk.disk_sync import DiskSyncs
-from sim_net.disk.page_cache import SECTOR_BYTES, CachedFile, Loss, Survival
+from sim_net.disk.open_files import OpenFiles
+from sim_net.disk.page_cache import CachedFile, Survival
+from sim_net.disk.power_loss import lose_power
 from sim_net.field_checks import check_count, check_not_negative, check_size
 from sim_net.kernel.entropy import derive
 from sim_net.kernel.identity import current_incarnation
@@ -195,21 +195,11 @@ class SimDisk:
         self.operations = 0
         #: Called with `disk.` and the name of each operation as it begins; what it kills gets EBADF instead.
         self.announce: Callable[[str], object] | None = None
-        #: For its own parts: the count of used pages; None while the capacity has no bound.
-        self.space: DiskSpace | None = None
-        self._rules: list[DiskRule] = []
+        self._rules = DiskRules(self._fault_random.randrange)
         self._syncs = DiskSyncs(kernel, journal, node, self._draw_sync_s)
         self._locks = DiskLocks()
-        #: The open files; some of processes that are dead, until there are many.
-        self._handles: dict[SimFile, None] = {}
-        self._handles_max = 64
-        #: How often a file was opened or closed.
-        self._handle_changes = 0
-        #: What was used when a program last asked, and what was so then: who asked, `_handle_changes`, a serial number.
-        self._usage: tuple[Incarnation | None, int, int, int] | None = None
-        self._capacity_bytes = config.capacity_bytes
-        self._limits: list[int] = []
-        self._bound_space()
+        self._open_files = OpenFiles()
+        self._capacity = Capacity(config.capacity_bytes, self._files)
 
     # --- the port ---------------------------------------------------------------------------------------------------
 
@@ -236,11 +226,7 @@ class SimDisk:
             if allocate_bytes:
                 self.resize(entry, allocate_bytes)
         file = SimFile(self, path, entry, read_only=read_only)
-        if len(self._handles) >= self._handles_max:
-            self._handles = dict.fromkeys(each for each in self._handles if each.is_open)
-            self._handles_max = max(64, 2 * len(self._handles))
-        self._handles[file] = None
-        self._handle_changes += 1
+        self._open_files.add(file)
         return file
 
     def exists(self, path: str) -> bool:
@@ -312,16 +298,9 @@ class SimDisk:
 
     def usage(self) -> SimDiskUsage:
         """How full the disk is; without a bound, as if 2**62 bytes were available."""
-        incarnation, handle_changes = self._caller(), self._handle_changes
         # All that a program changes takes a number: none but this one since the last time, and all is as it was.
-        serial = next(self.serials)
-        if self._usage is not None and self._usage[:3] == (incarnation, handle_changes, serial - 1):
-            used_bytes = self._usage[3]
-        else:
-            used_bytes = self.used_bytes
-        self._usage = incarnation, handle_changes, serial, used_bytes
-        available_bytes = 1 << 62 if self.space is None else max(0, self.space.capacity_bytes - used_bytes)
-        return SimDiskUsage(used_bytes, available_bytes)
+        incarnation, changes, serial = self._caller(), self._open_files.changes, next(self.serials)
+        return self._capacity.usage((incarnation, changes, serial), (incarnation, changes, serial - 1))
 
     # --- faults -----------------------------------------------------------------------------------------------------
 
@@ -340,11 +319,11 @@ class SimDisk:
         By default the next one. A sync fails at its end. Where several rules match, the oldest that hits is the one,
         and the others do not see that operation. ValueError for an operation that there is not, or a number below 1.
         """
-        return self._add(DiskRule(error, operation, path, nth, every, count))
+        return self._rules.add(DiskRule(error, operation, path, nth, every, count))
 
     def misdirect(self, *, path: str = "", nth: int = 1, every: int = 1, count: int | None = 1) -> DiskRule:
         """Let writes land elsewhere in their file, some sectors off, as those see who read the disk. Like `fail`."""
-        return self._add(DiskRule(None, "write", path, nth, every, count))
+        return self._rules.add(DiskRule(None, "write", path, nth, every, count))
 
     def rot(self, path: str = "") -> None:
         """Flip one bit, drawn from all that was written, of a file whose path contains `path`, if there is one.
@@ -356,7 +335,7 @@ class SimDisk:
             name, file = self._fault_random.choice(files)
             offset = self._fault_random.randrange(file.written_end)
             file.flip(offset, 1 << self._fault_random.randrange(8))
-            self._usage = None
+            self._capacity.count_again()
             self._journal.record(self._node, "storage.rot", path=name, offset=offset)
 
     def slow_down(self, extra_s: float) -> None:
@@ -377,39 +356,27 @@ class SimDisk:
 
     def fill_up(self, free_bytes: int = 0) -> Callable[[], None]:
         """Let no more than `free_bytes` fit beside what is used now; what is returned undoes it."""
-        limit = self.used_bytes + free_bytes
-        self._limits.append(limit)
-        self._bound_space()
-
-        def undo() -> None:
-            if limit in self._limits:
-                self._limits.remove(limit)
-                self._bound_space()
-
-        return undo
+        return self._capacity.fill_up(free_bytes)
 
     def end_faults(self) -> None:
         """Undo every `fail`, `misdirect`, `slow_down`, `stick` and `fill_up`. What was lost stays lost."""
         self._rules.clear()
-        self._limits.clear()
-        self._bound_space()
+        self._capacity.end_faults()
         self._syncs.end_faults()
 
     @property
     def capacity_bytes(self) -> int | None:
         """How much fits on the disk; None for no bound. May be set at any time, also below what is used."""
-        return self._capacity_bytes
+        return self._capacity.owners_bytes
 
     @capacity_bytes.setter
     def capacity_bytes(self, capacity_bytes: int | None) -> None:
-        self._capacity_bytes = capacity_bytes
-        self._bound_space()
+        self._capacity.owners_bytes = capacity_bytes
 
     @property
     def used_bytes(self) -> int:
         """How much of the capacity is used: the pages that were written, of files with a name or open."""
-        space = self.space or DiskSpace(0, self._files)
-        return space.count()
+        return self._capacity.used_bytes
 
     def power_off(self) -> None:
         """The power is lost: syncs stop, and what was not durable survives in part, as `DiskConfig.unsynced` says.
@@ -417,26 +384,10 @@ class SimDisk:
         Afterwards the page cache holds what is durable. To be called by `Node.power_loss`, which ends the process.
         """
         self._syncs.power_off()
-        self._usage = None
+        self._capacity.count_again()
         self._power_losses += 1
         survival = Survival(self._seed, f"power loss/{self._node}/{self._power_losses}")
-        keep_file: Callable[[CachedFile], Loss]
-        keeps_name: Callable[[int], bool]
-        if self.config.unsynced == "prefix":
-            serials = self._tree.serials()
-            number = survival.version(len(serials))
-            cut = serials[number] if number < len(serials) else math.inf
-            keep_file = partial(CachedFile.keep_prefix, survival=survival, cut=cut)
-            keeps_name = partial(operator.gt, cut)
-        else:
-            keep_file, keeps_name = partial(CachedFile.keep_any, survival=survival), _Fates(survival).survives
-        for path in self._tree.keep(keeps_name):
-            self._journal.record(self._node, "storage.lost", path=path, status="name")
-        kept: dict[CachedFile, None] = {}
-        for path, file in self._tree.files():
-            if file not in kept:  # one that was renamed may have two names
-                kept[file] = None
-                self._record_loss(path, keep_file(file))
+        lose_power(self._tree, survival, self.config.unsynced, partial(self._journal.record, self._node))
         if self.space is not None:
             self.space.count()
 
@@ -444,7 +395,7 @@ class SimDisk:
 
     def held_by(self, incarnation: Incarnation) -> Sequence[str]:
         """The files that a process has open, and the locks that it holds."""
-        files = [f"open file {file.path}" for file in self._handles if file.is_open and file.opened_by(incarnation)]
+        files = [f"open file {path}" for path in self._open_files.held_by(incarnation)]
         return files + [f"lock on {path}" for path in self._locks.held_by(incarnation)]
 
     def begin(self, operation: Operation, path: str) -> bool:
@@ -486,21 +437,19 @@ class SimDisk:
 
     def misdirected(self, path: str, file: CachedFile, offset: int, size: int) -> int:
         """Another place in the file for a write, sectors away; the same if there is none."""
-        first = offset % SECTOR_BYTES
-        places = (file.size - size - first) // SECTOR_BYTES + 1
-        own = (offset - first) // SECTOR_BYTES
-        others = places - (own < places)
-        if others <= 0:
-            return offset
-        drawn = self._fault_random.randrange(others)
-        landed = first + SECTOR_BYTES * (drawn + (drawn >= own))
-        self._journal.record(self._node, "storage.misdirected", path=path, offset=offset, size=size, landed=landed)
+        landed = self._rules.misdirected(file.size, offset, size)
+        if landed != offset:
+            self._journal.record(self._node, "storage.misdirected", path=path, offset=offset, size=size, landed=landed)
         return landed
 
     def forget(self, file: SimFile) -> None:
         """A file was closed."""
-        self._handle_changes += 1
-        self._handles.pop(file, None)
+        self._open_files.remove(file)
+
+    @property
+    def space(self) -> DiskSpace | None:
+        """The count of used pages; None while the capacity has no bound."""
+        return self._capacity.space
 
     # --- below ------------------------------------------------------------------------------------------------------
 
@@ -515,53 +464,14 @@ class SimDisk:
         if self.announce is not None:
             self.announce(f"disk.{operation}")
             incarnation.check()
-        if not self._rules:
-            return None
-        self._rules = [rule for rule in self._rules if not rule.is_over]
-        return next((rule for rule in self._rules if rule.hit(operation, path)), None)
+        return self._rules.hit(operation, path)
 
     def _draw_sync_s(self) -> float:
         config = self.config
         return config.sync_min_s + (config.sync_max_s - config.sync_min_s) * self._draw()
 
-    def _bound_space(self) -> None:
-        self._usage = None
-        bounds = [*self._limits, *(() if self._capacity_bytes is None else (self._capacity_bytes,))]
-        if not bounds:
-            self.space = None
-        elif self.space is None:
-            self.space = DiskSpace(min(bounds), self._files)
-        else:
-            self.space.capacity_bytes = min(bounds)
-
-    def _add(self, rule: DiskRule) -> DiskRule:
-        self._rules.append(rule)
-        return rule
-
     def _files(self) -> Iterable[CachedFile]:
         """Every file that takes space: it has a name, or somebody has it open."""
         files = dict.fromkeys(file for _, file in self._tree.files())
-        files.update(dict.fromkeys(each.cached for each in self._handles if each.is_open))
+        files.update(dict.fromkeys(self._open_files.cached()))
         return files
-
-    def _record_loss(self, path: str, loss: Loss) -> None:
-        record = self._journal.record
-        if loss.size:
-            record(self._node, "storage.lost", path=path, status="data", size=loss.size)
-        if loss.length:
-            record(self._node, "storage.lost", path=path, status="length")
-        if loss.torn_pages:
-            record(self._node, "storage.torn", path=path, pages=loss.torn_pages)
-
-
-class _Fates:
-    """Which changes of names survive one power loss: each is drawn once, as a rename has two ends."""
-
-    def __init__(self, survival: Survival) -> None:
-        self._survival = survival
-        self._drawn: dict[int, bool] = {}
-
-    def survives(self, serial: int) -> bool:
-        if serial not in self._drawn:
-            self._drawn[serial] = bool(self._survival.version(1))
-        return self._drawn[serial]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Final, Literal, get_args
+
+from sim_net.disk.page_cache import SECTOR_BYTES
 
 Operation = Literal["open", "write", "sync", "truncate", "rename", "remove", "remove_directory", "sync_directory"]
 
@@ -57,3 +60,42 @@ class DiskRule:
         if self._left is not None:
             self._left -= 1
         return True
+
+
+class DiskRules:
+    """The rules of one disk, oldest first, and where a misdirected write lands."""
+
+    def __init__(self, randrange: Callable[[int], int]) -> None:
+        self._rules: list[DiskRule] = []
+        self._randrange = randrange
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._rules)
+
+    def add(self, rule: DiskRule) -> DiskRule:
+        """Let a rule hit operations from now on."""
+        self._rules.append(rule)
+        return rule
+
+    def hit(self, operation: Operation, path: str) -> DiskRule | None:
+        """The oldest rule that an operation falls under; the others do not see it."""
+        if not self._rules:
+            return None
+        self._rules = [rule for rule in self._rules if not rule.is_over]
+        return next((rule for rule in self._rules if rule.hit(operation, path)), None)
+
+    def clear(self) -> None:
+        """No rule hits any more."""
+        self._rules.clear()
+
+    def misdirected(self, file_bytes: int, offset: int, size: int) -> int:
+        """Another place for a write in a file, sectors away; the same if there is none."""
+        first = offset % SECTOR_BYTES
+        places = (file_bytes - size - first) // SECTOR_BYTES + 1
+        own = (offset - first) // SECTOR_BYTES
+        others = places - (own < places)
+        if others <= 0:
+            return offset
+        drawn = self._randrange(others)
+        return first + SECTOR_BYTES * (drawn + (drawn >= own))

@@ -61,3 +61,75 @@ class DiskSpace:
     def _pages_of(self, file: CachedFile) -> set[int]:
         pages = self._pages.get(file)
         return file.written_pages() if pages is None else pages
+
+
+class Capacity:
+    """How much fits on a disk: what its owner says, or less while faults fill it up."""
+
+    def __init__(self, owners_bytes: int | None, files: Callable[[], Iterable[CachedFile]]) -> None:
+        self._files = files
+        self._owners_bytes = owners_bytes
+        self._limits: list[int] = []
+        #: What was used when a program last asked, and what was so then.
+        self._usage: tuple[object, int] | None = None
+        #: The count of used pages; None while there is no bound.
+        self.space: DiskSpace | None = None
+        self._bound()
+
+    @property
+    def owners_bytes(self) -> int | None:
+        """How much fits while no fault is at work; None for no bound. May be set to less than is used."""
+        return self._owners_bytes
+
+    @owners_bytes.setter
+    def owners_bytes(self, owners_bytes: int | None) -> None:
+        self._owners_bytes = owners_bytes
+        self._bound()
+
+    @property
+    def used_bytes(self) -> int:
+        """How much is used: the pages that were written."""
+        space = self.space or DiskSpace(0, self._files)
+        return space.count()
+
+    def usage(self, situation: object, unchanged_since: object) -> SimDiskUsage:
+        """How full the disk is; counted again unless the last time was in the situation `unchanged_since`."""
+        if self._usage is not None and self._usage[0] == unchanged_since:
+            used_bytes = self._usage[1]
+        else:
+            used_bytes = self.used_bytes
+        self._usage = situation, used_bytes
+        available_bytes = 1 << 62 if self.space is None else max(0, self.space.capacity_bytes - used_bytes)
+        return SimDiskUsage(used_bytes, available_bytes)
+
+    def count_again(self) -> None:
+        """What is used may be another amount than it was, although no program has changed anything."""
+        self._usage = None
+
+    def fill_up(self, free_bytes: int) -> Callable[[], None]:
+        """Let no more than `free_bytes` fit beside what is used now; what is returned undoes it."""
+        limit = self.used_bytes + free_bytes
+        self._limits.append(limit)
+        self._bound()
+
+        def undo() -> None:
+            if limit in self._limits:
+                self._limits.remove(limit)
+                self._bound()
+
+        return undo
+
+    def end_faults(self) -> None:
+        """Undo every `fill_up`."""
+        self._limits.clear()
+        self._bound()
+
+    def _bound(self) -> None:
+        self._usage = None
+        bounds = [*self._limits, *(() if self._owners_bytes is None else (self._owners_bytes,))]
+        if not bounds:
+            self.space = None
+        elif self.space is None:
+            self.space = DiskSpace(min(bounds), self._files)
+        else:
+            self.space.capacity_bytes = min(bounds)

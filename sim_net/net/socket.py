@@ -259,8 +259,10 @@ class SimSocket(trio.socket.SocketType):
         if self._closed:
             raise socket_error(errno.EBADF)
 
-    def _raise_closed(self) -> NoReturn:
-        """The task that was woken finds the socket closed: by another task, or because the process has died."""
+    def _check_after_wait(self) -> None:
+        """Raise if the task that was woken finds the socket closed: by another task, or because the process died."""
+        if not self._closed:
+            return
         if self._incarnation.fenced:
             raise socket_error(errno.EBADF)
         raise trio.ClosedResourceError("another task closed this socket")
@@ -281,8 +283,7 @@ class SimSocket(trio.socket.SocketType):
             return result
         while True:
             await wait_task_rescheduled(begin_wait())
-            if self._closed:
-                self._raise_closed()
+            self._check_after_wait()
             result = attempt(argument)
             if result is not None:
                 return result

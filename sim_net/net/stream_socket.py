@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import deque
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from trio.lowlevel import (
-    Abort,
-    RaiseCancelT,
     cancel_shielded_checkpoint,
     checkpoint,
     checkpoint_if_cancelled,
@@ -19,23 +16,25 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from sim_net.net.accept_queue import AcceptQueue
 from sim_net.net.endpoint import Endpoint
 from sim_net.net.segment import Address
 from sim_net.net.socket import ANY, AbortFn, SimSocket, bytes_view, nothing_of, socket_error, writable_view
 from sim_net.net.socket_options import SocketOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from trio.lowlevel import Task
     from typing_extensions import Buffer
 
+    from sim_net.kernel.kernel import Kernel
     from sim_net.net.network import Network
     from sim_net.node import Incarnation
 
 #: Linux's net.core.somaxconn and IOV_MAX.
 _BACKLOG_MAX: Final = 4096
 _BUFFERS_MAX: Final = 1024
+_STATUS_OF_ATTEMPT: Final = {0: "ok", errno.ETIMEDOUT: "timed_out"}
 _PEEK: Final = int(trio.socket.MSG_PEEK)
 
 
@@ -55,10 +54,7 @@ class StreamSocket(SimSocket):
         # An attempt to connect was made, and nobody has asked by a second one what came of it.
         self._connecting = False
         self._did_shut_down_write = False
-        self._listens = False
-        self._backlog = 0
-        self._accepted: deque[Endpoint] = deque()
-        self._acceptor: Task | None = None
+        self._accepted = AcceptQueue(network.kernel)
         if endpoint is not None:
             self._local = endpoint.local
             incarnation.node.ports.share(self, endpoint.local[1])
@@ -80,7 +76,7 @@ class StreamSocket(SimSocket):
     @property
     def listens(self) -> bool:
         """Whether others can connect to it."""
-        return self._listens
+        return self._accepted.is_open
 
     def listen(self, backlog: int = 128) -> None:
         """Let others connect; at most `backlog` and one more wait to be accepted. OSError EINVAL, EADDRINUSE."""
@@ -90,15 +86,14 @@ class StreamSocket(SimSocket):
             raise socket_error(errno.EINVAL)
         if self._local is None:
             self._bind_to_any_port()
-        elif not self._listens:
+        elif not self.listens:
             self._incarnation.node.ports.check(self, self._local)
-        self._listens = True
-        self._backlog = min(max(0, backlog), _BACKLOG_MAX)
+        self._accepted.open(min(max(0, backlog), _BACKLOG_MAX))
 
     @property
     def backlog_full(self) -> bool:
         """Whether connection requests are ignored for now."""
-        return len(self._accepted) > self._backlog
+        return self._accepted.is_full
 
     @property
     def options(self) -> SocketOptions:
@@ -107,40 +102,24 @@ class StreamSocket(SimSocket):
 
     def connection_ready(self, endpoint: Endpoint) -> None:
         """A handshake is complete: someone may accept the connection."""
-        if not self._listens or self._closed:
+        if self.listens and not self._closed:
+            self._accepted.add(endpoint)
+        else:
             endpoint.refuse()
-            return
-        self._accepted.append(endpoint)
-        self._wake_acceptor()
 
     async def accept(self) -> tuple[StreamSocket, Address]:
         """Wait for a connection. OSError EINVAL when the socket does not listen."""
-        return await self._nonblocking(StreamSocket._try_accept, self, self._wait_acceptable)
+        return await self._nonblocking(StreamSocket._try_accept, self, self._accepted.begin_wait)
 
     def _try_accept(self) -> tuple[StreamSocket, Address] | None:
         self._check()
-        if not self._listens:
+        if not self.listens:
             raise socket_error(errno.EINVAL)
-        if not self._accepted:
+        endpoint = self._accepted.take()
+        if endpoint is None:
             return None
-        endpoint = self._accepted.popleft()
         accepted = StreamSocket(self._network, self._incarnation, self._proto, endpoint, self._options.copy())
         return accepted, endpoint.remote
-
-    def _wait_acceptable(self) -> AbortFn:
-        if self._acceptor is not None:
-            raise trio.BusyResourceError("another task is already accepting on this socket")
-        self._acceptor = current_task()
-        return self._forget_acceptor
-
-    def _forget_acceptor(self, _: RaiseCancelT) -> Abort:
-        self._acceptor = None
-        return Abort.SUCCEEDED
-
-    def _wake_acceptor(self) -> None:
-        if self._acceptor is not None:
-            acceptor, self._acceptor = self._acceptor, None
-            self._network.kernel.wake(acceptor)
 
     # --- connecting -------------------------------------------------------------------------------------------------
 
@@ -159,7 +138,7 @@ class StreamSocket(SimSocket):
         self._check()
         host, port = await self._resolve(address)
         await checkpoint_if_cancelled()
-        if self._endpoint is not None or self._connecting or self._listens:
+        if self._endpoint is not None or self._connecting or self.listens:
             await cancel_shielded_checkpoint()
             self._conclude_connecting()
             return
@@ -174,26 +153,11 @@ class StreamSocket(SimSocket):
         endpoint = self._network.open_endpoint(node, self._local, remote, self._options)
         self._endpoint = endpoint
         self._connecting = True
-        kernel = self._network.kernel
-        timer = kernel.timer_at(kernel.now_s + self._network.connect_timeout_s, endpoint.handshake.give_up)
-        endpoint.handshake.ask()
-        try:
-            while endpoint.state.connects and endpoint.stream.error is None:
-                await wait_task_rescheduled(_wait_for(endpoint))
-                if self._closed:
-                    self._raise_closed()
-        finally:
-            timer.cancel()
-        error = endpoint.stream.take_error()
-        if not error:
-            endpoint.record("net.connect", status="ok")
-            return
-        endpoint.record("net.connect", status="timed_out" if error == errno.ETIMEDOUT else "refused")
-        if endpoint.state.is_broken:
-            endpoint.close()
-        else:
-            endpoint.abort("closed")  # an answer that has come too late, or comes yet, is answered by a reset
-        raise OSError(error, f"Error connecting to {(host, port)!r}: {os.strerror(error)}")
+        error = await _shake_hands(
+            endpoint, self._network.kernel, self._network.connect_timeout_s, self._check_after_wait
+        )
+        if error:
+            raise OSError(error, f"Error connecting to {(host, port)!r}: {os.strerror(error)}")
 
     def _conclude_connecting(self) -> None:
         """A second attempt to connect: what came of the first, unless that was asked before."""
@@ -275,7 +239,7 @@ class StreamSocket(SimSocket):
     def is_readable(self) -> bool:
         """Whether `recv` or `accept` would not wait."""
         self._check()
-        return bool(self._accepted) if self._listens else self._endpoint is None or self._endpoint.stream.readable
+        return bool(self._accepted) if self.listens else self._endpoint is None or self._endpoint.stream.readable
 
     def _wait_readable(self) -> AbortFn:
         endpoint = self._connected()
@@ -319,8 +283,7 @@ class StreamSocket(SimSocket):
         endpoint = self._connected()
         while not endpoint.stream.writable:
             await wait_task_rescheduled(_wait_for(endpoint))
-            if self._closed:
-                self._raise_closed()
+            self._check_after_wait()
 
     def _wait_for_room(self) -> AbortFn:
         endpoint = self._connected()
@@ -334,11 +297,9 @@ class StreamSocket(SimSocket):
         self._check()
         if flag not in (trio.socket.SHUT_RD, trio.socket.SHUT_WR, trio.socket.SHUT_RDWR):
             raise socket_error(errno.EINVAL)
-        if self._listens:
+        if self.listens:
             if flag != trio.socket.SHUT_WR:
-                self._listens = False
-                self._drop_accepted("closed")
-                self._wake_acceptor()
+                self._accepted.shut()
             return
         endpoint = self._connected()
         if not endpoint.state.is_open:
@@ -354,7 +315,7 @@ class StreamSocket(SimSocket):
         """Let tasks that wait on the socket look again: after a fence, those that survived their cancellation."""
         if self._endpoint is not None:
             self._endpoint.stream.wake()
-        self._wake_acceptor()
+        self._accepted.wake()
 
     def _end(self, how: str) -> None:
         endpoint = self._endpoint
@@ -367,16 +328,7 @@ class StreamSocket(SimSocket):
                 endpoint.abort("linger")
             else:
                 endpoint.close()
-        self._drop_accepted(how)
-
-    def _drop_accepted(self, how: str) -> None:
-        """End the connections that nobody has accepted."""
-        while self._accepted:
-            waiting = self._accepted.popleft()
-            if how == "vanished":
-                waiting.vanish()
-            else:
-                waiting.abort(how)
+        self._accepted.drop(how)
 
     def _connected(self) -> Endpoint:
         if self._endpoint is None:
@@ -390,3 +342,24 @@ def _wait_for(endpoint: Endpoint) -> AbortFn:
         raise trio.BusyResourceError("another task is already sending on this socket")
     endpoint.stream.writer = current_task()
     return endpoint.stream.forget_writer
+
+
+async def _shake_hands(
+    endpoint: Endpoint, kernel: Kernel, timeout_s: float, check_after_wait: Callable[[], object]
+) -> int:
+    """Ask for a connection, and wait until it is made or the attempt has failed: 0, or the errno."""
+    timer = kernel.timer_at(kernel.now_s + timeout_s, endpoint.handshake.give_up)
+    endpoint.handshake.ask()
+    try:
+        while endpoint.state.connects and endpoint.stream.error is None:
+            await wait_task_rescheduled(_wait_for(endpoint))
+            check_after_wait()
+    finally:
+        timer.cancel()
+    error = endpoint.stream.take_error()
+    endpoint.record("net.connect", status=_STATUS_OF_ATTEMPT.get(error, "refused"))
+    if error and endpoint.state.is_broken:
+        endpoint.close()
+    elif error:
+        endpoint.abort("closed")  # an answer that has come too late, or comes yet, is answered by a reset
+    return error
