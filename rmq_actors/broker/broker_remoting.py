@@ -47,6 +47,9 @@ from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 
 _TABLE_WORKERS = 1
 _TABLE_QUEUE_CAPACITY = 10_000
+_QUERY_WORKERS = 4
+#: queryThreadPoolQueueCapacity.
+_QUERY_QUEUE_CAPACITY = 20_000
 
 
 @attrs.define(eq=False, repr=False)
@@ -67,6 +70,8 @@ class BrokerRemoting:
     _housekeeping: ClientHousekeepingService
     #: Where requests wait for a topic or a group that they need to become durable.
     _table_pool: RequestPool
+    #: Where questions wait whose answers may take long to find.
+    _query_pool: RequestPool
     _fetch_name_servers: FetchNameServers | None
     #: Keeps the accounts that requests are checked by.
     _acl_files: Service | None
@@ -81,7 +86,7 @@ class BrokerRemoting:
     def __attrs_post_init__(self) -> None:
         self._masters, self._told_masters = MASTERS.open()
         MetadataProcessor(self.metadata).register(self.processors)
-        QueryMessageProcessor(lambda: self._store).register(self.processors)
+        QueryMessageProcessor(lambda: self._store, self._query_pool).register(self.processors)
         clients = ClientRequests(self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host)
         pool, consumers = self._table_pool, self._housekeeping.consumers
         pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
@@ -132,6 +137,7 @@ class BrokerRemoting:
             hold_service,
             housekeeping,
             RequestPool("BrokerTablePool", _TABLE_WORKERS, _TABLE_QUEUE_CAPACITY, None, tracer),
+            RequestPool("QueryMessagePool", _QUERY_WORKERS, _QUERY_QUEUE_CAPACITY, None, tracer),
             _address_server(config),
             acl_files,
         )
@@ -190,6 +196,7 @@ class BrokerRemoting:
         if self._acl_files is not None:
             await system.start(self._acl_files)
         await system.start(self._table_pool)
+        await system.start(self._query_pool)
         await system.start(self._hold_service)
         await system.start(self._housekeeping)
         await system.start(self.remoting_server)

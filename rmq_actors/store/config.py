@@ -123,6 +123,7 @@ class MessageStoreConfig:
     access_message_in_memory_max_ratio: int = attrs.field(default=40, validator=_PERCENT)
     offset_check_in_slave: bool = False
     max_msgs_num_batch: int = attrs.field(default=64, validator=_POSITIVE)
+    default_query_max_num: int = attrs.field(default=32, validator=_POSITIVE)
 
     # Cleaning. `delete_when`: hours of the node's local time, separated by ";".
     clean_resource_interval_ms: int = attrs.field(default=10_000, validator=_POSITIVE)

@@ -21,7 +21,7 @@ from rmq_actors.protocols.following import LOOKUP_PATIENCE_S
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingRequest
-from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
@@ -137,7 +137,8 @@ class Pair:
     def _answering(self, master: BrokerController, answer: Answer) -> RemotingServer:
         tracer = self.recorder.tracer(self.master.name)
         processors = ProcessorTable(tracer)
-        QueryMessageProcessor(lambda: master.store).register(processors)
+        pool = RequestPool("Unused", 1, 1, None, tracer)
+        QueryMessageProcessor(lambda: master.store, pool).register(processors)
         processors.register([RequestCode.GET_BROKER_RUNTIME_INFO], lambda request: answer(master, request))
         return RemotingServer(
             RemotingServerConfig(self.master.address, ANSWER_PORT), processors, tracer, name="AnsweringServer"

@@ -1,9 +1,9 @@
-"""SEND and PULL requests that RocketMQ's clients have sent to RocketMQ 4.9.7, sent again: each has the same answer.
+"""Requests that RocketMQ's clients have sent to RocketMQ 4.9.7, sent again: each has the same answer.
 
 The broker's store becomes the golden one on the way: each record of the golden log is what a request makes, or is put
 as it stands there, where RocketMQ's broker has made it itself (delivered delayed messages, transactions) or this broker
 refuses the request. So every message must get the offset that it has there, in the log and in its queue. A pull is sent
-as soon as its queue is as long as it was when RocketMQ answered.
+as soon as its queue is as long as it was when RocketMQ answered, a query as soon as the index is.
 """
 
 from __future__ import annotations
@@ -70,6 +70,13 @@ def exchanges(connection: str) -> Sequence[Exchange]:
     return [Exchange(each, None if each.flag & 2 else answers.get(each.opaque)) for each in asked]
 
 
+def frame(code: int) -> Exchange:
+    """What mqadmin asked, and what it was answered."""
+    frames = GOLDEN / "remoting" / "frames"
+    request, answer = (frames / f"{code}_req_for_0.bin").read_bytes(), (frames / f"{code}_resp_0.bin").read_bytes()
+    return Exchange(decode_command(request[4:]), decode_command(answer[4:]))
+
+
 def without_times_and_addresses(record: bytes) -> StoredMessage:
     """A message; its properties are in no order, as RocketMQ's come in that of a Java HashMap."""
     return attrs.evolve(decode_message(memoryview(record)), born_host="", store_host="", store_timestamp_ms=0)
@@ -80,6 +87,7 @@ def told(answer: RemotingCommand) -> tuple[object, ...]:
     fields = dict(answer.ext_fields or {})
     if "msgId" in fields:
         fields["msgId"] = ",".join(each[ADDRESS_DIGITS:] for each in fields["msgId"].split(","))
+    fields.pop("indexLastUpdateTimestamp", None)
     body, bodies = answer.body, []
     while body:
         size = int.from_bytes(body[:4], "big")
@@ -135,6 +143,13 @@ class Replay:
         remoting = self.servers.controller("a-0").remoting
         assert remoting is not None
         return remoting.topic_config_manager
+
+    async def query_when_due(self, each: Exchange) -> None:
+        """Once the index has its last message of then, and no other one."""
+        assert each.answer is not None
+        end = int((each.answer.ext_fields or {})["indexLastUpdatePhyoffset"])
+        if self.servers.controller("a-0").store.files.index_service.files[-1].end_phy_offset == end:
+            await self.compare(each)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.servers.controller("a-0").store.offsets.get_max_offset_in_queue(topic, queue_id)
@@ -228,6 +243,7 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
 
     pulls = [each for each in (*exchanges("rem.22"), *exchanges("rem.3")) if is_answered_pull(each)]
     too_old = [each for each in pulls if code_of(each) == ResponseCode.SUBSCRIPTION_NOT_LATEST]
+    (query,) = [each for each in exchanges("rem.1") if each.request.code == RequestCode.QUERY_MESSAGE]
     first, *others = [each for each in exchanges("rem.3") if each.request.code == RequestCode.HEART_BEAT]
 
     async def fill_and_pull(remoting: RemotingClient) -> None:
@@ -239,7 +255,13 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(replay.beat, (first, *others))
             waiting = Pulls(replay, [each for each in pulls if each not in too_old])
-            await replay.fill(waiting.send_due)
+
+            async def read() -> None:
+                await waiting.send_due()
+                await replay.query_when_due(query)
+
+            await replay.fill(read)
+            await replay.compare(frame(RequestCode.VIEW_MESSAGE_BY_ID))
             nursery.cancel_scope.cancel()
         assert waiting.waiting == []
 
@@ -263,4 +285,6 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
         (RequestCode.PULL_MESSAGE, ResponseCode.PULL_RETRY_IMMEDIATELY): 6,
         (RequestCode.PULL_MESSAGE, ResponseCode.PULL_OFFSET_MOVED): 4,
         (RequestCode.PULL_MESSAGE, ResponseCode.SUBSCRIPTION_NOT_LATEST): 8,
+        (RequestCode.QUERY_MESSAGE, ResponseCode.SUCCESS): 1,
+        (RequestCode.VIEW_MESSAGE_BY_ID, ResponseCode.SUCCESS): 1,
     }

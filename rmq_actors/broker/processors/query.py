@@ -1,17 +1,21 @@
-"""Answers from the store: a record of the log (a part of QueryMessageProcessor), the bounds of a queue."""
+"""Answers from the store: messages by key and by place (QueryMessageProcessor), the bounds of a queue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
-from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.headers import decode_header, encode_header
-from rmq_actors.wire.headers.messages import ViewMessageRequestHeader
+from rmq_actors.wire.headers.messages import (
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
 from rmq_actors.wire.headers.offsets import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
@@ -22,22 +26,29 @@ from rmq_actors.wire.headers.offsets import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
-from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES, HEADER_MAX_LENGTH_BYTES, RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
+
+#: The field of a QUERY_MESSAGE whose key is the unique key of a message (MixAll.UNIQUE_MSG_QUERY_FLAG).
+UNIQUE_MSG_QUERY_FLAG = "_UNIQUE_KEY_QUERY"
+_ANSWER_MAX_BYTES = FRAME_MAX_LENGTH_BYTES - HEADER_MAX_LENGTH_BYTES
 
 
 @attrs.frozen(eq=False)
 class QueryMessageProcessor:
-    """VIEW_MESSAGE_BY_ID: a record by its offset, as it stands in the log. the bounds and times of queues.
+    """Messages by a key, a record by its offset in the log, the bounds and times of queues.
 
-    `open_store` is None while there is no store: during a change of role. Then the answer is SERVICE_NOT_AVAILABLE.
+    Looking for a key may take long, and waits its turn in `pool`; everything else is answered at once. `open_store` is
+    None while there is no store: during a change of role. Then the answer is SERVICE_NOT_AVAILABLE.
     """
 
     _open_store: Callable[[], MessageStore | None]
+    _pool: RequestPool
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the request codes."""
+        processors.register_pooled([RequestCode.QUERY_MESSAGE], self._query_message, self._pool)
         for code, process in (
             (RequestCode.VIEW_MESSAGE_BY_ID, self._view_message_by_id),
             (RequestCode.GET_MAX_OFFSET, self._get_max_offset),
@@ -52,6 +63,28 @@ class QueryMessageProcessor:
         if store is None:
             raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role, try again")
         return store
+
+    async def _query_message(self, request: RemotingRequest) -> RemotingCommand:
+        """The newest messages with the key, oldest first, and no more than one frame holds."""
+        header, store = decode_header(QueryMessageRequestHeader, request.command), self._store()
+        max_num = header.max_num
+        if (request.command.ext_fields or {}).get(UNIQUE_MSG_QUERY_FLAG) == "true":
+            max_num = store.config.default_query_max_num
+        begin_ms, end_ms = header.begin_timestamp, header.end_timestamp
+        try:
+            found = await store.query_message(header.topic, header.key, max_num, begin_ms, end_ms)
+        except (OSError, ValueError):
+            if self._store() is not store:
+                raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker has changed its role") from None
+            raise
+        ext_fields = encode_header(
+            QueryMessageResponseHeader(found.index_last_update_timestamp_ms, found.index_last_update_physical_offset)
+        )
+        body = b"".join(_newest(found.messages, _ANSWER_MAX_BYTES))
+        if not body:
+            remark = "can not find message, maybe time range not correct"
+            return request.command.response(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields)
+        return request.command.response(ResponseCode.SUCCESS, None, ext_fields, body)
 
     def _view_message_by_id(self, request: RemotingRequest) -> RemotingCommand:
         offset = decode_header(ViewMessageRequestHeader, request.command).offset
@@ -87,3 +120,12 @@ class QueryMessageProcessor:
         timestamp_ms = self._store().offsets.get_earliest_message_time(header.topic, header.queue_id)
         answer = GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp_ms)
         return request.command.response(ResponseCode.SUCCESS, ext_fields=encode_header(answer))
+
+
+def _newest(messages: Sequence[memoryview], max_bytes: int) -> Sequence[memoryview]:
+    """The last ones, of at most so many bytes."""
+    size_bytes, first = 0, len(messages)
+    while first and size_bytes + len(messages[first - 1]) <= max_bytes:
+        first -= 1
+        size_bytes += len(messages[first])
+    return messages[first:]
