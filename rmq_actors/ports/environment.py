@@ -22,3 +22,6 @@ class Environment:
     entropy: Entropy
     physical_memory_bytes: int = attrs.field(default=DEFAULT_PHYSICAL_MEMORY_BYTES, validator=attrs.validators.ge(1))
     try_send: TrySend = try_sendmsg
+    #: Whether what is derived from messages before they are in the log is compared with the log: where that costs
+    #: nobody anything, as in simulated worlds.
+    checks_rows: bool = True

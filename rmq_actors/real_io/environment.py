@@ -17,4 +17,4 @@ def real_environment(directory: str | os.PathLike[str]) -> Environment:
     root = Path(directory)
     root.mkdir(parents=True, exist_ok=True)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Environment(OsDisk(root), SystemWallClock(), SystemEntropy(), memory_bytes, try_send)
+    return Environment(OsDisk(root), SystemWallClock(), SystemEntropy(), memory_bytes, try_send, checks_rows=False)

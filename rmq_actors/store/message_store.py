@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import attrs
@@ -62,7 +63,7 @@ class MessageStore:
     flush_outcomes: Broadcast[FlushOutcome]
     #: How far others may see the log: to be asked by everything that shows or sends it.
     visible_end: VisibleEnd
-    #: The offset before which every record is in its queue and in the index.
+    #: The offset before which every record is in its queue, and in the index or soon will be.
     dispatched: Broadcast[int]
     receiving: Receiving
     running_flags: RunningFlags
@@ -119,6 +120,8 @@ class MessageStore:
 
     async def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryMessageResult:
         """Find records by a key and when they were stored. See `query_message.query_message`. A checkpoint."""
+        with contextlib.suppress(OSError):  # of a full disk: ReputMessageService says so, and what is there is found
+            self.files.reput.drain()
         index = self.files.index_service
         return await query_message(self.config, index, self.records, topic, key, max_num, begin_ms, end_ms)
 
@@ -220,7 +223,9 @@ class _Assembly:
                 flush_consume_queue_service,
                 flush_service,
                 *helpers,
-                ReputMessageService(files.reput, visible_end, self.dispatched, self.flags, self.tracer, receiving),
+                ReputMessageService(
+                    files.reput, visible_end, self.dispatched, self.flags, self.tracer, self.timer, receiving
+                ),
                 *([stats] if config.store_stats_sampling else []),
                 CleanConsumeQueueService(
                     files.reput.dispatchers, flush_consume_queue_service.sync, self.log_min, self.tracer
@@ -248,6 +253,7 @@ class _Assembly:
             stats=stats,
             commit_requests=commit_requests,
             allocate_requests=allocate_requests,
+            handed_rows=self.files.reput.rows,
         )
         allocate_service = AllocateMappedFileService(config, log, self.environment.disk, self.tracer, to_allocate)
         if not config.transient_store_pool_enable:

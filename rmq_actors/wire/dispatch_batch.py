@@ -8,6 +8,7 @@ its users do so once many records are there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -520,6 +521,20 @@ def _join_keys(
     for number, hashes in hashes_of.items():
         joined[places[number] : places[number] + len(hashes)] = hashes
     return joined, np.repeat(np.arange(len(topic_ids), dtype=np.int32), counts)
+
+
+def hash_keys(topics: Sequence[str], keys: Sequence[Sequence[str]], counts: Int64Array) -> Int32Array:
+    """`index_key_hash` of the keys of records, record by record; of each its topic, its keys, and how many they are."""
+    texts = list(chain.from_iterable(keys))
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    joined = "".join(texts)
+    if not joined.isascii() or (texts and int(lengths.max()) > _HASHED_BYTES_MAX):
+        hashes = [index_key_hash(topic, key) for topic, each in zip(topics, keys, strict=True) for key in each]
+        return np.array(hashes, np.int32)
+    data = np.frombuffer(bytes(_HASHED_BYTES_MAX) + joined.encode(), np.uint8)
+    ends = lengths.cumsum() + _HASHED_BYTES_MAX
+    codes = np.fromiter((index_topic_code(topic) & 0xFFFF_FFFF for topic in topics), np.uint32, len(topics))
+    return _key_hashes(codes.repeat(counts), _Texts(data, ends, ends - lengths, ends))
 
 
 def _key_hashes(topic_codes: npt.NDArray[np.uint32], keys: _Texts) -> Int32Array:

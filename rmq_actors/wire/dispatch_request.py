@@ -118,11 +118,11 @@ def tags_code_of(
         if level > 0:
             return min(store_timestamp_ms + delay_levels_ms[level - 1], _LONG_MAX)
     tags = properties.get(PROPERTY_TAGS)
-    return _tags_hash_code(tags) if tags else 0
+    return tags_hash_code(tags) if tags else 0
 
 
-#: Many messages have few tags.
-_tags_hash_code = lru_cache(maxsize=4096)(java_hash_code)
+#: The tags code of a message that is not delayed. Many messages have few tags.
+tags_hash_code = lru_cache(maxsize=4096)(java_hash_code)
 
 
 def read_dispatch_request(

@@ -8,11 +8,12 @@ says is what the general door would read, and whoever cannot use a row asks for 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 import attrs
 import msgspec
 
-from rmq_actors.wire.dispatch_request import PROPERTY_DELAY, PROPERTY_INNER_MULTI_DISPATCH
+from rmq_actors.wire.dispatch_request import CHECK_MAX_TIME_TOPIC, PROPERTY_DELAY, PROPERTY_INNER_MULTI_DISPATCH
 from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.messages import SendMessageResponseHeader
 from rmq_actors.wire.java_numbers import Int32, Int64
@@ -40,7 +41,7 @@ _WAITS = PROPERTY_WAIT_STORE_MSG_OK + NAME_VALUE_SEPARATOR + "true"
 _UNUSUAL_PROPERTIES = frozenset(
     {PROPERTY_DELAY, PROPERTY_INNER_MULTI_DISPATCH, "TRAN_MSG", "CLUSTER", "REAL_TOPIC", ""}
 )
-_UNUSUAL_TOPIC_PREFIXES = ("%RETRY%", "RMQ_SYS_")
+_UNUSUAL_TOPIC_PREFIXES = ("%RETRY%", "RMQ_SYS_", CHECK_MAX_TIME_TOPIC)
 
 
 class _JavaHeader(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -80,7 +81,7 @@ _decode_fields = msgspec.json.Decoder(_Fields, strict=False).decode
 class SendRow(msgspec.Struct, frozen=True, gc=False):
     """A SEND_MESSAGE_V2 of a plain message. Its views end with the receive buffer: before the next receive.
 
-    `properties` are encoded, as sent but for WAIT=true, which is not stored.
+    `properties` are encoded, as sent but for WAIT=true, which is not stored; `names` are all of them, decoded.
     """
 
     opaque: int
@@ -93,6 +94,7 @@ class SendRow(msgspec.Struct, frozen=True, gc=False):
     born_timestamp_ms: int
     reconsume_times: int
     properties: bytes
+    names: Mapping[str, str]
     body: memoryview
     _frame: memoryview
 
@@ -141,19 +143,19 @@ def _decode_row(buffer: memoryview, begin: int, end: int) -> SendRow | None:
         fields.f,
         fields.g,
         fields.j or 0,
-        properties,
+        *properties,
         buffer[header_end:end],
         buffer[begin:end],
     )
 
 
-def row_properties(text: str) -> bytes | None:
-    """Properties as they are stored, encoded; None for others than well-formed, plain ones with unique names.
+def row_properties(text: str) -> tuple[bytes, Mapping[str, str]] | None:
+    """Properties as they are stored, encoded; and decoded. None but for well-formed, plain ones with unique names.
 
     Decoding and encoding them again gives the same bytes, but for WAIT=true, which is left out.
     """
     if not text:
-        return b""
+        return b"", {}
     if "\0" in text:
         return None
     entries = text.removesuffix(PROPERTY_SEPARATOR).split(PROPERTY_SEPARATOR)
@@ -171,7 +173,7 @@ def row_properties(text: str) -> bytes | None:
     elif text[-1] == PROPERTY_SEPARATOR:
         text = text[:-1]
     try:
-        return text.encode()
+        return text.encode(), found
     except UnicodeEncodeError:
         return None
 

@@ -150,7 +150,17 @@ def parts() -> dict[str, float]:
         return reader.frames(decode_row_or_command)
 
     rows = [
-        MessageRow(row.topic, row.queue_id, row.flag, row.sys_flag, row.born_timestamp_ms, 0, row.body, row.properties)
+        MessageRow(
+            row.topic,
+            row.queue_id,
+            row.flag,
+            row.sys_flag,
+            row.born_timestamp_ms,
+            0,
+            row.body,
+            row.properties,
+            row.names,
+        )
         for row in split()
         if isinstance(row, SendRow)
     ]
@@ -171,7 +181,7 @@ def parts() -> dict[str, float]:
     encoded, answers = encode(), SendAnswers.of("DefaultRegion", "true")
     assert answers is not None
     log = memoryview(encoded.data)
-    starts = [0, *encoded.end_offsets[:-1]]
+    starts = [request.commit_log_offset for request in encoded.requests]
 
     def answer() -> bytes:
         return b"".join([answers.frame(OPAQUE, b"0" * 32, 1, start) for start in starts])

@@ -52,6 +52,7 @@ def check_row(row: SendRow, command: RemotingCommand) -> None:
     properties = decode_properties((header.properties or "").encode())
     assert row.properties == encode_properties(properties, without="WAIT")
     assert properties.get("WAIT", "true") == "true"
+    assert row.names == properties
 
 
 @given(FRAMES, st.lists(st.integers(1, 3_000), min_size=1, max_size=5))
@@ -91,7 +92,10 @@ def test_what_java_sends_is_a_row_and_what_is_special_is_none() -> None:
 def test_properties_that_are_kept_are_those_that_were_decoded_and_encoded_again(text: str) -> None:
     kept = row_properties(text)
     if kept is not None:
-        assert kept == encode_properties(decode_properties(text.encode()), without="WAIT")
+        assert kept == (
+            encode_properties(decode_properties(text.encode()), without="WAIT"),
+            decode_properties(text.encode()),
+        )
 
 
 @pytest.mark.parametrize("region", ["DefaultRegion", 'a"%d\\ \u00e9'])

@@ -46,6 +46,11 @@ class Limited:
         self._take(len(batch))
         self.columns += 1
 
+    def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
+        self.dispatch(requests)
+
+    def drain(self) -> None: ...
+
     def _take(self, count: int) -> None:
         if not self.batches_max:
             raise OSError(self.number, "full")

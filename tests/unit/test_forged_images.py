@@ -13,7 +13,8 @@ from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.wire.record import Message, encode_message
-from tests.unit.test_store_files import CONFIG, fill, offsets, opened, wrong
+from tests.unit.test_store_files import fill, offsets
+from tests.worlds.store_on_disk import CONFIG, opened, wrong
 
 SIZE = 2048
 FORGED_BODY_AT = 50

@@ -22,7 +22,8 @@ from rmq_actors.store.dispatch.index_service import IndexService
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.store_checkpoint import read_checkpoint
 from rmq_actors.wire.dispatch_request import DispatchRequest
-from tests.unit.test_store_files import fill, offsets, opened, put, wrong
+from tests.unit.test_store_files import fill, offsets, put
+from tests.worlds.store_on_disk import opened, wrong
 
 #: Entries in a file of a queue.
 ENTRIES = 10

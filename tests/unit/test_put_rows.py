@@ -14,7 +14,7 @@ HOST = "127.0.0.1:10911"
 
 
 def row(body: bytes, queue_id: int = 0, topic: str = "T") -> MessageRow:
-    return MessageRow(topic, queue_id, 0, 0, 1, 0, memoryview(body), b"TAGS\x01a")
+    return MessageRow(topic, queue_id, 0, 0, 1, 0, memoryview(body), b"TAGS\x01a", {"TAGS": "a"})
 
 
 def put(appended: LogPuts, *rows: MessageRow) -> list[int] | None:

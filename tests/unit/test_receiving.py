@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from rmq_actors.actors.services.channels import Broadcast
+from rmq_actors.actors.services.timer import Timer
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.dispatch import reput_message_service
 from rmq_actors.store.dispatch.receiving import BUSY_S, Receiving
@@ -41,6 +42,7 @@ class ReceivingLog:
             DISPATCHED.open(),
             RunningFlags(),
             new_tracer(),
+            Timer(),
             self.receiving,
         )
 

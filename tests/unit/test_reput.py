@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.actors.services.channels import Broadcast, ChannelSpec
+from rmq_actors.actors.services.timer import Timer
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.dispatch import reput_message_service
 from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, RETRY_INTERVAL_S, Reput, ReputMessageService
@@ -22,7 +23,7 @@ from rmq_actors.store.log.flush_modes import AppendedEnd
 from rmq_actors.store.log.log_walk import BATCH_RECORDS, DamagedLog
 from rmq_actors.store.running_flags import RunningFlag, RunningFlags
 from rmq_actors.wire.dispatch_batch import DispatchBatch
-from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
+from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest, read_dispatch_request
 from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.foreign_records import LONG_PROPERTIES, encode_foreign
 from tests.worlds.recording import new_recorder, new_tracer
@@ -39,6 +40,7 @@ class Listener:
     name: str = "Listener"
     seen: list[DispatchRequest] = attrs.field(factory=list)
     failures: int = 0
+    lagging: list[DispatchRequest] = attrs.field(factory=list)
 
     def recover(self, durable_to: int) -> int:
         return durable_to
@@ -58,6 +60,16 @@ class Listener:
             ]
         )
 
+    def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
+        self.dispatch(requests)
+        self.lagging += requests
+
+    def drain(self) -> None:
+        if self.lagging and self.failures:
+            self.failures -= 1
+            raise OSError(errno.ENOSPC, "full")
+        self.lagging.clear()
+
     async def flush(self) -> None: ...
 
     def delete_expired(self, log_min_offset: int) -> int:
@@ -70,6 +82,14 @@ def make_log(root: Path, sizes: Sequence[int]) -> tuple[CommitLog, list[int]]:
     """A log of records with bodies of these sizes, and where each begins."""
     log = CommitLog.open(OsDisk(root), SIZE, new_tracer())
     return log, [log.append_message(encode_message(Message("T", b"b" * size)), 1).offset for size in sizes]
+
+
+def request_of(log: CommitLog, offset: int) -> DispatchRequest:
+    """The record there, as the log's writer would hand it over."""
+    view, begin = log.file_at(offset)
+    request = read_dispatch_request(view, offset - begin, offset)
+    assert isinstance(request, DispatchRequest)
+    return request
 
 
 def reput_of(log: CommitLog, listener: Listener, begin: int = 0) -> Reput:
@@ -255,6 +275,7 @@ def test_an_error_that_nobody_expects_ends_the_service_and_is_seen(tmp_path: Pat
         DISPATCHED.open(),
         RunningFlags(),
         new_tracer(),
+        Timer(),
     )
 
     async def main() -> None:
@@ -272,7 +293,7 @@ def test_the_service_refuses_puts_while_it_cannot_dispatch(tmp_path: Path) -> No
     wake_ups = Broadcast(WAKE_UPS)
     dispatched: Broadcast[int] = DISPATCHED.open()
     service = ReputMessageService(
-        reput_of(log, listener), AppendedEnd(log, wake_ups), dispatched, flags, recorder.tracer("a")
+        reput_of(log, listener), AppendedEnd(log, wake_ups), dispatched, flags, recorder.tracer("a"), Timer()
     )
 
     async def main() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import attrs
@@ -16,10 +14,8 @@ import trio
 
 from rmq_actors.ports.environment import Environment
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.check.check_store import check_store
-from rmq_actors.store.check.finding import Finding
 from rmq_actors.store.check.repair import plan_repair
-from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
 from rmq_actors.store.files.store_checkpoint import Checkpoint, read_checkpoint
@@ -38,13 +34,8 @@ from tests.worlds.golden_capture import (
 )
 from tests.worlds.recording import new_tracer
 from tests.worlds.running_store import NoEntropy, StillClock
+from tests.worlds.store_on_disk import CONFIG, opened, wrong
 
-CONFIG = MessageStoreConfig(
-    mapped_file_size_commit_log_bytes=2048,
-    mapped_file_size_consume_queue_bytes=200,
-    max_hash_slot_num=8,
-    max_index_num=16,
-)
 GOLDEN = attrs.evolve(
     CONFIG,
     mapped_file_size_commit_log_bytes=FILE_SIZE_BYTES,
@@ -54,21 +45,6 @@ GOLDEN = attrs.evolve(
 )
 
 
-@contextlib.asynccontextmanager
-async def opened(
-    root: Path, config: MessageStoreConfig = CONFIG, *, disk: FaultyDisk | None = None, orderly: bool = True
-) -> AsyncIterator[StoreFiles]:
-    """The files of a store; at the end they are shut down, or left as a kill leaves them."""
-    environment = Environment(disk or OsDisk(root), StillClock(), NoEntropy())
-    files = await StoreFiles.open(config, environment, new_tracer())
-    try:
-        yield files
-        if orderly:
-            await files.shut_down()
-    finally:
-        files.close()
-
-
 def put(files: StoreFiles, number: int, topic: str = "T") -> int:
     """Append one message and dispatch it; where it is."""
     message = Message(topic, b"x" * 300, number % 3, {"KEYS": f"key{number}", "UNIQ_KEY": f"id{number}"})
@@ -76,11 +52,6 @@ def put(files: StoreFiles, number: int, topic: str = "T") -> int:
     while files.reput.dispatch_some(files.commit_log.max_offset):
         pass
     return result.offset
-
-
-def wrong(root: Path, config: MessageStoreConfig = CONFIG) -> list[Finding]:
-    findings = check_store(OsDisk(root), max_hash_slot_num=config.max_hash_slot_num)
-    return [finding for finding in findings if finding.severity != "note"]
 
 
 def contents(root: Path) -> dict[Path, bytes]:

@@ -12,6 +12,7 @@ from rmq_actors.actors.services.channels import LatestSender
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.store.dispatch.handed_rows import HandedRows
 from rmq_actors.store.log.allocate_mapped_file_service import ALLOCATE_REQUESTS
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import flush_mode
@@ -77,6 +78,7 @@ class LogPuts:
             StoreStatsService(clock, Timer()),
             commits[0],
             files[0],
+            HandedRows(),
         )
         return cls(log, puts, disk, clock, recorder, commits[1], files[1], failed_syncs)
 

@@ -105,6 +105,7 @@ class SendLane:
                     row.reconsume_times,
                     row.body,
                     properties + before_cluster if properties else cluster,
+                    row.names,
                 )
             )
         return messages
@@ -136,9 +137,8 @@ def _answers(
 ) -> bytes:
     id_prefix = encode_host(store_host).hex().upper().encode()
     frames: list[bytes] = []
-    offset = stored.begin_offset
-    for row, message, end, queue_offset in zip(rows, messages, stored.end_offsets, stored.queue_offsets, strict=False):
+    for row, message, placed in zip(rows, messages, stored.requests, strict=False):
         if not row.is_oneway:
-            frames.append(answers.frame(row.opaque, id_prefix + b"%016X" % offset, message.queue_id, queue_offset))
-        offset = end
+            msg_id = id_prefix + b"%016X" % placed.commit_log_offset
+            frames.append(answers.frame(row.opaque, msg_id, message.queue_id, placed.consume_queue_offset))
     return b"".join(frames)

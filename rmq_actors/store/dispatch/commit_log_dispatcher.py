@@ -46,6 +46,17 @@ class CommitLogDispatcher(Protocol):
         """`dispatch` of records as columns, under the same contract."""
         ...
 
+    def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
+        """`dispatch` of plain messages that the log's writer has handed over: what may lag waits for `drain`.
+
+        They come once: after an error by `dispatch`.
+        """
+        ...
+
+    def drain(self) -> None:
+        """Take what lags. Raises `OSError`, with any part of it taken; then call it again before anything else."""
+        ...
+
     async def flush(self) -> None:
         """Return when everything dispatched before the call is durable.
 

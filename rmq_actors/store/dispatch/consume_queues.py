@@ -207,6 +207,13 @@ class ConsumeQueues:
             self._dirty_queues[queue] = self._grown_queues[queue] = None
             queue.put_message_position_info(entries)
 
+    def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
+        """See `CommitLogDispatcher`: consumers wait for their entries."""
+        self.dispatch(requests)
+
+    def drain(self) -> None:
+        """See `CommitLogDispatcher`: nothing lags."""
+
     def dispatch_batch(self, batch: DispatchBatch) -> None:
         """`dispatch` of records as columns. Raises `OSError`."""
         # This imports numpy, which takes a while: a broker that dispatches single records does without.

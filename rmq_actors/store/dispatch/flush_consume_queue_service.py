@@ -6,6 +6,7 @@ Here the recovery point moves only behind syncs of everything that it speaks of,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -82,9 +83,12 @@ class Checkpointing:
         return (counts.queues, counts.queue_ends, counts.index_files) != before
 
     def _counts(self) -> Counts:
-        """What a start must find again. While a batch is dispatched in part, some of that is behind the point: none."""
+        """What a start must find again: nothing, while a part of it may be behind the point.
+
+        That is so while a batch is dispatched in part, or something lags.
+        """
         counts = self._count()
-        if not self._reput.is_within_batch:
+        if not self._reput.is_within_batch and not self._reput.lagging:
             return counts
         return attrs.evolve(counts, queues=0, queue_ends=0, index_files=0)
 
@@ -99,7 +103,9 @@ class Checkpointing:
                 return False
             if not self.is_behind and not force:
                 return True
-            offset, last, counts = self._reput.reput_from_offset, self._reput.last, self._counts()
+            with contextlib.suppress(OSError):  # ReputMessageService says so, and tries again
+                self._reput.drain()
+            (offset, last), counts = self._reput.drained, self._counts()
             if not await until_flushed(offset):
                 return False
             try:

@@ -5,14 +5,16 @@ Importing this imports numpy, which takes a while: `IndexFile` does so once many
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rmq_actors.store.files.formats import INDEX_ENTRY_FIELDS, INDEX_SLOT_TYPE
-from rmq_actors.wire.dispatch_batch import Int32Array, Int64Array
+from rmq_actors.wire.dispatch_batch import Int32Array, Int64Array, hash_keys
+from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.index_key import index_keys
 
 _INT_MAX = 0x7FFF_FFFF
 _SLOT = np.dtype(INDEX_SLOT_TYPE)
@@ -29,6 +31,16 @@ class Chains(NamedTuple):
     before: Int64Array
     #: How many slots were empty.
     new_slots: int
+
+
+def keys_of_rows(rows: Sequence[DispatchRequest]) -> tuple[Int32Array, Int64Array, Int64Array]:
+    """The keys of plain messages, record by record: their hashes, and offset and store time of each one's record."""
+    keys = list(map(index_keys, rows))
+    counts = np.fromiter(map(len, keys), np.int64, len(rows))
+    hashes = hash_keys([row.topic for row in rows], keys, counts)
+    offsets = np.fromiter((row.commit_log_offset for row in rows), np.int64, len(rows))
+    timestamps_ms = np.fromiter((row.store_timestamp_ms for row in rows), np.int64, len(rows))
+    return hashes, offsets.repeat(counts), timestamps_ms.repeat(counts)
 
 
 def read_slots(view: memoryview, position: int, hash_slot_num: int, slots: Int64Array) -> Int64Array:

@@ -25,7 +25,7 @@ from rmq_actors.wire.index_key import index_key_hash, index_keys
 from rmq_actors.wire.record import TRANSACTION_ROLLBACK_TYPE
 
 if TYPE_CHECKING:
-    from rmq_actors.wire.dispatch_batch import DispatchBatch, Int64Array
+    from rmq_actors.wire.dispatch_batch import DispatchBatch, Int32Array, Int64Array
 
 _NAME_DIGITS = 17
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, by the wall clock's own offset
@@ -33,6 +33,8 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, by the wall clock's 
 _ENTRIES_BETWEEN_CHECKPOINTS = 1000
 #: Of so many keys those of further records wait: one record may have thousands.
 _KEYS_AT_ONCE = 4096
+#: From so many rows on their keys are taken as columns.
+_COLUMNS_ROWS_MIN = 64
 
 
 class QueryOffsetResult(NamedTuple):
@@ -67,6 +69,8 @@ class IndexService:
     #: The record of the last entry, and how many entries it has.
     _last_offset: int = attrs.field(default=-1, init=False)
     _last_keys: int = attrs.field(default=0, init=False)
+    #: Rows that wait for `drain`.
+    _lagging: list[DispatchRequest] = attrs.field(factory=list, init=False)
     name: str = attrs.field(default="IndexService", init=False)
 
     @property
@@ -87,6 +91,7 @@ class IndexService:
         A missing newest file is noticed, as the one before it is full; whether others are missing the caller must know.
         """
         self.close()
+        self._lagging = []
         names = self._names()
         self._last_name = max(names, default="")
         self._directory_is_dirty = bool(names)
@@ -107,6 +112,7 @@ class IndexService:
     def rebuild(self) -> None:
         """Drop every file: the caller dispatches from the log's beginning. Raises `OSError`."""
         self.close()
+        self._lagging = []
         self._remove(self._names())
         self._last_offset, self._last_keys = -1, 0
 
@@ -175,8 +181,28 @@ class IndexService:
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
         """See `CommitLogDispatcher`."""
-        if not self._config.message_index_enable:
-            return
+        self.drain()
+        if self._config.message_index_enable:
+            self._take(requests)
+
+    def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
+        """See `CommitLogDispatcher`: rows wait, so that their keys are taken many at a time."""
+        if self._config.message_index_enable:
+            self._lagging += requests
+
+    def drain(self) -> None:
+        """See `CommitLogDispatcher`."""
+        rows = self._lagging
+        if len(rows) >= _COLUMNS_ROWS_MIN:
+            # It imports numpy, which takes a while: a broker to which few messages come does without.
+            from rmq_actors.store.dispatch.index_columns import keys_of_rows  # noqa: PLC0415
+
+            self._put_columns(*keys_of_rows(rows))
+        else:
+            self._take(rows)
+        self._lagging = []
+
+    def _take(self, requests: Sequence[DispatchRequest]) -> None:
         keys: list[IndexKey] = []
         for request in requests:
             offset = request.commit_log_offset
@@ -195,28 +221,34 @@ class IndexService:
 
     def dispatch_batch(self, batch: DispatchBatch) -> None:
         """See `CommitLogDispatcher`."""
+        self.drain()
         if not self._config.message_index_enable:
             return
-        physical_offsets = batch.commit_log_offsets[batch.key_records]
-        timestamps_ms = batch.store_timestamps_ms[batch.key_records]
-        taken = self._keys_taken(batch, physical_offsets)
+        last, offsets = self._last_offset, batch.commit_log_offsets
+        if offsets[0] <= last:
+            record = int(offsets.searchsorted(last))
+            if record < len(batch) and offsets[record] == last:
+                self.files[-1].correct_end_timestamp(int(batch.store_timestamps_ms[record]))
+        records = batch.key_records
+        self._put_columns(batch.key_hashes, offsets[records], batch.store_timestamps_ms[records])
+
+    def _put_columns(self, key_hashes: Int32Array, physical_offsets: Int64Array, timestamps_ms: Int64Array) -> None:
+        """Take keys, in the order of their records, but those that the index has."""
+        taken = self._keys_taken(physical_offsets)
         while taken < len(physical_offsets):
             file = self._file_with_room()
             part = slice(taken, taken + file.room)
             offsets = physical_offsets[part]
-            file.put_key_columns(batch.key_hashes[part], offsets, timestamps_ms[part])
+            file.put_key_columns(key_hashes[part], offsets, timestamps_ms[part])
             taken += len(offsets)
             last = int(offsets[-1])
             self._note_last(last, len(offsets) - int(offsets.searchsorted(last)))
 
-    def _keys_taken(self, batch: DispatchBatch, physical_offsets: Int64Array) -> int:
-        """How many of a batch's keys the index has, given each key's record."""
+    def _keys_taken(self, physical_offsets: Int64Array) -> int:
+        """How many of some keys the index has, given each key's record."""
         last = self._last_offset
-        if batch.commit_log_offsets[0] > last:
+        if not len(physical_offsets) or physical_offsets[0] > last:
             return 0
-        record = int(batch.commit_log_offsets.searchsorted(last))
-        if record < len(batch) and batch.commit_log_offsets[record] == last:
-            self.files[-1].correct_end_timestamp(int(batch.store_timestamps_ms[record]))
         begin, end = int(physical_offsets.searchsorted(last)), int(physical_offsets.searchsorted(last, "right"))
         return min(begin + self._last_keys, end)
 

@@ -6,8 +6,10 @@ RocketMQ looks for new records every millisecond; here the log's end, or the flu
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,7 +17,9 @@ import trio
 
 from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel
 from rmq_actors.actors.services.service import ServiceThread
+from rmq_actors.actors.services.timer import Timer
 from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
+from rmq_actors.store.dispatch.handed_rows import HandedRows
 from rmq_actors.store.dispatch.receiving import Receiving
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import VisibleEnd
@@ -31,6 +35,7 @@ from rmq_actors.store.running_flags import RunningFlag, RunningFlags
 from rmq_actors.tracing.events.store import StoreDispatch, StoreDispatchFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
+from rmq_actors.wire.index_key import index_keys
 from rmq_actors.wire.record import BLANK
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 DISPATCHED = BroadcastChannel[int].declare(
     "store.dispatched",
-    carries="the offset before which every record is in its queue and in the index",
+    carries="the offset before which every record is in its queue, and in the index or soon will be",
     sender="ReputMessageService",
     receiver="FlushConsumeQueueService, PullRequestHoldService",
 )
@@ -53,11 +58,17 @@ _GUESSED_RECORD_BYTES = 256
 #: until nothing waits. Whoever consumes from it waits for that, and so does an orderly stop.
 GIVE_WAY_MAX_S = 10.0
 GIVE_WAY_MAX_BYTES = 2 * 1024**3
+#: How many rows, and how long, what lags may lag: see `CommitLogDispatcher.drain`.
+LAG_MAX_ROWS = 256
+LAG_MAX_S = 0.05
 
 
 @attrs.define(eq=False)
 class Reput:
-    """How far the log has been dispatched, and the step that takes it further. Passive: one owner at a time."""
+    """How far the log has been dispatched, and the step that takes it further. Passive: one owner at a time.
+
+    Rows that the log's writer has handed over are taken as they are; all else is read from the log.
+    """
 
     _commit_log: CommitLog
     dispatchers: Sequence[CommitLogDispatcher]
@@ -68,7 +79,32 @@ class Reput:
     passed_over: PassedOver = attrs.field(factory=PassedOver)
     #: A batch that was dispatched in part: queues and index may hold entries of records from `reput_from_offset` on.
     is_within_batch: bool = False
+    #: Whether each row is compared with the log.
+    checks_rows: bool = False
+    rows: HandedRows = attrs.field(factory=HandedRows, init=False)
+    #: How many rows were dispatched that something derived may lack, and whether it could not take them when it should.
+    lagging: int = attrs.field(default=0, init=False)
+    drain_failed: bool = attrs.field(default=False, init=False)
+    #: Before it nothing lags, and the record that ends there.
+    _drained: tuple[int, DispatchRequest | None] = attrs.field(init=False)
     _columns_records: int = attrs.field(factory=lambda: COLUMNS_RECORDS_FIRST, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._drained = self.reput_from_offset, self.last
+
+    @property
+    def drained(self) -> tuple[int, DispatchRequest | None]:
+        """Before which offset everything derived has every record, and the one that ends there, if one was met."""
+        return self._drained if self.lagging else (self.reput_from_offset, self.last)
+
+    def drain(self) -> None:
+        """Let nothing lag. Raises `OSError`; then try again."""
+        if not self.lagging:
+            return
+        self.drain_failed = True
+        for dispatcher in self.dispatchers:
+            dispatcher.drain()
+        self.lagging, self.drain_failed = 0, False
 
     def dispatch_some(self, limit: int) -> int:
         """Dispatch the next records that end at or before `limit`; how many there were: 0 when there is none.
@@ -76,11 +112,19 @@ class Reput:
         Raises `OSError`, and then dispatches the same records again at the next call, or `DamagedLog`.
         """
         # A cleaned log begins later than where this one stands.
-        offset = max(self.reput_from_offset, self._commit_log.min_offset)
+        began = offset = max(self.reput_from_offset, self._commit_log.min_offset)
+        rows = self.rows.take(offset, limit)
+        if rows:
+            self._dispatch_rows(rows)
+            return len(rows)
+        limit_of_rows, handed_from = limit, self.rows.begin_offset
+        if handed_from is not None:
+            limit = min(limit, handed_from)
         record_bytes = _GUESSED_RECORD_BYTES if self.last is None else self.last.msg_size
         if limit - offset >= self._columns_records * record_bytes:
             columns = self._read_columns(offset, limit)
             if columns is not None:
+                self.drain()
                 self.is_within_batch = True
                 for dispatcher in self.dispatchers:
                     dispatcher.dispatch_batch(columns)
@@ -95,6 +139,7 @@ class Reput:
             if offset == before:
                 break
         if batch:
+            self.drain()
             requests = self.passed_over.take_out(batch)
             self.is_within_batch = True
             for dispatcher in self.dispatchers:
@@ -102,7 +147,38 @@ class Reput:
             self.is_within_batch = False
             self.last = batch[-1]
         self.reput_from_offset = offset
+        if not batch and began < offset == handed_from:
+            return self.dispatch_some(limit_of_rows)
         return len(batch)
+
+    def _dispatch_rows(self, rows: Sequence[DispatchRequest]) -> None:
+        if self.checks_rows:
+            self._check_rows(rows)
+        try:
+            if self.lagging >= LAG_MAX_ROWS:
+                self.drain()
+            if not self.lagging:
+                self._drained = self.reput_from_offset, self.last
+            self.is_within_batch = True
+            for dispatcher in self.dispatchers:
+                dispatcher.dispatch_rows(rows)
+        except OSError:
+            self.rows.drop()  # and read these from the log
+            raise
+        self.is_within_batch = False
+        self.lagging += len(rows)
+        self.last, self.reput_from_offset = rows[-1], rows[-1].end_offset
+
+    def _check_rows(self, rows: Sequence[DispatchRequest]) -> None:
+        """Raise `AssertionError` unless the log has these rows."""
+        for row in rows:
+            view, begin = self._commit_log.file_at(row.commit_log_offset)
+            offset = row.commit_log_offset
+            record = read_dispatch_request(
+                view, offset - begin, offset, check_crc=True, delay_levels_ms=self._delay_levels_ms
+            )
+            same = isinstance(record, DispatchRequest) and _derived_of(row) == _derived_of(record)
+            assert same, f"the writer has handed on {row}, the log has {record}"
 
     def _read_columns(self, offset: int, limit: int) -> DispatchBatch | None:
         """Many records of one file; None where the next ones must be read one by one."""
@@ -143,6 +219,14 @@ class Reput:
         return offset
 
 
+_fields_of = attrgetter(*(name for name in DispatchRequest._fields if name != "properties"))
+
+
+def _derived_of(request: DispatchRequest) -> tuple[object, ...]:
+    """All of a plain message that anything is derived from."""
+    return _fields_of(request), index_keys(request)
+
+
 @attrs.define(eq=False)
 class ReputMessageService(ServiceThread):
     """Dispatches whenever there is more to see. What fails is tried again; puts are refused meanwhile."""
@@ -153,12 +237,17 @@ class ReputMessageService(ServiceThread):
     dispatched: Broadcast[int]
     _flags: RunningFlags
     _tracer: Tracer
+    _timer: Timer
     _receiving: Receiving = attrs.field(factory=Receiving)
     _failing: bool = attrs.field(default=False, init=False)
+    #: Whether the timer calls `_drain`, and what ends that.
+    _drains: bool = attrs.field(default=False, init=False)
+    _jobs: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack, init=False)
+    _drain_again_at_s: float = attrs.field(default=float("-inf"), init=False)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Dispatch what comes. What is left at a stop `MessageStore.shut_down` dispatches."""
-        with self._visible_end.growth.subscribe() as wake_ups:
+        with self._visible_end.growth.subscribe() as wake_ups, self._jobs:
             task_status.started()
             while True:
                 await self._catch_up()
@@ -175,10 +264,8 @@ class ReputMessageService(ServiceThread):
                 self._fail(error)
                 await trio.sleep(RETRY_INTERVAL_S)
                 continue
-            if self._failing:
-                self._failing = False
-                self._flags.clear(RunningFlag.WRITE_LOGICS_QUEUE_ERROR)
-                _log.warning("%s: dispatching works again", self.name)
+            if self._failing and not self._reput.drain_failed:
+                self._works_again()
             if not dispatched:
                 break
             count += dispatched
@@ -189,6 +276,24 @@ class ReputMessageService(ServiceThread):
             offset = self._reput.reput_from_offset
             self._tracer.emit(StoreDispatch(offset=offset, size=count))
             self.dispatched.put(offset)
+            if self._reput.lagging and not self._drains:
+                self._drains = True
+                self._jobs.enter_context(self._timer.every(LAG_MAX_S, self._drain, self))
+
+    def _drain(self) -> None:
+        """Let nothing lag for long; and rest where nothing does."""
+        if not self._reput.lagging:
+            self._drains = False
+            self._jobs.close()
+        elif not self._reput.drain_failed or trio.current_time() >= self._drain_again_at_s:
+            try:
+                self._reput.drain()
+            except OSError as error:
+                self._drain_again_at_s = trio.current_time() + RETRY_INTERVAL_S
+                self._fail(error)
+            else:
+                if self._failing:
+                    self._works_again()
 
     async def _give_way(self, until: float) -> None:
         """Wait while a slave has more to receive. No checkpoint if it has not."""
@@ -196,6 +301,11 @@ class ReputMessageService(ServiceThread):
             if self._visible_end.offset() - self._reput.reput_from_offset >= GIVE_WAY_MAX_BYTES:
                 break
             await trio.sleep_until(resume_at)
+
+    def _works_again(self) -> None:
+        self._failing = False
+        self._flags.clear(RunningFlag.WRITE_LOGICS_QUEUE_ERROR)
+        _log.warning("%s: dispatching works again", self.name)
 
     def _fail(self, error: Exception) -> None:
         self._flags.set(RunningFlag.WRITE_LOGICS_QUEUE_ERROR, f"records cannot be dispatched: {error}")

@@ -322,6 +322,12 @@ class TransactionStateService:
     def dispatch_batch(self, batch: DispatchBatch) -> None:
         """See `CommitLogDispatcher`: no record of a batch has a part in a transaction."""
 
+    def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
+        """See `CommitLogDispatcher`: nor has a plain message."""
+
+    def drain(self) -> None:
+        """See `CommitLogDispatcher`: nothing lags."""
+
     def _take(self, request: DispatchRequest) -> None:
         """Write what one message changes: tranRedoLog first. After an error the message may come again."""
         if request.end_offset <= self._taken_to:

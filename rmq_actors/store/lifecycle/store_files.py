@@ -72,6 +72,7 @@ class StoreFiles:
         await self.commit_log.flush()
         while self.reput.dispatch_some(self.commit_log.max_offset):
             pass
+        self.reput.drain()
         if not await self.checkpointing.advance(_flushed_to(self.commit_log)):
             raise OSError("a sync has failed before: the next start recovers from the last checkpoint")
 
@@ -215,9 +216,10 @@ class _Opening:
             pass
         derived.consume_queues.correct_min_offset(first)
         reput_from, last = (end.end_offset, last) if room.stopped_at is None else (room.stopped_at, room.last)
-        is_within_batch = room.stopped_at is not None
         reput = Reput(
-            commit_log, derived.dispatchers, config.delay_levels_ms, reput_from, last, self.passed_over, is_within_batch
+            *(commit_log, derived.dispatchers, config.delay_levels_ms, reput_from, last, self.passed_over),
+            is_within_batch=room.stopped_at is not None,
+            checks_rows=self.environment.checks_rows,
         )
         checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
         if not plan.is_trusted or checkpoint.is_overtaken or is_new:

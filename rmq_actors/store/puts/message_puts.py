@@ -19,6 +19,7 @@ from rmq_actors.actors.services.channels import Broadcast, LatestSender
 from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.store.dispatch.handed_rows import HandedRows
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
 from rmq_actors.store.log.commit_log import AppendMessageResult, CommitLog
 from rmq_actors.store.log.flush_modes import FlushMode, flush_mode
@@ -157,6 +158,8 @@ class MessagePuts:
     _commit_requests: LatestSender[int]
     #: To AllocateMappedFileService: where the next file will begin.
     _allocate_requests: LatestSender[int]
+    #: To ReputMessageService: the rows that were appended, which it need not read.
+    _handed_rows: HandedRows
     _flush_mode: FlushMode = attrs.field(init=False)
     _busy_until: float = attrs.field(default=float("-inf"), init=False)
     _next_msg_id: int = attrs.field(default=0, init=False)
@@ -234,14 +237,13 @@ class MessagePuts:
             log.append_rows(encoded)
         except (MessageIllegal, IllegalTopic, OSError):
             return None
+        self._handed_rows.put(encoded.requests, encoded.properties_bytes)
         self.log_grew()
         if self._failed_puts.fail:
             self._failed_puts.succeeded()
         self._note_duration(arrived)
-        begin = encoded.begin_offset
-        for row, end in zip(rows, encoded.end_offsets, strict=False):
-            self.stats.put(row.topic, end - begin)
-            begin = end
+        for request in encoded.requests:
+            self.stats.put(request.topic, request.msg_size)
         if waits:
             return PutRows(encoded, self._await_rows(encoded, store_host, arrived))
         self._answer_rows(encoded, arrived)
@@ -252,7 +254,7 @@ class MessagePuts:
         return self._flush_mode.puts_wait_for_sync or self.config.broker_role is BrokerRole.SYNC_MASTER
 
     def _answer_rows(self, encoded: EncodedRows, arrived: float) -> None:
-        count, begin, end = len(encoded), encoded.begin_offset, encoded.end_offsets[-1]
+        count, begin, end = len(encoded), encoded.begin_offset, encoded.end_offset
         msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + count
         self.stats.puts_took(1000 * (trio.current_time() - arrived), count)
         self._tracer.emit(PutBegin(msg_id=msg_id, offset=begin, size=end - begin))
@@ -260,12 +262,16 @@ class MessagePuts:
 
     def _await_rows(self, encoded: EncodedRows, store_host: str, arrived: float) -> list[PendingPut]:
         pending: list[PendingPut] = []
-        begin = encoded.begin_offset
-        for end, queue_offset in zip(encoded.end_offsets, encoded.queue_offsets, strict=True):
-            appended = AppendMessageResult(begin, end - begin, queue_offset, encoded.store_timestamp_ms, store_host)
+        for placed in encoded.requests:
+            appended = AppendMessageResult(
+                placed.commit_log_offset,
+                placed.msg_size,
+                placed.consume_queue_offset,
+                encoded.store_timestamp_ms,
+                store_host,
+            )
             pending.append(self._pending(appended, arrived))
-            self._await_confirmation(pending[-1], end, arrived)
-            begin = end
+            self._await_confirmation(pending[-1], placed.end_offset, arrived)
         return pending
 
     def _pending(self, appended: AppendMessageResult, arrived: float) -> PendingPut:

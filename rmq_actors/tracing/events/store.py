@@ -93,7 +93,7 @@ class StoreTerm(Event, kind="store.term", emitter="store.files.term_file", actor
 class StoreDispatch(
     Event, kind="store.dispatch", emitter="store.dispatch.reput_message_service", actor="ReputMessageService"
 ):
-    """Every record before offset is in its queue and in the index; size: how many records this batch had."""
+    """Every record before offset is in its queue, and in the index or soon will be; size: records of this batch."""
 
     offset: int
     size: int
