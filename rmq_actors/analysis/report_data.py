@@ -28,7 +28,10 @@ _RUN_COLUMNS = [
 
 @attrs.frozen
 class RunRow:
-    """One run. Durations in seconds, sizes in bytes; `lag_bytes_max` and `p99_ms` are None where there is none."""
+    """One run. Durations in seconds, sizes in bytes; `lag_bytes_max` and `p99_ms` are None where there is none.
+
+    More than 20 fields because they are the columns of a table of the report.
+    """
 
     run_id: int
     campaign: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import math
 from collections.abc import AsyncIterator, Callable
 
@@ -21,7 +20,7 @@ from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.exchange_partner import ExchangePartner
 from rmq_actors.broker.last_round import LastRound
-from rmq_actors.broker.log_truncation_service import LogTruncationService
+from rmq_actors.broker.log_truncation_service import LogTruncationService, MasterReplaced
 from rmq_actors.broker.master_records import MasterRecords
 from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.broker.processors.admin import AdminBrokerProcessor
@@ -48,14 +47,8 @@ from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text, parse_address
 from rmq_actors.wire.record import Message
 
-_log = logging.getLogger(__name__)
-
 #: How long a stop waits for a change of role that is under way. Its start reads only what is not checkpointed.
 _CHANGE_BUDGET_S = 60.0
-
-
-class MasterReplaced(TruncationRefused):
-    """The slave has halted on the word of a broker that is not the master any more, or only of an old term."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -236,36 +229,34 @@ class BrokerController:
         the log may be cut or not; `RoleChangeFailed`.
         """
         followed = self._host.followed
-        halted = None if followed is None else followed.halted
-        end_offset = None if halted is None else halted.common_end
-        if end_offset is None:
-            if followed is None:
-                raise TruncationRefused("this broker is a master, which follows nobody: there is nothing to cut")
-            if halted is None:
-                raise TruncationRefused("this slave has not halted: there is nothing to cut")
+        if followed is None:
+            raise TruncationRefused("this broker is a master, which follows nobody: there is nothing to cut")
+        halted = followed.halted
+        if halted is None:
+            raise TruncationRefused("this slave has not halted: there is nothing to cut")
+        if halted.common_end is None:
             raise TruncationRefused(
                 f"it is not known up to where master {halted.master} has the same log: nothing is cut"
             )
-        if halted is not None and (doubt := await self._doubt_in_master()):
+        if doubt := await self._doubt_in_master():
             raise MasterReplaced(f"{halted.master} was the master when this slave halted; now {doubt.detail}")
 
         def as_it_is(config: BrokerConfig) -> BrokerConfig:
-            if followed is not self._host.followed or followed is None or followed.halted is not halted:
+            if followed is not self._host.followed or followed.halted is not halted:
                 raise TruncationRefused("the broker has changed meanwhile")
             return config
 
-        await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, end_offset)))
+        await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, halted.common_end)))
 
     async def _doubt_in_master(self) -> Doubt | None:
         """Why the master's word does not count now. If it does not answer, what it said at the halt counts."""
         address = None if self.remoting is None else self.remoting.master_addr
         if self.remoting is None or address is None:
             return None
-        try:
+        with contextlib.suppress(LookupFailed):
             peer = await PeerStates(self.remoting.client).ask(address)
-        except LookupFailed:
-            return None
-        return doubt_in_difference(Own(self.term, self.config.broker_name), peer, peer)
+            return doubt_in_difference(Own(self.term, self.config.broker_name), peer, peer)
+        return None
 
     def follow_again(self) -> Halt:
         """Have a slave that has halted ask its master again, and follow it if that ends well (by command).
@@ -323,16 +314,7 @@ class BrokerController:
         """Cut the log at each divergence from now on, while haTruncateOnDivergence says so."""
         if not self._watches_divergence:
             self._watches_divergence = True
-            await self.system.start(LogTruncationService(self._host.ha_halts, self._truncate_if_told))
-
-    async def _truncate_if_told(self) -> None:
-        if self.config.ha.ha_truncate_on_divergence:
-            try:
-                await self.truncate_log()
-            except MasterReplaced as error:
-                _log.warning("nothing is cut: %s", error)
-                if self.followed_master is not None:
-                    self.followed_master.follow_again()
+            await self.system.start(LogTruncationService(self._host, self.truncate_log))
 
     async def _leave_role(self, config: BrokerConfig) -> None:
         # Before the HA port closes: a put that came after that would be confirmed without being on a slave.
@@ -369,8 +351,7 @@ class BrokerController:
     @property
     def ha_server_addr(self) -> str:
         """Where slaves find its HA port, as name servers are told."""
-        _, port = parse_address(self.ha_address)
-        return address_text((self.config.broker_ip2, port))
+        return address_text((self.config.broker_ip2, parse_address(self.ha_address)[1]))
 
 
 @contextlib.asynccontextmanager

@@ -83,7 +83,10 @@ def _is_reached(listen_host: str, host: str) -> bool:
 
 @attrs.frozen(field_transformer=typed_fields)
 class BrokerConfig:
-    """Raises `ValueError` naming the field that is out of range, or when a slave could find no master to follow."""
+    """Raises `ValueError` naming the field that is out of range, or when a slave could find no master to follow.
+
+    More than 20 fields because they are RocketMQ's settings of a broker.
+    """
 
     #: The name that a master and its slaves share. Peers of another name are not believed: a slave with a wrong one
     #: follows nobody.

@@ -25,7 +25,7 @@ from rmq_actors.protocols.slave_preparation import (
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.settings.configure import Properties
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.log.commit_log import AppendRefused
+from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.tracing.events.broker import BrokerExchangePartner
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import IllegalAddress

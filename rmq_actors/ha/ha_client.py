@@ -25,7 +25,7 @@ from rmq_actors.protocols.following import Halt, Patience
 from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent
 from rmq_actors.protocols.part_of_record import PartOfRecord
 from rmq_actors.sockets.network_failure import network_failure
-from rmq_actors.store.log.commit_log import AppendRefused, FileSizeMismatch
+from rmq_actors.store.log.received_records import AppendRefused, FileSizeMismatch
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.read.log_records import LogCleaned
 from rmq_actors.tracing.events.ha import (

@@ -11,7 +11,7 @@ from rmq_actors.ha.master_record_lookup import MasterLookup, PeerLookup
 from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_difference, doubt_in_following
 from rmq_actors.protocols.ha_slave import MasterRefused
 from rmq_actors.store.files.term_file import TermFile
-from rmq_actors.store.log.commit_log import AppendRefused
+from rmq_actors.store.log.received_records import AppendRefused
 
 
 class NotFollowed(MasterRefused):

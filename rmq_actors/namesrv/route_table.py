@@ -177,7 +177,11 @@ class _Name:
 
 @attrs.define(eq=False)
 class RouteInfoManager:
-    """The route table of one name server. `expired_s`: how long a silent broker stays in it."""
+    """The route table of one name server. `expired_s`: how long a silent broker stays in it.
+
+    Longer than 300 lines because its tables change together: each registration, loss of a connection and command is
+    one method that keeps them in agreement, beside the answers that are made of them.
+    """
 
     expired_s: float
     limits: RouteTableLimits = RouteTableLimits()

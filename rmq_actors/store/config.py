@@ -54,6 +54,8 @@ class MessageStoreConfig:
 
     The two time-outs count from a put's arrival. They default to less than 4.9's (3,000 and 5,000 ms), so that a put is
     answered before a client's own time-out of 3 s.
+
+    More than 20 fields because they are RocketMQ's settings of a store.
     """
 
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER

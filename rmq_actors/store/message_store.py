@@ -21,7 +21,7 @@ from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, ReputMes
 from rmq_actors.store.lifecycle.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
 from rmq_actors.store.lifecycle.store_files import StoreFiles
 from rmq_actors.store.log.allocate_mapped_file_service import ALLOCATE_REQUESTS, AllocateMappedFileService
-from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import VisibleEnd, flush_mode
 from rmq_actors.store.log.flush_services import (
     COMMIT_REQUESTS,
@@ -31,6 +31,7 @@ from rmq_actors.store.log.flush_services import (
     FlushService,
 )
 from rmq_actors.store.log.log_walk import DamagedLog
+from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.store.puts.message_puts import MessagePuts
 from rmq_actors.store.puts.put_completion_service import PutCompletionService
 from rmq_actors.store.read.get_message import MessageReads

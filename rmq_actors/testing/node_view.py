@@ -63,7 +63,10 @@ class Opened:
 
 @attrs.define(eq=False)
 class NodeView:
-    """One node of the cluster: its log, its connections, the puts that wait at it, its role. Offsets are bytes."""
+    """One node of the cluster: its log, its connections, the puts that wait at it, its role. Offsets are bytes.
+
+    More than 20 fields because each is something that an invariant asks of a node.
+    """
 
     name: str
     #: The log that its own is the beginning of.

@@ -83,6 +83,8 @@ class ClusterView:
 
     `node_of` gives the node of an IP address. `acks` slaves must have what is answered PUT_OK; `sync_flush` are the
     nodes with flushDiskType SYNC_FLUSH. `takes_parts`: slaves append parts of records, as RocketMQ's do.
+
+    Longer than 300 lines because each kind of event that changes what is known is one short method.
     """
 
     first_master: str

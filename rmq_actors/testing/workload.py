@@ -96,6 +96,8 @@ class Workload:
     master's stays as it is (`divergence` "halt"), or is cut by command, or by haTruncateOnDivergence.
 
     Raises ValueError naming what is wrong.
+
+    More than 20 fields because each is a parameter that a seed draws.
     """
 
     puts: int = attrs.field(validator=_whole_number(0))

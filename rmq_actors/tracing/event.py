@@ -165,6 +165,8 @@ class Event(_Struct, metaclass=EventMeta):
     So a reader asks for the class and has typed fields: `def _on_append(self, event: LogAppend)`, subscribed with
     `recorder.subscribe(self._on_append, [LogAppend])`; or `isinstance(event, LogAppend)`; or `match`. Where any kind
     may come, each column that a kind does not have is None, and `attrs` has the attributes as text.
+
+    More than 20 fields because they are the columns of the trace.
     """
 
     #: The name of the kind; empty for a class that only lends its fields to others.

@@ -15,7 +15,7 @@ import trio
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, file_name
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.log.commit_log import AppendRefused
+from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.record import Message
 from sim_net import SimDisk, World

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_actors.real_io.os_disk import OsDisk
-from rmq_actors.store.log.commit_log import CommitLog, FileSizeMismatch
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.received_records import FileSizeMismatch
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC, MESSAGE_MAGIC, RECORD_OVERHEAD_BYTES
 from rmq_actors.wire.record_runs import run_length
 from tests.worlds.recording import new_tracer

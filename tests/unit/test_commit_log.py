@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
-from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
+from rmq_actors.store.log.commit_log import CommitLog
+from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.wire.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,

@@ -15,7 +15,7 @@ from rmq_actors.protocols.group_transfer import GroupTransfer, ReplicationState
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
-from rmq_actors.store.log.commit_log import AppendRefused
+from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.wire.record import BODY_MAX_BYTES, decode_record
 from tests.worlds.running_store import RunningStore, message, running_store

@@ -20,9 +20,9 @@ from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
 from rmq_actors.store.files.store_checkpoint import Checkpoint, read_checkpoint
 from rmq_actors.store.lifecycle.store_files import StoreFiles
-from rmq_actors.store.log.commit_log import AppendRefused
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.store.log.read_log import MESSAGE_MAGIC_V2
+from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.faulty_disk import FaultyDisk
 from tests.worlds.golden_capture import (

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.store.log.commit_log import AppendRefused, CommitLog
+from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_services import CommitRealTimeService
+from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.wire.batch import MessageBatch, encode_batch
 from rmq_actors.wire.record import Message
 from tests.worlds.log_puts import LogPuts, read_messages

@@ -79,7 +79,11 @@ class _MissingKeys:
 
 @attrs.define(eq=False)
 class IndexCheck:
-    """All files below `index/`. `slots`: maxHashSlotNum, which no file names; None to find out."""
+    """All files below `index/`. `slots`: maxHashSlotNum, which no file names; None to find out.
+
+    Longer than 300 lines because a header, its slots and its entries prove each other, and the log proves all of
+    them.
+    """
 
     _disk: Disk
     _context: CheckContext

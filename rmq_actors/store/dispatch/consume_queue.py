@@ -54,7 +54,11 @@ class QueueEntry(NamedTuple):
 
 @attrs.define(eq=False)
 class ConsumeQueue:
-    """A queue over its files. `max_physic_offset`: the end of the last record that it knows, -1 if none."""
+    """A queue over its files. `max_physic_offset`: the end of the last record that it knows, -1 if none.
+
+    Longer than 300 lines because entries are written one by one and as columns, read, repaired and cleaned, and each
+    of these keeps the same few numbers true.
+    """
 
     topic: str
     queue_id: int

@@ -61,6 +61,9 @@ class IndexFile:
 
     The entries of a batch are written first, then their slots, then the header: what a failure leaves in between is
     after `index_count`, and written over with the same bytes when the batch comes again.
+
+    Longer than 300 lines because keys are written one by one and as columns, and both must leave the same bytes,
+    header and slots included.
     """
 
     file: DiskFile

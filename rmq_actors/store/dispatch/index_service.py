@@ -52,6 +52,9 @@ class IndexService:
     `is_orderly`: the last life ended with everything written; nothing is searched for torn pages then. `is_trusted`:
     entries before `durable_to` are known to be durable. RocketMQ's are not: after a crash of it every file is read, and
     goes, with all after it, if anything in it is wrong.
+
+    Longer than 300 lines because recovery after a stop, after a crash and from nothing, dispatch in three shapes,
+    cleaning and reading all decide which file is the one that grows.
     """
 
     _disk: Disk

@@ -120,6 +120,9 @@ class TransactionStateService:
     life ended with everything written; the table is read as it is then. `is_trusted`: what the files hold of records
     before `durable_to` is complete; else (RocketMQ ran on this store) all is made again, from the log's first half
     message on.
+
+    Longer than 300 lines because the table is kept in three ways (from records, from columns, from its own files
+    after a stop or a crash), and all three must leave the same rows.
     """
 
     _disk: Disk

@@ -22,37 +22,21 @@ from rmq_actors.store.files.mapped_file import MappedFile, PreparedFile
 from rmq_actors.store.files.mapped_file_queue import PAGE_BYTES, MappedFileQueue, sync_directories
 from rmq_actors.store.files.topic_names import is_lmq
 from rmq_actors.store.log.log_walk import LogEnd, LogWalk
+from rmq_actors.store.log.received_records import AppendRefused, FileSizeMismatch, follow_records
 from rmq_actors.tracing.events.store import LogAppend, LogRoll, StoreOpen
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.message_id import create_message_id
 from rmq_actors.wire.message_rows import EncodedRows
 from rmq_actors.wire.record import (
-    BLANK,
-    BLANK_MAGIC,
     END_FILE_MIN_BLANK_LENGTH,
-    MESSAGE_MAGIC,
-    RECORD_OVERHEAD_BYTES,
     EncodedMessage,
     MessageIllegal,
     encode_blank,
 )
-from rmq_actors.wire.record_runs import RUN_AFTER, RUN_RECORDS, run_length
 
 #: The next queue offset of each (topic, queue id), light queues (%LMQ%) among them, which RocketMQ keeps in a table of
 #: their own.
 TopicQueueTable = dict[tuple[str, int], int]
-
-
-class AppendRefused(ValueError):
-    """A master's bytes that this log does not take: another shape, or a disk that fails. Nothing was written."""
-
-    reason = "append_refused"
-
-
-class FileSizeMismatch(AppendRefused):
-    """Bytes that fit no file of this log, however often they come: the master's files have another size."""
-
-    reason = "file_size_mismatch"
 
 
 class AppendMessageResult(NamedTuple):
@@ -78,7 +62,11 @@ class AppendMessageResult(NamedTuple):
 
 @attrs.define(eq=False)
 class CommitLog:
-    """An open log. `flushed_where`: everything before it survives a power cut."""
+    """An open log. `flushed_where`: everything before it survives a power cut.
+
+    Longer than 300 lines because a master that encodes, a slave that copies, flushing, preparing files and cleaning
+    all move the same few offsets, and the invariants below must hold after each of them.
+    """
 
     _queue: MappedFileQueue
     _topic_queue_table: TopicQueueTable
@@ -324,7 +312,9 @@ class CommitLog:
                 f"{len(data)} bytes at offset {offset} cross the end of a file of {self.file_size_bytes} bytes: "
                 "is mappedFileSizeCommitLog the same on both?"
             )
-        last_record, next_record_offset = self._follow_records(next_record_offset, offset, data)
+        last_record, next_record_offset = follow_records(
+            next_record_offset, offset, data, self.select, self.file_size_bytes
+        )
         end = offset + len(data)
         if whole_records and next_record_offset != end:
             end = next_record_offset = max(offset, last_record)
@@ -354,50 +344,6 @@ class CommitLog:
         except OSError as error:
             path = files[0].file.path
             raise AppendRefused(f"{path}, which holds nothing, cannot be removed: {error}") from error
-
-    def _follow_records(self, at: int, begin: int, data: BytesLike) -> tuple[int, int]:
-        """Where the last and the next record begin once `data` is at `begin`; `at`: where the next one did before.
-
-        The next one is the first whose header is not there; the last one is the same where it would begin within
-        `data`, or right after it. If `data` ends in a record whose header was there before, the last one is far off.
-        Raises `FileSizeMismatch`.
-
-        A master with other file sizes may send frames that fit this log's files: the records in them then do not (S3).
-        """
-        file_end = begin - begin % self.file_size_bytes + self.file_size_bytes
-        last_header = begin + len(data) - BLANK.size
-        last = -BLANK.size  # nothing ends in that one
-        if at < begin and at <= last_header:
-            last = at
-            head = bytes(self.select(at, begin - at))
-            at += self._check_record(at, file_end, *BLANK.unpack(head + bytes(data[: BLANK.size - len(head)])))
-        unpack, message_end = BLANK.unpack_from, file_end - END_FILE_MIN_BLANK_LENGTH
-        before, repeats, run_records = 0, 0, RUN_RECORDS
-        while at <= last_header:  # for each record that a slave receives
-            total_size, magic = unpack(data, at - begin)
-            if magic != MESSAGE_MAGIC or not RECORD_OVERHEAD_BYTES <= total_size <= message_end - at:
-                self._check_record(at, file_end, total_size, magic)
-            if total_size != before:
-                before, repeats, run_records = total_size, 0, RUN_RECORDS
-            elif repeats < RUN_AFTER:
-                repeats += 1
-            elif most := min(run_records, (last_header - at) // total_size + 1, (message_end - at) // total_size):
-                at += (run_length(data, at - begin, total_size, most) - 1) * total_size
-                run_records *= 4
-            last = at
-            at += total_size
-        return (at if at <= begin + len(data) else last), at
-
-    def _check_record(self, at: int, file_end: int, total_size: int, magic: int) -> int:
-        """Its size. Raises `FileSizeMismatch` if no record with this header fits its file."""
-        room = file_end - at
-        is_message = magic == MESSAGE_MAGIC and RECORD_OVERHEAD_BYTES <= total_size <= room - END_FILE_MIN_BLANK_LENGTH
-        if not is_message and not (magic == BLANK_MAGIC and total_size == room):
-            raise FileSizeMismatch(
-                f"offset {at}: no record that fits a file of {self.file_size_bytes} bytes (totalSize {total_size}, "
-                f"magic 0x{magic:08X}): is mappedFileSizeCommitLog the same on both?"
-            )
-        return total_size
 
     def _file_with_room(self) -> MappedFile:
         files = self._queue.files

@@ -6,9 +6,7 @@ the answer yields.
 
 from __future__ import annotations
 
-import functools
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,48 +18,34 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.dispatch.handed_rows import HandedRows
-from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
+from rmq_actors.store.files.topic_names import IllegalTopic
 from rmq_actors.store.log.commit_log import AppendMessageResult, CommitLog
 from rmq_actors.store.log.flush_modes import FlushMode, flush_mode
 from rmq_actors.store.log.flush_services import FlushService
 from rmq_actors.store.puts.failed_puts import FailedPuts
+from rmq_actors.store.puts.message_encoder import (
+    LmqConsumeQueueNumExceeded,
+    MessageEncoder,
+    MultiDispatchFailed,
+    check_topic_once,
+)
 from rmq_actors.store.puts.put_completion_service import PutCompletionService
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.events.store import PutBegin, PutEnd
 from rmq_actors.tracing.recorder import Tracer
-from rmq_actors.wire.batch import MessageBatch, encode_message_batch
-from rmq_actors.wire.dispatch_request import (
-    MULTI_DISPATCH_QUEUE_SPLITTER,
-    PROPERTY_DELAY,
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    SCHEDULE_TOPIC,
-    split_multi_dispatch,
-)
+from rmq_actors.wire.batch import MessageBatch
 from rmq_actors.wire.message_rows import EncodedRows, MessageRow, encode_rows
-from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty, encode_properties
+from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty
 from rmq_actors.wire.record import (
-    END_FILE_MIN_BLANK_LENGTH,
-    MAX_PROPERTIES_BYTES,
-    TRANSACTION_ROLLBACK_TYPE,
     EncodedMessage,
     Message,
     MessageIllegal,
     PropertiesSizeExceeded,
     encode_host,
-    encode_message,
-    takes_queue_offset,
 )
 
 _log = logging.getLogger(__name__)
-
-
-PROPERTY_REAL_TOPIC = "REAL_TOPIC"
-PROPERTY_REAL_QUEUE_ID = "REAL_QID"
-_SYSTEM_TOPIC_PREFIX = "RMQ_SYS_"
-#: Few topics have many messages.
-_check_topic = functools.lru_cache(maxsize=4096)(check_topic)
 
 
 class PutResult(NamedTuple):
@@ -73,14 +57,6 @@ class PutResult(NamedTuple):
     status: PutStatus
     append: AppendMessageResult | None
     reason: str = ""
-
-
-class LmqConsumeQueueNumExceeded(MessageIllegal):
-    """More light queues than maxLmqConsumeQueueNum (status LMQ_CONSUME_QUEUE_NUM_EXCEEDED)."""
-
-
-class MultiDispatchFailed(MessageIllegal):
-    """The offsets in the message's other queues do not fit its properties (status UNKNOWN_ERROR, as in RocketMQ)."""
 
 
 @attrs.define(eq=False)
@@ -161,6 +137,7 @@ class MessagePuts:
     #: To ReputMessageService: the rows that were appended, which it need not read.
     _handed_rows: HandedRows
     _flush_mode: FlushMode = attrs.field(init=False)
+    _encoder: MessageEncoder = attrs.field(init=False)
     _busy_until: float = attrs.field(default=float("-inf"), init=False)
     _next_msg_id: int = attrs.field(default=0, init=False)
     _failed_puts: FailedPuts = attrs.field(factory=FailedPuts, init=False)
@@ -170,6 +147,7 @@ class MessagePuts:
 
     def __attrs_post_init__(self) -> None:
         self._flush_mode = flush_mode(self.config)
+        self._encoder = MessageEncoder(self.config, self._commit_log)
 
     async def put_message(self, message: Message) -> PutResult:
         """Append a message and wait for what the configuration promises: the disk (SYNC_FLUSH), a slave (SYNC_MASTER).
@@ -190,7 +168,7 @@ class MessagePuts:
         if refusal is not None:
             return refusal
         try:
-            encoded = self._encode(message)
+            encoded = self._encoder.encode(message)
         except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
             return self._refuse(_status_of(error), str(error))
         return self._append(encoded, message.store_host, message.properties, arrived)
@@ -202,7 +180,7 @@ class MessagePuts:
         if refusal is not None:
             return refusal
         try:
-            encoded = self._encode_batch(batch)
+            encoded = self._encoder.encode_batch(batch)
         except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
             return self._refuse(_status_of(error), str(error))
         return self._append(encoded, batch.store_host, batch.properties, arrived)
@@ -221,7 +199,7 @@ class MessagePuts:
             rows = rows[: self._completion_service.completion.room]
         try:
             for topic in {row.topic for row in rows}:
-                _check_topic(topic)
+                check_topic_once(topic)
             encoded = encode_rows(
                 rows,
                 born_host=encode_host(born_host),
@@ -338,85 +316,6 @@ class MessagePuts:
         self.stats.put_failed()
         return PendingPut.refused(status, reason)
 
-    # Encoding.
-
-    def _encode(self, message: Message) -> EncodedMessage:
-        _check_topic(message.topic)
-        properties = message.properties
-        if PROPERTY_INNER_MULTI_DISPATCH in properties and self.config.enable_multi_dispatch:
-            return self._encode_multi_dispatch(self._delayed(message))
-        if PROPERTY_DELAY in properties or message.delay_time_level:
-            delayed = self._delayed(message)
-            if delayed is not message:
-                return encode_message(delayed, max_message_size_bytes=self.config.max_message_size_bytes)
-        without = None if _keeps_wait(message) else PROPERTY_WAIT_STORE_MSG_OK
-        return encode_message(
-            message,
-            max_message_size_bytes=self.config.max_message_size_bytes,
-            properties=encode_properties(properties, without=without),
-        )
-
-    def _delayed(self, message: Message) -> Message:
-        """The message as it waits in SCHEDULE_TOPIC_XXXX, or the same one if it is not to be delayed."""
-        level = _delay_level(message.properties) if message.delay_time_level is None else message.delay_time_level
-        if level <= 0 or not takes_queue_offset(message.sys_flag):
-            return message
-        level = min(level, len(self.config.delay_levels_ms))
-        return attrs.evolve(
-            message,
-            topic=SCHEDULE_TOPIC,
-            queue_id=level - 1,
-            properties={
-                **message.properties,
-                PROPERTY_DELAY: str(level),
-                PROPERTY_REAL_TOPIC: message.topic,
-                PROPERTY_REAL_QUEUE_ID: str(message.queue_id),
-            },
-        )
-
-    def _encode_multi_dispatch(self, message: Message) -> EncodedMessage:
-        """Encode a message that goes to other queues too, with its offsets in them (MultiDispatch)."""
-        config, log = self.config, self._commit_log
-        names = split_multi_dispatch(message.properties[PROPERTY_INNER_MULTI_DISPATCH])
-        properties, queues = message.properties, list[tuple[str, int]]()
-        if names:
-            if config.enable_lmq and log.lmq_num > config.max_lmq_consume_queue_num:
-                raise LmqConsumeQueueNumExceeded(
-                    f"there are {log.lmq_num} light queues, maxLmqConsumeQueueNum is {config.max_lmq_consume_queue_num}"
-                )
-            for name in names:
-                _check_topic(name)
-                queues.append((name, 0 if config.enable_lmq and is_lmq(name) else message.queue_id))
-            offsets = [str(log.next_queue_offset(*queue)) for queue in queues]
-            properties = {
-                **properties,
-                PROPERTY_INNER_MULTI_QUEUE_OFFSET: MULTI_DISPATCH_QUEUE_SPLITTER.join(offsets),
-            }
-        try:
-            encoded = encode_message(
-                message,
-                max_message_size_bytes=config.max_message_size_bytes,
-                properties=encode_properties(properties, without=PROPERTY_WAIT_STORE_MSG_OK),
-            )
-        except PropertiesSizeExceeded as error:
-            if len(encode_properties(message.properties)) > MAX_PROPERTIES_BYTES:
-                raise
-            raise MultiDispatchFailed(f"with {PROPERTY_INNER_MULTI_QUEUE_OFFSET}: {error}") from error
-        encoded.multi_queues = queues
-        return encoded
-
-    def _encode_batch(self, batch: MessageBatch) -> EncodedMessage:
-        _check_topic(batch.topic)
-        if batch.sys_flag & TRANSACTION_ROLLBACK_TYPE:
-            raise MessageIllegal("a batch cannot be part of a transaction")
-        if _delay_level(batch.properties) > 0:
-            raise MessageIllegal("a batch cannot be delayed")
-        return encode_message_batch(
-            batch,
-            max_message_size_bytes=self.config.max_message_size_bytes,
-            max_total_bytes=self._commit_log.file_size_bytes - END_FILE_MIN_BLANK_LENGTH,
-        )
-
     # Appending.
 
     def _append(
@@ -480,18 +379,3 @@ def _waits(properties: Mapping[str, str]) -> bool:
     """Whether the put waits for disk and slave (Message.isWaitStoreMsgOK)."""
     wait = properties.get(PROPERTY_WAIT_STORE_MSG_OK)
     return wait is None or wait.lower() == "true"
-
-
-def _keeps_wait(message: Message) -> bool:
-    """Whether WAIT is stored: it is dropped from what producers send, and kept in what the broker makes of that."""
-    return PROPERTY_REAL_TOPIC in message.properties or message.topic.startswith(_SYSTEM_TOPIC_PREFIX)
-
-
-def _delay_level(properties: Mapping[str, str]) -> int:
-    """What property DELAY says, 0 without it. Raises `MessageIllegal` if it is not a number."""
-    text = properties.get(PROPERTY_DELAY)
-    if text is None:
-        return 0
-    if re.fullmatch(r"[+-]?[0-9]{1,10}", text) is None:
-        raise MessageIllegal(f"property {PROPERTY_DELAY} is {text!r}, not a level")
-    return int(text)
