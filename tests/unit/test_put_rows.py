@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.wire.message_rows import MessageRow
+from rmq_actors.wire.record import Message
 from tests.worlds.faulty_disk import FaultyFile
 from tests.worlds.log_puts import LogPuts
 
@@ -64,6 +66,42 @@ async def test_a_failed_write_leaves_nothing_of_any_row(tmp_path: Path) -> None:
     assert not any(view[end:])
     assert put(appended, row(b"d"), row(b"e")) == [1, 2]
     assert [each.body for each in appended.messages()] == [b"a", b"d", b"e"]
+
+
+@pytest.mark.trio
+async def test_what_a_failed_write_leaves_goes_before_anything_is_written(tmp_path: Path) -> None:
+    """Else the second row would stand, whole, after a record of the first one's size: a recovery would find it."""
+    appended = LogPuts.open(tmp_path)
+    make_first_file(appended)
+    assert put(appended, row(b"a")) == [0]
+    end, write_at = appended.log.max_offset, FaultyFile.write_at
+
+    def broken(file: FaultyFile, offset: int, data: bytes) -> None:
+        if any(data):
+            write_at(file, offset, data)
+        raise OSError(5, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaultyFile, "write_at", broken)
+        assert put(appended, row(b"b"), row(b"c")) is None
+    view, _ = appended.log.file_at(0)
+    assert any(view[end:])
+
+    def no_zeros(file: FaultyFile, offset: int, data: bytes) -> None:
+        if not any(data):
+            raise OSError(5, "Input/output error")
+        write_at(file, offset, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaultyFile, "write_at", no_zeros)
+        assert put(appended, row(b"d")) is None
+        refused = appended.puts.async_put_message(Message("T", b"d"))
+        assert refused.result is not None
+        assert refused.result.status is PutStatus.CREATE_MAPPED_FILE_FAILED
+    assert appended.log.max_offset == end
+    assert put(appended, row(b"d")) == [1]
+    assert not any(view[appended.log.max_offset :])
+    assert [each.body for each in appended.messages()] == [b"a", b"d"]
 
 
 @pytest.mark.trio

@@ -21,6 +21,8 @@ class MappedFile:
     wrote_position: int = 0
     #: What `used_bytes` has found, until something is written.
     _used_bytes: int | None = attrs.field(default=None, init=False)
+    #: How many bytes after the valid ones a write that failed may have left.
+    _left_bytes: int = attrs.field(default=0, init=False)
 
     @property
     def size_bytes(self) -> int:
@@ -41,16 +43,24 @@ class MappedFile:
         """Write `data` after the last valid byte; count it, or `advance` bytes (a blank covers more than it writes).
 
         Raises `OSError` with nothing counted, and zeros where a part had been written already: the first records of a
-        batch are whole, and a later recovery would find them.
+        batch are whole, and a later recovery would find them. Where zeros cannot be written either, nothing else is
+        before they are: what is left of a batch would stand, whole, after a record of the size of its first one.
         """
         self._used_bytes = None
+        if self._left_bytes:
+            self._zero_what_is_left()
         try:
             self.file.write_at(self.wrote_position, data)
         except OSError:
-            with contextlib.suppress(OSError):
-                self.file.write_at(self.wrote_position, bytes(len(data)))
+            self._left_bytes = len(data)
+            with contextlib.suppress(OSError):  # the next call tries again
+                self._zero_what_is_left()
             raise
         self.wrote_position += len(data) if advance is None else advance
+
+    def _zero_what_is_left(self) -> None:
+        self.file.write_at(self.wrote_position, bytes(self._left_bytes))
+        self._left_bytes = 0
 
     def cut(self, position: int) -> None:
         """Make `position` the end of the valid bytes, and zero what stands after it. Raises `OSError`."""
@@ -59,6 +69,7 @@ class MappedFile:
         if torn_bytes > 0:
             self._used_bytes = None
             self.file.write_at(position, bytes(torn_bytes))
+        self._left_bytes = 0
 
     def select(self, offset: int, size: int) -> memoryview:
         """A view of valid bytes, without a copy. Raises `ValueError` outside of them: our mistake."""
