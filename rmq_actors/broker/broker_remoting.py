@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import attrs
 import trio
 
@@ -120,6 +122,16 @@ class BrokerRemoting:
         fast = config.fast_server
         hold_service = PullRequestHoldService()
         housekeeping = ClientHousekeepingService(hold_service)
+        make_server = functools.partial(
+            RemotingServer,
+            processors=processors,
+            tracer=tracer,
+            hooks=hooks,
+            listener=housekeeping,
+            tls=tls.server,
+            try_send=environment.try_send,
+            receive=environment.receive,
+        )
         return cls(
             config,
             environment.entropy,
@@ -128,12 +140,8 @@ class BrokerRemoting:
             topic_changes,
             processors,
             RemotingClient(config.remoting_client, environment.entropy, tracer, ProcessorTable(tracer), tls=tls.client),
-            RemotingServer(server, processors, tracer, hooks, housekeeping, tls=tls.server),
-            None
-            if fast is None
-            else RemotingServer(
-                fast, processors, tracer, hooks, housekeeping, name="FastRemotingServer", tls=tls.server
-            ),
+            make_server(server, name="RemotingServer"),
+            None if fast is None else make_server(fast, name="FastRemotingServer"),
             hold_service,
             housekeeping,
             RequestPool("BrokerTablePool", _TABLE_WORKERS, _TABLE_QUEUE_CAPACITY, None, tracer),

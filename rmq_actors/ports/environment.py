@@ -6,6 +6,7 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
+from rmq_actors.ports.receive import Receive, receive_into
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.ports.wall_clock import WallClock
 
@@ -22,6 +23,7 @@ class Environment:
     entropy: Entropy
     physical_memory_bytes: int = attrs.field(default=DEFAULT_PHYSICAL_MEMORY_BYTES, validator=attrs.validators.ge(1))
     try_send: TrySend = try_sendmsg
+    receive: Receive = receive_into
     #: Whether what is derived from messages before they are in the log is compared with the log: where that costs
     #: nobody anything, as in simulated worlds.
     checks_rows: bool = True

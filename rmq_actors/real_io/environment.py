@@ -8,6 +8,7 @@ from pathlib import Path
 from rmq_actors.ports.environment import Environment
 from rmq_actors.real_io.entropy import SystemEntropy
 from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.real_io.receive import receive
 from rmq_actors.real_io.try_send import try_send
 from rmq_actors.real_io.wall_clock import SystemWallClock
 
@@ -17,4 +18,6 @@ def real_environment(directory: str | os.PathLike[str]) -> Environment:
     root = Path(directory)
     root.mkdir(parents=True, exist_ok=True)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Environment(OsDisk(root), SystemWallClock(), SystemEntropy(), memory_bytes, try_send, checks_rows=False)
+    return Environment(
+        OsDisk(root), SystemWallClock(), SystemEntropy(), memory_bytes, try_send, receive, checks_rows=False
+    )

@@ -121,6 +121,8 @@ class RemotingConnection:
     _carries_requests: bool = attrs.field(default=False, init=False)
     #: Whether the reader is within a batch, at whose end it sends.
     _in_batch: bool = attrs.field(default=False, init=False)
+    #: Whether answers are among the frames that wait which are to be sent without a checkpoint.
+    _sends_at_once: bool = attrs.field(default=False, init=False)
     #: Whether a task is sending; it goes on until nothing is left.
     _sending: bool = attrs.field(default=False, init=False)
     #: Set when no task sends any more, and when a reader that waits for that must go on.
@@ -190,9 +192,35 @@ class RemotingConnection:
         self._enqueue(frame, owed_bytes=len(frame) if command.flag & RESPONSE_FLAG else 0)
 
     def send_answers(self, frames: bytes) -> None:
-        """Send encoded answers under the same conditions."""
-        if self._takes_frames():
+        """Send encoded answers under the same conditions: at once, as far as the socket takes them."""
+        if not self._takes_frames():
+            return
+        self._sends_at_once = True
+        if self._in_batch or self._sending or self._outgoing:
             self._enqueue(frames, owed_bytes=len(frames))
+            return
+        self._outgoing.append(frames)
+        self._outgoing_bytes += len(frames)
+        self._owed_bytes += len(frames)
+        try:
+            self._send_at_once()
+        except OSError as error:
+            _log.info("%s: %s: %s", self._owner, self.remote_address, error)
+            self.close(type(error).__name__)
+        if self._outgoing and self._nursery is not None:
+            self._start_sending(self._nursery)
+
+    def _send_at_once(self) -> None:
+        """Send what the socket takes, without a checkpoint. No task may be sending. Raises `OSError`."""
+        self._sends_at_once = False
+        data = self._next_piece()
+        sent = self._transport.try_send(data)
+        self._outgoing_bytes -= sent
+        self._last_active_s = trio.current_time()
+        if sent < len(data):
+            self._outgoing.insert(0, data[sent:])
+        elif not self._outgoing:
+            self._owed_bytes, self._carries_requests = 0, False
 
     def _takes_frames(self) -> bool:
         if self._nursery is None:
@@ -330,7 +358,10 @@ class RemotingConnection:
         finally:
             self._in_batch = False
         if self._outgoing and not self._sending:
-            await self._send_as_reader()
+            if self._sends_at_once:
+                self._send_at_once()
+            if self._outgoing:
+                await self._send_as_reader()
 
     def _take(self, command: RemotingCommand, arrived_s: float) -> None:
         if command.unknown_fields:

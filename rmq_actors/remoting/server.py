@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import attrs
 import trio
 
+from rmq_actors.ports.receive import Receive, receive_into
+from rmq_actors.ports.try_send import TrySend
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import ConnectionListener, RemotingConnection
 from rmq_actors.remoting.hooks import RpcHook
@@ -39,6 +41,8 @@ class RemotingServer:
     _listener: ConnectionListener | None = None
     name: str = "RemotingServer"
     _tls: TlsServer | None = attrs.field(default=None, kw_only=True)
+    _try_send: TrySend | None = attrs.field(default=None, kw_only=True)
+    _receive: Receive = attrs.field(default=receive_into, kw_only=True)
     connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
     #: "host:port" once it listens; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
@@ -93,7 +97,9 @@ class RemotingServer:
             stream.socket.close()
             return
         conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
-        transport: Transport = SocketTransport(stream) if self._tls is None else self._tls.transport(stream)
+        transport: Transport = (
+            SocketTransport(stream, self._try_send, self._receive) if self._tls is None else self._tls.transport(stream)
+        )
         connection = RemotingConnection(
             conn_id, peer, transport, self.config.limits, self._processors.process, self.name, self.hooks
         )

@@ -309,6 +309,11 @@ class TlsTransport:
             raise TlsBrokenError(_reason(error)) from error
         return len(data)
 
+    def try_send(self, data: bytes) -> int:
+        """See `Transport`: what is encrypted must be sent, and that may have to wait."""
+        del data
+        return 0
+
     def close(self) -> None:
         """See `Transport`. No close_notify is sent: the length of each frame says whether it is whole."""
         self._stream.transport_stream.socket.close()
@@ -330,6 +335,10 @@ class _AcceptedTransport:
     async def send_some(self, data: bytes | memoryview) -> int:
         """See `Transport`."""
         return await (self._transport or await self._accept()).send_some(data)
+
+    def try_send(self, data: bytes) -> int:
+        """See `Transport`."""
+        return 0 if self._transport is None else self._transport.try_send(data)
 
     def close(self) -> None:
         """See `Transport`."""
