@@ -17,26 +17,31 @@ from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingServ
 from rmq_actors.broker.client_requests import ClientRequests
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.offset_persist_service import OffsetPersistService
+from rmq_actors.broker.processors.client_admin import ClientAdminProcessor
 from rmq_actors.broker.processors.client_manage import ClientManageProcessor
+from rmq_actors.broker.processors.consume_stats import ConsumeStatsProcessor
 from rmq_actors.broker.processors.consumer_manage import ConsumerManageProcessor
 from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
 from rmq_actors.broker.processors.pull_message import PullMessageProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
 from rmq_actors.broker.processors.send_message import SendMessageProcessor
 from rmq_actors.broker.processors.send_rows import SendLane
+from rmq_actors.broker.processors.topic_admin import TopicAdminProcessor
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
+from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
 from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.environment import Environment
+from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.remoting.acl import AclServerRpcHook
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.hooks import RpcHook
-from rmq_actors.remoting.processor import ProcessorTable, RequestPool
+from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.settings.configure import ConfigurationError
@@ -46,12 +51,6 @@ from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import address_text
 from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
-
-_TABLE_WORKERS = 1
-_TABLE_QUEUE_CAPACITY = 10_000
-_QUERY_WORKERS = 4
-#: queryThreadPoolQueueCapacity.
-_QUERY_QUEUE_CAPACITY = 20_000
 
 
 @attrs.define(eq=False, repr=False)
@@ -70,10 +69,8 @@ class BrokerRemoting:
     fast_remoting_server: RemotingServer | None
     _hold_service: PullRequestHoldService
     _housekeeping: ClientHousekeepingService
-    #: Where requests wait for a topic or a group that they need to become durable.
-    _table_pool: RequestPool
-    #: Where questions wait whose answers may take long to find.
-    _query_pool: RequestPool
+    _pools: RequestPools
+    _wall_clock: WallClock
     _fetch_name_servers: FetchNameServers | None
     #: Keeps the accounts that requests are checked by.
     _acl_files: Service | None
@@ -88,9 +85,9 @@ class BrokerRemoting:
     def __attrs_post_init__(self) -> None:
         self._masters, self._told_masters = MASTERS.open()
         MetadataProcessor(self.metadata).register(self.processors)
-        QueryMessageProcessor(lambda: self._store, self._query_pool).register(self.processors)
+        QueryMessageProcessor(lambda: self._store, self._pools.query).register(self.processors)
         clients = ClientRequests(self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host)
-        pool, consumers = self._table_pool, self._housekeeping.consumers
+        pool, consumers = self._pools.table, self._housekeeping.consumers
         pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
         self._hold_service.answers_through(pulls.pull_again)
         pulls.register(self.processors)
@@ -99,6 +96,9 @@ class BrokerRemoting:
         SendLane(clients, sends).register(self.processors)
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
+        TopicAdminProcessor(clients, self._pools).register(self.processors)
+        for processor in (ConsumeStatsProcessor, ClientAdminProcessor):
+            processor(clients, self._housekeeping, self._pools, self._wall_clock).register(self.processors)
 
     @classmethod
     def load(
@@ -144,8 +144,8 @@ class BrokerRemoting:
             None if fast is None else make_server(fast, name="FastRemotingServer"),
             hold_service,
             housekeeping,
-            RequestPool("BrokerTablePool", _TABLE_WORKERS, _TABLE_QUEUE_CAPACITY, None, tracer),
-            RequestPool("QueryMessagePool", _QUERY_WORKERS, _QUERY_QUEUE_CAPACITY, None, tracer),
+            RequestPools.make(tracer),
+            environment.wall_clock,
             _address_server(config),
             acl_files,
         )
@@ -203,8 +203,7 @@ class BrokerRemoting:
         await system.start(OffsetPersistService(self.metadata, interval_s, self._tracer))
         if self._acl_files is not None:
             await system.start(self._acl_files)
-        await system.start(self._table_pool)
-        await system.start(self._query_pool)
+        await self._pools.start(system)
         await system.start(self._hold_service)
         await system.start(self._housekeeping)
         await system.start(self.remoting_server)

@@ -76,6 +76,30 @@ class ConsumerOffsetManager:
         """The offset of a group in a queue; -1 where there is none."""
         return self._table.get(topic_at_group(topic, group), {}).get(queue_id, -1)
 
+    def offsets_of(self, group: str, topic: str) -> Mapping[int, int]:
+        """The offsets of a group in a topic, by queue."""
+        return self._table.get(topic_at_group(topic, group), {})
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which a group has offsets (whichTopicByConsumer)."""
+        keys = (key.rpartition(TOPIC_GROUP_SEPARATOR) for key in self._table)
+        return [topic for topic, _, name in keys if name == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that have offsets in a topic (whichGroupByTopic)."""
+        keys = (key.rpartition(TOPIC_GROUP_SEPARATOR) for key in self._table)
+        return [group for name, _, group in keys if name == topic]
+
+    def clone_offset(self, source: str, target: str, topic: str) -> None:
+        """Let a group be where another one is in a topic, and nowhere else."""
+        offsets = self._table.get(topic_at_group(topic, source))
+        if offsets is not None and source != target:
+            key = topic_at_group(topic, target)
+            if key in self._table:
+                self._remove(key)
+            self._only_here[key] = None
+            self._set(key, offsets)
+
     def remove_offset(self, group: str) -> None:
         """Forget a group, in all topics."""
         for key in [key for key in self._table if key.rpartition(TOPIC_GROUP_SEPARATOR)[2] == group]:

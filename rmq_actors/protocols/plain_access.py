@@ -21,6 +21,7 @@ from rmq_actors.protocols.remote_address import RemoteAddressStrategy
 from rmq_actors.wire.acl_signature import ACCESS_KEY, is_signed_by
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.heartbeat import HeartbeatData
+from rmq_actors.wire.bodies.message_queues import LockBatchRequestBody
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 
@@ -40,6 +41,8 @@ ADMIN_CODES: frozenset[int] = frozenset(
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_ALL_PRODUCER_INFO,
+        RequestCode.GET_BROKER_CONSUME_STATS,
         OwnRequestCode.TRUNCATE_LOG,
         OwnRequestCode.BEGIN_EXCHANGE,
         OwnRequestCode.PREPARE_EXCHANGE,
@@ -160,10 +163,33 @@ def _reply(topic_field: str) -> Callable[[RemotingCommand], _Resources]:
     return resources
 
 
+def _look(topic_field: str) -> Callable[[RemotingCommand], _Resources]:
+    """What producers of a topic may know, and its consumers."""
+
+    def resources(command: RemotingCommand) -> _Resources:
+        topic = (command.ext_fields or {}).get(topic_field)
+        return {} if topic is None else {topic: Permission.PUB | Permission.SUB}
+
+    return resources
+
+
+def _clone(command: RemotingCommand) -> _Resources:
+    return _subscribe("srcGroup", "topic")(command) | _subscribe("destGroup")(command)
+
+
+def _locks(command: RemotingCommand) -> _Resources:
+    try:
+        asked = decode_body(LockBatchRequestBody, command.body)
+    except RemotingCommandError as error:
+        raise AclException(str(error)) from error
+    topics = {queue.topic: Permission.SUB for queue in asked.mq_set}
+    return {retry_topic(asked.consumer_group): Permission.SUB, **topics}
+
+
 def _subscribe(group_field: str | None, topic_field: str | None = None) -> Callable[[RemotingCommand], _Resources]:
     def resources(command: RemotingCommand) -> _Resources:
         fields, needed = command.ext_fields or {}, {}
-        if topic_field is not None and topic_field in fields:
+        if topic_field is not None and fields.get(topic_field):
             needed[fields[topic_field]] = Permission.SUB
         if group_field is not None and group_field in fields:
             needed[retry_topic(fields[group_field])] = Permission.SUB
@@ -198,4 +224,22 @@ _RESOURCES: Mapping[int, Callable[[RemotingCommand], _Resources]] = {
     RequestCode.UNREGISTER_CLIENT: _subscribe("consumerGroup"),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _subscribe("consumerGroup"),
     RequestCode.UPDATE_CONSUMER_OFFSET: _subscribe("consumerGroup", "topic"),
+    RequestCode.QUERY_CONSUMER_OFFSET: _subscribe("consumerGroup", "topic"),
+    RequestCode.LOCK_BATCH_MQ: _locks,
+    RequestCode.UNLOCK_BATCH_MQ: _locks,
+    RequestCode.GET_MAX_OFFSET: _look("topic"),
+    RequestCode.GET_MIN_OFFSET: _look("topic"),
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _look("topic"),
+    RequestCode.GET_EARLIEST_MSG_STORETIME: _look("topic"),
+    RequestCode.GET_TOPIC_STATS_INFO: _look("topic"),
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _look("topic"),
+    RequestCode.GET_CONSUME_STATS: _subscribe("consumerGroup", "topic"),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: _subscribe("group", "topic"),
+    RequestCode.QUERY_CORRECTION_OFFSET: _subscribe("compareGroup", "topic"),
+    RequestCode.CLONE_GROUP_OFFSET: _clone,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: _subscribe("consumerGroup"),
+    RequestCode.GET_CONSUMER_RUNNING_INFO: _subscribe("consumerGroup"),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: _subscribe("consumerGroup"),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _subscribe("group", "topic"),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _subscribe("group", "topic"),
 }

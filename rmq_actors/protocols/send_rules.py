@@ -131,8 +131,8 @@ class SendRules:
         return DLQ_GROUP_TOPIC_PREFIX + name if (header.reconsume_times or 0) >= times_max else None
 
 
-def check_topic_to_send(topic: str) -> Refusal | None:
-    """Why no message can go to a topic of this name (TopicValidator)."""
+def check_topic_name(topic: str) -> Refusal | None:
+    """Why no topic can have this name (TopicValidator.validateTopic)."""
     error = ResponseCode.SYSTEM_ERROR
     if not topic.strip():
         return Refusal(error, "The specified topic is blank.")
@@ -140,9 +140,14 @@ def check_topic_to_send(topic: str) -> Refusal | None:
         return Refusal(error, "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
     if len(topic) > _TOPIC_CHARS_MAX:
         return Refusal(error, "The specified topic is longer than topic max length.")
+    return None
+
+
+def check_topic_to_send(topic: str) -> Refusal | None:
+    """Why no message can go to a topic of this name (TopicValidator)."""
     if topic in NOT_ALLOWED_SEND_TOPICS:
         return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
-    return None
+    return check_topic_name(topic)
 
 
 def topic_not_exist(topic: str) -> Refusal:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import attrs
+import msgspec
 import trio
 
 from rmq_actors.actors.system import open_actor_system
@@ -23,6 +24,9 @@ from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.wire.batch import decode_batch
+from rmq_actors.wire.bodies.decoding import decode_body
+from rmq_actors.wire.bodies.message_queues import MessageQueue
+from rmq_actors.wire.bodies.offsets import ConsumeStats, TopicStatsTable
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.properties import decode_properties
 from rmq_actors.wire.record import BLANK, BLANK_MAGIC, Message, StoredMessage, decode_message
@@ -70,11 +74,20 @@ def exchanges(connection: str) -> Sequence[Exchange]:
     return [Exchange(each, None if each.flag & 2 else answers.get(each.opaque)) for each in asked]
 
 
-def frame(code: int) -> Exchange:
+def frame(code: int, answered: int = ResponseCode.SUCCESS) -> Exchange:
     """What mqadmin asked, and what it was answered."""
     frames = GOLDEN / "remoting" / "frames"
-    request, answer = (frames / f"{code}_req_for_0.bin").read_bytes(), (frames / f"{code}_resp_0.bin").read_bytes()
+    request = (frames / f"{code}_req_for_{answered}.bin").read_bytes()
+    answer = (frames / f"{code}_resp_{answered}.bin").read_bytes()
     return Exchange(decode_command(request[4:]), decode_command(answer[4:]))
+
+
+def tables_of(answer: RemotingCommand, kind: type[TopicStatsTable | ConsumeStats]) -> dict[MessageQueue, object]:
+    """What is said about each queue, but times."""
+    return {
+        queue: msgspec.structs.replace(said, **{name: 0 for name in said.__struct_fields__ if name.startswith("last_")})
+        for queue, said in decode_body(kind, answer.body).offset_table.items()
+    }
 
 
 def without_times_and_addresses(record: bytes) -> StoredMessage:
@@ -127,6 +140,16 @@ class Replay:
         assert told(answer) == told(each.answer), each.request
         self.same[each.request.code, answer.code] += 1
 
+    async def compare_tables(self, each: Exchange, kind: type[TopicStatsTable | ConsumeStats]) -> None:
+        """The same for an answer whose body is JSON."""
+        assert each.answer is not None
+        answer = await self.remoting.invoke(self.servers.brokers["a-0"].address, copy.copy(each.request), TIMEOUT_MS)
+        expected = tables_of(each.answer, kind)
+        assert expected
+        assert tables_of(answer, kind) == expected, each.request
+        assert answer.remark == each.answer.remark
+        self.same[each.request.code, answer.code] += 1
+
     async def ask_oneway(self, request: RemotingCommand) -> None:
         await self.remoting.invoke_oneway(self.servers.brokers["a-0"].address, copy.copy(request), TIMEOUT_MS)
 
@@ -144,12 +167,17 @@ class Replay:
         assert remoting is not None
         return remoting.topic_config_manager
 
-    async def query_when_due(self, each: Exchange) -> None:
-        """Once the index has its last message of then, and no other one."""
+    async def query_when_due(self, each: Exchange, commits: Sequence[Exchange]) -> None:
+        """Once the index has its last message of then, and no other one; and what mqadmin asked at that time."""
         assert each.answer is not None
         end = int((each.answer.ext_fields or {})["indexLastUpdatePhyoffset"])
         if self.servers.controller("a-0").store.files.index_service.files[-1].end_phy_offset == end:
             await self.compare(each)
+            for commit in commits:
+                await self.ask_oneway(commit.request)
+            await trio.sleep(0.1)
+            await self.compare_tables(frame(RequestCode.GET_TOPIC_STATS_INFO), TopicStatsTable)
+            await self.compare_tables(frame(RequestCode.GET_CONSUME_STATS), ConsumeStats)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.servers.controller("a-0").store.offsets.get_max_offset_in_queue(topic, queue_id)
@@ -244,6 +272,7 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
     pulls = [each for each in (*exchanges("rem.22"), *exchanges("rem.3")) if is_answered_pull(each)]
     too_old = [each for each in pulls if code_of(each) == ResponseCode.SUBSCRIPTION_NOT_LATEST]
     (query,) = [each for each in exchanges("rem.1") if each.request.code == RequestCode.QUERY_MESSAGE]
+    commits = [each for each in exchanges("rem.3") if each.request.code == RequestCode.UPDATE_CONSUMER_OFFSET]
     first, *others = [each for each in exchanges("rem.3") if each.request.code == RequestCode.HEART_BEAT]
 
     async def fill_and_pull(remoting: RemotingClient) -> None:
@@ -258,12 +287,19 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
 
             async def read() -> None:
                 await waiting.send_due()
-                await replay.query_when_due(query)
+                await replay.query_when_due(query, commits)
 
             await replay.fill(read)
             await replay.compare(frame(RequestCode.VIEW_MESSAGE_BY_ID))
             nursery.cancel_scope.cancel()
         assert waiting.waiting == []
+
+    async def administer(remoting: RemotingClient) -> None:
+        replay = Replay(servers, remoting, same)
+        offline = ResponseCode.CONSUMER_NOT_ONLINE
+        await replay.compare(frame(RequestCode.GET_CONSUMER_CONNECTION_LIST, offline))
+        await replay.compare(frame(RequestCode.UPDATE_AND_CREATE_TOPIC))
+        await replay.compare(frame(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP))
 
     async def pull_too_early(remoting: RemotingClient) -> None:
         replay = Replay(servers, remoting, same)
@@ -271,7 +307,7 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
             await replay.compare(each)
 
     async def with_clients() -> None:
-        for use in (fill_and_pull, pull_too_early):
+        for use in (fill_and_pull, administer, pull_too_early):
             await with_a_client(servers, use)
 
     servers.run_well(lambda: servers.on_node(CLIENT, with_clients))
@@ -287,4 +323,9 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
         (RequestCode.PULL_MESSAGE, ResponseCode.SUBSCRIPTION_NOT_LATEST): 8,
         (RequestCode.QUERY_MESSAGE, ResponseCode.SUCCESS): 1,
         (RequestCode.VIEW_MESSAGE_BY_ID, ResponseCode.SUCCESS): 1,
+        (RequestCode.GET_TOPIC_STATS_INFO, ResponseCode.SUCCESS): 1,
+        (RequestCode.GET_CONSUME_STATS, ResponseCode.SUCCESS): 1,
+        (RequestCode.GET_CONSUMER_CONNECTION_LIST, ResponseCode.CONSUMER_NOT_ONLINE): 1,
+        (RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SUCCESS): 1,
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, ResponseCode.SUCCESS): 1,
     }

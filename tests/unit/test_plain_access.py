@@ -38,6 +38,26 @@ STRICTER = {
     RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.SEND_REPLY_MESSAGE,
     RequestCode.SEND_REPLY_MESSAGE_V2,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.GET_TOPIC_STATS_INFO,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+    RequestCode.GET_CONSUME_STATS,
+    RequestCode.GET_BROKER_CONSUME_STATS,
+    RequestCode.GET_ALL_PRODUCER_INFO,
+    RequestCode.QUERY_CONSUME_TIME_SPAN,
+    RequestCode.QUERY_CORRECTION_OFFSET,
+    RequestCode.CLONE_GROUP_OFFSET,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
 }
 #: Of several resources that are denied, the first of a hash map is named.
 SEVERAL = {RequestCode.PULL_MESSAGE, RequestCode.HEART_BEAT, RequestCode.UPDATE_CONSUMER_OFFSET}
@@ -113,6 +133,43 @@ def test_accounts_and_topics_are_changed_by_administrators(code: int) -> None:
     needed = f"Need admin permission for request code={code}, but accessKey=alice-key is not"
     assert verdict_for(ALICE, code, {"topic": "topicA"}) == needed
     assert verdict_for(attrs.evolve(ALICE, admin=True), code, {"topic": "topicA"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "needed"),
+    [
+        (RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": "G", "topic": "T"}, {"T": SUB, retry_topic("G"): SUB}),
+        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", "topic": ""}, {retry_topic("G"): SUB}),
+        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"group": "G", "topic": "T"}, {"T": SUB, retry_topic("G"): SUB}),
+        (RequestCode.CONSUME_MESSAGE_DIRECTLY, {"consumerGroup": "G"}, {retry_topic("G"): SUB}),
+        (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}, {retry_topic("G"): SUB}),
+        (
+            RequestCode.CLONE_GROUP_OFFSET,
+            {"srcGroup": "A", "destGroup": "B"},
+            {retry_topic("A"): SUB, retry_topic("B"): SUB},
+        ),
+        (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}, {"T": PUB | SUB}),
+        (RequestCode.GET_MAX_OFFSET, {"topic": "T"}, {"T": PUB | SUB}),
+    ],
+)
+def test_what_tools_ask_needs_the_topics_and_groups_that_it_is_about(
+    code: int, fields: dict[str, str], needed: dict[str, Permission]
+) -> None:
+    assert needed_permissions(RemotingCommand(code, fields)) == needed
+
+
+def test_a_lock_needs_every_topic_and_the_group() -> None:
+    body = b'{"clientId":"c","consumerGroup":"G","mqSet":[{"brokerName":"b","queueId":0,"topic":"T"}]}'
+    for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+        assert needed_permissions(RemotingCommand(code, body=body)) == {"T": SUB, retry_topic("G"): SUB}
+        with pytest.raises(AclException):
+            needed_permissions(RemotingCommand(code, body=b"no locks"))
+
+
+def test_who_may_send_or_receive_may_look_at_a_topics_bounds() -> None:
+    for owned, is_allowed in ((PUB, True), (SUB, True), (DENY, False)):
+        account = attrs.evolve(ALICE, resource_perms={"T": owned})
+        assert (verdict_for(account, RequestCode.GET_MIN_OFFSET, {"topic": "T", "queueId": "0"}) == "") is is_allowed
 
 
 def test_traces_may_be_left_by_every_account_but_read_by_none() -> None:

@@ -1,0 +1,43 @@
+"""Where requests wait that are not answered in the step that reads them, by what they wait for."""
+
+from __future__ import annotations
+
+import attrs
+
+from rmq_actors.actors.system import ActorSystem
+from rmq_actors.remoting.processor import RequestPool
+from rmq_actors.tracing.recorder import Tracer
+
+_TABLE_QUEUE_CAPACITY = 10_000
+_QUERY_WORKERS = 4
+#: queryThreadPoolQueueCapacity.
+_QUERY_QUEUE_CAPACITY = 20_000
+#: adminBrokerThreadPoolNums.
+_ASKING_WORKERS = 16
+_ASKING_QUEUE_CAPACITY = 1_000
+
+
+@attrs.frozen(eq=False)
+class RequestPools:
+    """The pools of one broker. Create with `make`."""
+
+    #: For a topic or a group to become durable: one change after the other.
+    table: RequestPool
+    #: For an answer that takes long to find.
+    query: RequestPool
+    #: For the answer of a client, which is asked for what an operator wants to know.
+    asking: RequestPool
+
+    @classmethod
+    def make(cls, tracer: Tracer) -> RequestPools:
+        """New pools; nothing runs yet."""
+        return cls(
+            RequestPool("BrokerTablePool", 1, _TABLE_QUEUE_CAPACITY, None, tracer),
+            RequestPool("QueryMessagePool", _QUERY_WORKERS, _QUERY_QUEUE_CAPACITY, None, tracer),
+            RequestPool("AskClientPool", _ASKING_WORKERS, _ASKING_QUEUE_CAPACITY, None, tracer),
+        )
+
+    async def start(self, system: ActorSystem) -> None:
+        """Start all of them."""
+        for pool in (self.table, self.query, self.asking):
+            await system.start(pool)
