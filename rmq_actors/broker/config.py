@@ -193,6 +193,9 @@ class BrokerConfig:
     #: How long pulls are held without long polling. Shorter costs requests of idle consumers, longer holds no message
     #: up: a held pull is answered when one comes.
     short_polling_time_ms: int = attrs.field(default=1_000, validator=_AT_LEAST_1)
+    #: How many messages of one connection may be stored and wait for a disk or a slave; one more is answered
+    #: SYSTEM_BUSY. Fewer keep a sync producer with many in flight waiting, more cost memory while nothing is confirmed.
+    send_thread_pool_queue_capacity: int = attrs.field(default=10_000, validator=_AT_LEAST_1)
     #: What producers are told of where their messages are; message traces carry it.
     region_id: str = "DefaultRegion"
     #: Whether producers are to write message traces, if their program has these turned on.

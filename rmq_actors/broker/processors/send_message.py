@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-
 import attrs
+import msgspec
 
 from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.waiting_sends import WaitingSends
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.send_rules import Destination, MissingGroup, MissingTopic, Refusal, SendRules
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
-from rmq_actors.store.puts.message_puts import PutResult
+from rmq_actors.store.puts.message_puts import PendingPut, PutResult
+from rmq_actors.tracing.events.remoting import RemotingBusy
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch
 from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
@@ -35,6 +36,7 @@ _MSG_REGION, _TRACE_SWITCH = "MSG_REGION", "TRACE_ON"
 #: How often missing tables are made for one message: a topic, its group, the topic of its dead letters.
 _MAKES_MAX = 4
 
+_OVERLOAD = Refusal(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
 #: With these the message is stored, even if not as safely as was promised, and the answer has its place.
 _STORED = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -69,6 +71,8 @@ class SendMessageProcessor:
     _entropy: Entropy
     _pool: RequestPool
     _tracer: Tracer
+    #: Also of those that went through the send lane.
+    waiting: WaitingSends = attrs.field(factory=WaitingSends, init=False)
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the request codes."""
@@ -78,6 +82,7 @@ class SendMessageProcessor:
     def _send(self, request: RemotingRequest) -> RemotingCommand | None:
         header = _header_of(request.command)
         self._check_takes_messages()
+        self._check_room(request)
         destination = self._destination(request, header)
         if isinstance(destination, MissingTopic | MissingGroup):
             self._pool.submit(request, self._make_then_send)
@@ -103,6 +108,15 @@ class SendMessageProcessor:
                 Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. A slave takes no puts")
             )
         _ = self._clients.store
+
+    def _check_room(self, request: RemotingRequest) -> None:
+        """Raise `RpcRefused` while too many wait for their answers, of this connection or in all."""
+        most = self._clients.config().send_thread_pool_queue_capacity
+        if not self.waiting.room(request.connection, most) or not self._clients.store.puts.may_more_wait:
+            self._tracer.emit(
+                RemotingBusy(conn_id=request.connection.conn_id, status="overload", code=request.command.code)
+            )
+            raise refused(_OVERLOAD)
 
     def plain_destination(self, header: SendMessageRequestHeader, version: int, client: str) -> Destination | None:
         """Where a message goes now; None where there is more to be said of that."""
@@ -132,7 +146,6 @@ class SendMessageProcessor:
         self, request: RemotingRequest, header: SendMessageRequestHeader, destination: Destination
     ) -> RemotingCommand | None:
         store, properties = self._clients.store, self._properties(header)
-        answer = functools.partial(self.answer, request, destination.queue_id)
         try:
             if header.batch:
                 pending = store.puts.async_put_messages(self._batch(request, header, destination, properties))
@@ -142,8 +155,18 @@ class SendMessageProcessor:
             raise refused(Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error))) from error
         if pending.result is not None:
             return self._response(request, destination.queue_id, pending.result)
-        pending.tell(answer)
+        self.tell(pending, _without_content(request), destination.queue_id)
         return None
+
+    def tell(self, pending: PendingPut, request: RemotingRequest, queue_id: int) -> None:
+        """Answer once there is something to say. Keeps `request` until then."""
+        self.waiting.begin(request.connection)
+
+        def answer(result: PutResult) -> None:
+            self.waiting.end(request.connection)
+            self.answer(request, queue_id, result)
+
+        pending.tell(answer)
 
     def _properties(self, header: SendMessageRequestHeader) -> dict[str, str]:
         """The message's properties, with the cluster's name. Raises `RpcRefused` for what is not delivered yet."""
@@ -219,6 +242,17 @@ class SendMessageProcessor:
         else:
             refusal = _NOT_STORED.get(result.status, Refusal(ResponseCode.SYSTEM_ERROR, result.status.value))
         return Refusal(refusal.code, f"{refusal.remark} {result.reason}".rstrip())
+
+
+def _without_content(request: RemotingRequest) -> RemotingRequest:
+    """What an answer needs of a request: its body is in the log, and is not kept in memory beside it.
+
+    Hooks see the fields of what they are told the answer of.
+    """
+    command = msgspec.structs.replace(request.command, body=b"")
+    if not request.connection.hooks:
+        command.ext_fields = None
+    return RemotingRequest(request.connection, command, request.arrived_s)
 
 
 def _header_of(command: RemotingCommand) -> SendMessageRequestHeader:

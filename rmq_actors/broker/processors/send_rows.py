@@ -6,7 +6,6 @@ in its place among the rows: so both doors say the same. Where answers wait for 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import attrs
@@ -62,7 +61,8 @@ class SendLane:
         store, settings, store_host = self._clients.open_store(), self._current_settings(), self._clients.store_host()
         if store is None or settings.config.is_slave or settings.cluster is None or settings.answers is None:
             return 0
-        messages = self._messages(connection, rows, settings.cluster)
+        room = self._general.waiting.room(connection, settings.config.send_thread_pool_queue_capacity)
+        messages = self._messages(connection, rows[:room], settings.cluster)
         if not messages:
             return 0
         stored = store.puts.put_rows(messages, connection.remote_address, store_host)
@@ -70,7 +70,7 @@ class SendLane:
             return 0
         if stored.pending:
             for row, message, put in zip(rows, messages, stored.pending, strict=False):
-                put.tell(functools.partial(self._general.answer, _request(connection, row), message.queue_id))
+                self._general.tell(put, _request(connection, row), message.queue_id)
         elif answers := _answers(rows, messages, stored.encoded, store_host, settings.answers):
             connection.send_answers(answers)
         return len(stored.encoded)

@@ -228,6 +228,11 @@ class MessagePuts:
         return PutRows(encoded, [])
 
     @property
+    def may_more_wait(self) -> bool:
+        """Whether fewer than waitingPutsMax wait for a disk or a slave."""
+        return self._completion_service.completion.has_room
+
+    @property
     def _puts_may_wait(self) -> bool:
         return self._flush_mode.puts_wait_for_sync or self.config.broker_role is BrokerRole.SYNC_MASTER
 

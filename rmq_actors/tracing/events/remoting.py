@@ -25,7 +25,7 @@ class RemotingRefused(Event, kind="remoting.refused", emitter="remoting.server")
     peer_address: str = attribute("network.peer.address")
 
 
-class RemotingBusy(Event, kind="remoting.busy", emitter="remoting.processor"):
+class RemotingBusy(Event, kind="remoting.busy", emitter="remoting.processor, broker.processors.send_message"):
     """A request was answered SYSTEM_BUSY."""
 
     conn_id: int
