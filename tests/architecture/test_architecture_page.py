@@ -20,6 +20,7 @@ PATHS = [quoted for quoted in QUOTED if re.fullmatch(r"[\w./-]+/[\w.-]*|[\w-]+\.
 NAMES = [name for name in QUOTED if re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?", name) and name not in PATHS]
 #: Quoted as what they are: a file that a store has, a directory of it, a placeholder, a package that is not there yet.
 OTHERS = {"abort", "await", "client", "cut/", "tests/mutants/NAME.toml"}
+LINE_CHARACTERS_MAX = 150
 CONTRACTS = {
     "rmq_actors": ("pyproject.toml", "layers of rmq_actors"),
     "rmq_actors.store": ("pyproject.toml", "rooms of the store"),
@@ -73,3 +74,9 @@ def test_the_rooms_are_those_of_the_import_contracts(contract: str) -> None:
 def test_it_names_enough_to_be_checked() -> None:
     assert len(PATHS) > 60
     assert len(NAMES) > 50
+
+
+def test_prose_is_wrapped() -> None:
+    """A row of a table cannot be."""
+    lines = [line for line in FENCE.sub("", PAGE).splitlines() if len(line) > LINE_CHARACTERS_MAX and line[:1] != "|"]
+    assert lines == []
