@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -101,10 +102,9 @@ def analyze_in(
     total = _steps(only)
     progress("reading traces", 1, total)
     events = traces.read_events(session)
-    all_puts = puts(events).persist(StorageLevel.MEMORY_AND_DISK)
-    inputs = Inputs(events, traces.read_runs(session), all_puts)
     tables, rows = {}, {}
-    try:
+    with _persisted(puts(events)) as all_puts:
+        inputs = Inputs(events, traces.read_runs(session), all_puts)
         for step, name in enumerate(chosen, start=2):
             progress(name, step, total)
             tables[name] = tables_directory(out) / name
@@ -113,10 +113,20 @@ def analyze_in(
             rows[name] = written.count()
             if name == "run_summary":
                 _check_event_counts(written)
-    finally:
-        all_puts.unpersist()
     progress("done", total, total)
     return Analysis(traces.runs, traces.events, tables, rows, time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
+    """Keep what a frame has found, until the block ends. After an interrupt Java is not asked to let it go."""
+    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield frame
+    except Exception:
+        frame.unpersist()
+        raise
+    frame.unpersist()
 
 
 def _check_tables(only: Collection[str]) -> None:

@@ -92,14 +92,16 @@ def open_session(
             with _interrupt_afterwards():
                 session = _start(_settings(master, driver_memory, scratch, short=short), printed)
             yield session
-        except KeyboardInterrupt:
-            # An answer of Java's may have been read in part: nothing can be asked of it any more, not even to stop.
-            session = None
-            quiet.java_is_killed = True
-            _kill_java()
-            raise
-        except Exception as error:
-            if session is not None:
+        except BaseException as error:
+            if _comes_of_an_interrupt(error):
+                # An answer of Java's may have been read in part: nothing can be asked of it any more, not even to stop.
+                session = None
+                quiet.java_is_killed = True
+                _kill_java()
+                if not isinstance(error, KeyboardInterrupt):
+                    # Something did ask Java on the way out, and had no answer: the interrupt had reached it, too.
+                    raise KeyboardInterrupt from error
+            elif session is not None and isinstance(error, Exception):
                 _add_note(error, printed)
             raise
         finally:
@@ -121,9 +123,14 @@ class _QuietAfterInterrupt(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         if self.java_is_killed and isinstance(error, Py4JNetworkError):
             return False
-        while error is not None and not isinstance(error, KeyboardInterrupt):
-            error = error.__context__
-        return error is None
+        return not _comes_of_an_interrupt(error)
+
+
+def _comes_of_an_interrupt(error: BaseException | None) -> bool:
+    """Whether it is KeyboardInterrupt, or was raised while that was on its way out."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 @contextlib.contextmanager
