@@ -30,6 +30,7 @@ from rmq_actors.broker.processors.topic_admin import TopicAdminProcessor
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
 from rmq_actors.broker.request_pools import RequestPools
+from rmq_actors.broker.schedule_message_service import ScheduleMessageService
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
 from rmq_actors.ha.followed_master import FollowedMaster
@@ -68,6 +69,7 @@ class BrokerRemoting:
     #: On listenPort - 2, for clients that ask for the VIP channel: Java slaves do.
     fast_remoting_server: RemotingServer | None
     _hold_service: PullRequestHoldService
+    _schedule: ScheduleMessageService
     _housekeeping: ClientHousekeepingService
     _pools: RequestPools
     _wall_clock: WallClock
@@ -79,11 +81,10 @@ class BrokerRemoting:
     _store: MessageStore | None = attrs.field(default=None, init=False)
     #: "ip:port" that messages of clients are stored under; known once the broker listens.
     _store_host: str = attrs.field(default="", init=False)
-    _masters: LatestSender[str] = attrs.field(init=False)
-    _told_masters: trio.MemoryReceiveChannel[str] = attrs.field(init=False)
+    #: Both ends of `MASTERS`, of this role.
+    _masters: tuple[LatestSender[str], trio.MemoryReceiveChannel[str]] = attrs.field(factory=MASTERS.open, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._masters, self._told_masters = MASTERS.open()
         MetadataProcessor(self.metadata).register(self.processors)
         QueryMessageProcessor(lambda: self._store, self._pools.query).register(self.processors)
         clients = ClientRequests(self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host)
@@ -143,6 +144,7 @@ class BrokerRemoting:
             make_server(server, name="RemotingServer"),
             None if fast is None else make_server(fast, name="FastRemotingServer"),
             hold_service,
+            ScheduleMessageService(metadata.delay_offsets, environment.wall_clock, tracer),
             housekeeping,
             RequestPools.make(tracer),
             environment.wall_clock,
@@ -165,18 +167,22 @@ class BrokerRemoting:
     def use_store(self, store: MessageStore | None, *, is_slave: bool) -> None:
         """Answer from this store from now on; None: there is no store for a while.
 
-        A master is going to deliver delayed messages, so its delay offsets are moved into what the store's queues have.
+        A master delivers delayed messages, so its delay offsets are moved into what the store's queues have.
         """
         self._store = store
         self._hold_service.use_store(store)
-        if store is not None and not is_slave:
-            offsets = store.offsets
-            self.metadata.delay_offsets.correct(
-                lambda queue_id: (
-                    offsets.get_min_offset_in_queue(SCHEDULE_TOPIC, queue_id),
-                    offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, queue_id),
-                )
-            )
+        if store is None or is_slave:
+            self._schedule.use_store(None)
+            return
+        offsets = store.offsets
+        self.metadata.delay_offsets.correct(
+            lambda queue_id: (
+                offsets.get_min_offset_in_queue(SCHEDULE_TOPIC, queue_id),
+                offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, queue_id),
+            ),
+            store.commit_log.max_offset,
+        )
+        self._schedule.use_store(store)
 
     @property
     def open_store(self) -> MessageStore | None:
@@ -200,11 +206,12 @@ class BrokerRemoting:
     async def start(self, system: ActorSystem, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
         """Listen, then register; a stop does it the other way round. Raises `OSError` if a port cannot be bound."""
         interval_s = self._config.flush_consumer_offset_interval_ms / 1000
-        await system.start(OffsetPersistService(self.metadata, interval_s, self._tracer))
+        await system.start(OffsetPersistService(self.metadata, lambda: self._store, interval_s, self._tracer))
         if self._acl_files is not None:
             await system.start(self._acl_files)
         await self._pools.start(system)
         await system.start(self._hold_service)
+        await system.start(self._schedule)
         await system.start(self._housekeeping)
         await system.start(self.remoting_server)
         self._store_host = address_text((await _numeric_host(self._config.broker_ip1), self.remoting_server.port))
@@ -218,18 +225,19 @@ class BrokerRemoting:
     def change_role(self, config: BrokerConfig, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
         """Be registered with the brokerId and the role of `config` from now on."""
         self._config = config
-        self._masters, self._told_masters = MASTERS.open()
+        self._masters = MASTERS.open()
         if self.registration is not None:
             self.registration.change_role(
-                self._identity(ha_server_addr), ha_masters, self._masters, is_slave=config.is_slave
+                self._identity(ha_server_addr), ha_masters, self._masters[0], is_slave=config.is_slave
             )
 
     async def start_slave_synchronize(self, terms: TermFile, system: Supervisor, followed: FollowedMaster) -> None:
         """Take over the metadata of the master that is followed from now on, as a slave."""
-        told = self._told_masters if self._config.master_addr is None else None
+        told = self._masters[1] if self._config.master_addr is None else None
         await system.start(
             SlaveSynchronize(
                 self.metadata,
+                lambda: self._store,
                 self.client,
                 self.master_addr,
                 told,
@@ -254,7 +262,7 @@ class BrokerRemoting:
             self.topic_config_manager,
             self._topic_changes,
             ha_masters,
-            self._masters,
+            self._masters[0],
             self._entropy,
             self._tracer,
             self._fetch_name_servers,

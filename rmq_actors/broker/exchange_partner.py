@@ -200,7 +200,7 @@ class ExchangePartner:
                 await broker.store.sync_log()
                 for part in Metadata:
                     answer = await ask_table(remoting.client, remoting.master_addr or "", part, TIMEOUT_MS)
-                    await take_over(remoting.metadata, part, answer)
+                    await take_over(remoting.metadata, broker.store, part, answer)
             except (AppendRefused, RemotingError, MQBrokerError, ValueError, OSError) as error:
                 return str(error)
         return f"not ready within {READY_WITHIN_S:g} s" if waiting.cancelled_caught else None

@@ -12,7 +12,7 @@ import trio
 from rmq_actors.broker.broker_outer_api import MQBrokerError
 from rmq_actors.broker.master_records import MasterRecords
 from rmq_actors.broker.peer_states import PeerStates
-from rmq_actors.broker.slave_synchronize import TablesNotTaken, ask_table, take_over
+from rmq_actors.broker.slave_synchronize import LogBehind, MasterTable, TablesNotTaken, ask_table, take_over
 from rmq_actors.ha.log_comparison import LogComparison, near_end
 from rmq_actors.ha.master_record_lookup import LookupFailed
 from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_tables
@@ -61,8 +61,13 @@ class LastRound:
         try:
             answers = await _within(ALL_ANSWERS_S, lambda: self._ask(remoting, master))
             for part, answer in answers.items():
-                has_changed = await take_over(remoting.metadata, part, answer)
-                self._note(master, part.value, "changed" if has_changed else "unchanged", "")
+                try:
+                    has_changed = await take_over(remoting.metadata, remoting.open_store, part, answer)
+                except LogBehind as error:
+                    _log.warning("the %s of %s are not taken over: %s", part.value, master, error)
+                    self._note(master, part.value, type(error).__name__, str(error))
+                else:
+                    self._note(master, part.value, "changed" if has_changed else "unchanged", "")
         except (RemotingError, MQBrokerError, LogCleaned, ValueError, OSError) as error:
             _log.warning(
                 "topics, groups and offsets may be 10 s old: %s was asked for newer ones before the promotion: %s",
@@ -71,7 +76,7 @@ class LastRound:
             )
             self._note(master, "all", type(error).__name__, str(error))
 
-    async def _ask(self, remoting: BrokerRemoting, master: str) -> dict[Metadata, bytes]:
+    async def _ask(self, remoting: BrokerRemoting, master: str) -> dict[Metadata, MasterTable]:
         """The tables of a peer that may give them and has this log: with another log its tables may be lost, too."""
         peers, own = PeerStates(remoting.client), Own(self._host.terms.term, self._host.config.broker_name)
         before = await _within(FIRST_ANSWER_S, lambda: peers.ask(master, _TIMEOUT_MS))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 import attrs
 import trio
@@ -12,13 +14,17 @@ from rmq_actors.actors.services.channels import LatestChannel
 from rmq_actors.actors.services.service import WakeUp
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import MQBrokerError
+from rmq_actors.broker.offset_persist_service import synced_to
 from rmq_actors.broker.peer_states import PeerStates
+from rmq_actors.broker.processors.metadata_requests import RESTS_ON
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.evidence import Doubt, Own, Peer, doubt_in_tables
 from rmq_actors.protocols.metadata_rounds import Metadata, SlaveSynchronization
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.connection import RemotingError
+from rmq_actors.store.dispatch.consume_queue import parse_queue_offset
 from rmq_actors.store.files.term_file import TermFile
+from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -48,6 +54,17 @@ CODES = {
 }
 
 
+class MasterTable(NamedTuple):
+    """A master's table as it was sent, and up to where a log must reach for which it is right."""
+
+    body: bytes
+    rests_on: int = 0
+
+
+class LogBehind(ConnectionError):
+    """This log does not have yet what the master's delay offsets count as delivered."""
+
+
 class MasterNotFollowed(ConnectionError):
     """The master's log is not followed any more: the address may be another broker's now."""
 
@@ -69,6 +86,8 @@ class SlaveSynchronize:
 
     name = "SlaveSynchronize"
     _metadata: BrokerMetadata
+    #: None while there is no store.
+    _open_store: Callable[[], MessageStore | None]
     _client: RemotingClient
     #: Where the master answers, "host:port"; None while that is not known.
     _master_addr: str | None
@@ -127,7 +146,8 @@ class SlaveSynchronize:
             if not self._is_followed():
                 raise MasterNotFollowed("its log is not followed any more")
             await self._keep_term()
-            status = "changed" if await take_over(self._metadata, part, answer) else "unchanged"
+            has_changed = await take_over(self._metadata, self._open_store(), part, answer)
+            status = "changed" if has_changed else "unchanged"
         except (RemotingError, MQBrokerError, ValueError, OSError) as error:
             status, detail = type(error).__name__, str(error)
             _log.warning("%s: %s of %s: %s", self.name, part.value, master, error)
@@ -140,14 +160,14 @@ class SlaveSynchronize:
             BrokerSlaveSynchronize(status=status, part=part.value, peer_address=master, detail=detail[:200]), self.name
         )
 
-    async def _ask(self, master: str, part: Metadata) -> bytes | None:
+    async def _ask(self, master: str, part: Metadata) -> MasterTable | None:
         """A table that may be taken over; None if a stop or another master came meanwhile."""
         answer = None
         with trio.CancelScope() as self._asking:
             answer = await self._ask_master(master, part)
         return None if self._asking.cancel_called else answer
 
-    async def _ask_master(self, master: str, part: Metadata) -> bytes:
+    async def _ask_master(self, master: str, part: Metadata) -> MasterTable:
         peers = PeerStates(self._client)
         before = self._said[1] if self._said is not None and self._said[0] == master else await peers.ask(master)
         self._check(before, before)
@@ -168,28 +188,36 @@ class SlaveSynchronize:
             await self._terms.see(peer.term)
 
 
-async def ask_table(client: RemotingClient, master: str, part: Metadata, timeout_ms: int) -> bytes:
-    """A master's table, as it is sent. Raises `RemotingError`, `MQBrokerError`."""
+async def ask_table(client: RemotingClient, master: str, part: Metadata, timeout_ms: int) -> MasterTable:
+    """A master's table. Raises `RemotingError`, `MQBrokerError`."""
     request = RemotingCommand(CODES[part])
     response = await client.invoke(master, request, timeout_ms)
     if response.code != ResponseCode.SUCCESS:
         raise MQBrokerError(master, request, response)
-    return response.body
+    rests_on = parse_queue_offset((response.ext_fields or {}).get(RESTS_ON, ""))
+    return MasterTable(response.body, rests_on or 0)
 
 
-async def take_over(metadata: BrokerMetadata, part: Metadata, answer: bytes) -> bool:
-    """Store a master's table, durably; whether that changed anything. Raises `ValueError` and `OSError`."""
+async def take_over(metadata: BrokerMetadata, store: MessageStore | None, part: Metadata, answer: MasterTable) -> bool:
+    """Store a master's table, durably; whether that changed anything.
+
+    Raises `ValueError` and `OSError`, of these `LogBehind`: with delay offsets that are ahead of its log, this broker
+    would lose as the master what lies between.
+    """
     if part is Metadata.TOPICS:
-        topics = decode_body(TopicConfigSerializeWrapper, answer)
+        topics = decode_body(TopicConfigSerializeWrapper, answer.body)
         if not topics.topic_config_table:
             raise ValueError("the master sent no topics, but every broker has the system topics")
         return await metadata.topics.follow(topics)
     if part is Metadata.CONSUMER_OFFSETS:
-        has_changed = metadata.consumer_offsets.follow(answer)
+        has_changed = metadata.consumer_offsets.follow(answer.body)
         await metadata.consumer_offsets.persist()
         return has_changed
     if part is Metadata.DELAY_OFFSETS:
-        has_changed = metadata.delay_offsets.replace(answer)
-        await metadata.delay_offsets.persist()
+        end = 0 if store is None else store.commit_log.max_offset
+        if store is None or end < answer.rests_on:
+            raise LogBehind(f"they count as delivered what the log has up to {answer.rests_on}, here it ends at {end}")
+        has_changed = metadata.delay_offsets.replace(answer.body, answer.rests_on)
+        await metadata.delay_offsets.persist(functools.partial(synced_to, store))
         return has_changed
-    return await metadata.subscription_groups.follow(decode_body(SubscriptionGroupWrapper, answer))
+    return await metadata.subscription_groups.follow(decode_body(SubscriptionGroupWrapper, answer.body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -19,6 +20,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 MEGABYTE = 1024 * 1024
 NAME = "broker-own"
+#: A message that is consumed in vain comes again with level 3, then 4.
+DELAY_LEVELS = "1s 2s 1s 1s 1s"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,11 @@ def name_server(module_servers: Servers) -> str:
 def broker(module_servers: Servers, name_server: str) -> BrokerCommand:
     """A broker as `rmq-actors broker` runs it."""
     broker = module_servers.broker_command(
-        NAME, brokerName=NAME, namesrvAddr=name_server, mappedFileSizeCommitLog=16 * MEGABYTE
+        NAME,
+        brokerName=NAME,
+        namesrvAddr=name_server,
+        mappedFileSizeCommitLog=16 * MEGABYTE,
+        messageDelayLevel=DELAY_LEVELS,
     )
     broker.start()
     return broker
@@ -278,6 +285,30 @@ def test_each_consumer_of_a_broadcast_gets_every_message(
     ):
         wait_until(lambda: len(first) >= 10 and len(second) >= 10, 120, "ten messages each")
     assert sorted(first) == sorted(second)
+
+
+def test_a_delayed_message_is_consumed_when_its_delay_is_over(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    send_ok(producer.send(message(java_gateway, "JavaDelay", b"at once")))
+    stored_ms, found_ms = dict[int, int](), dict[int, int]()
+    with java_gateway.push_consumer(name_server, "CG_delay", "JavaDelay") as consumed:
+        wait_until(lambda: len(consumed) == 1, 120, "the first message")
+        for level in (2, 1):
+            delayed = message(java_gateway, "JavaDelay", b"level %d" % level)
+            delayed.setDelayTimeLevel(level)
+            stored_ms[level] = time.monotonic_ns() // 1_000_000
+            send_ok(producer.send(delayed))
+
+        def note() -> bool:
+            for _, body in consumed[1:]:
+                found_ms.setdefault(int(body.split()[1]), time.monotonic_ns() // 1_000_000)
+            return len(found_ms) == 2
+
+        wait_until(note, 60, "the delayed messages")
+    assert [body for _, body in consumed] == [b"at once", b"level 1", b"level 2"]
+    for level, delay_ms in ((1, 1_000), (2, 2_000)):
+        assert found_ms[level] - stored_ms[level] >= delay_ms
 
 
 def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_server: str, producer: Any) -> None:

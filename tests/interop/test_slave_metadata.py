@@ -104,7 +104,7 @@ async def test_a_java_slave_has_our_masters_metadata(
         )
         # The slave has been there before: that of 5.x asks a minute after its start for the first time.
         await ours.consumer_offsets.persist()
-        await ours.delay_offsets.persist()
+        await ours.delay_offsets.persist(synced)
         shutil.copytree(store / "config", slave.store / "config")
         assert "TopicOfOurs0" in read_json(slave.store, "topics")["topicConfigTable"]
         # Meanwhile one more, one less, one that has come further.
@@ -121,6 +121,10 @@ async def test_a_java_slave_has_our_masters_metadata(
         assert "GroupOfOurs0" not in read_json(slave.store, "subscriptionGroup")["subscriptionGroupTable"]
         assert read_json(slave.store, "consumerOffset")["offsetTable"]["TopicOfOurs1@GroupOfOurs1"] == {"3": 2**41}
         await trio.to_thread.run_sync(slave.kill)
+
+
+async def synced(_: int) -> bool:
+    return True
 
 
 def call(master: JavaBroker, code: int, fields: Mapping[str, object], body: bytes = b"") -> None:

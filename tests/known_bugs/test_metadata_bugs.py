@@ -11,7 +11,6 @@ import trio
 
 from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers.namesrv import RegisterBrokerResponseHeader
 from rmq_actors.wire.record import Message
 from tests.worlds.metadata_world import (
@@ -28,19 +27,19 @@ from tests.worlds.metadata_world import (
 )
 from tests.worlds.registration_world import Broker, NameServer
 
-#: Of the delay levels, one whose messages nobody delivers in these tests; its queue is one less.
-LEVEL = 3
+#: Of the delay levels, one whose messages are not due in these tests: 2 h.
+LEVEL = 18
 
 
 async def put_delayed(broker: Broker, count: int) -> None:
     for number in range(count):
-        await broker.controller.put_message(Message(SCHEDULE_TOPIC, b"%d" % number, queue_id=LEVEL - 1))
+        await broker.controller.put_message(Message("Topic", b"%d" % number, delay_time_level=LEVEL))
 
 
 async def deliver(master: Broker, count: int) -> None:
     """Put as many messages as are delivered, and two more."""
     await put_delayed(master, count + 2)
-    metadata_of(master).delay_offsets.offset_table[LEVEL] = count
+    metadata_of(master).delay_offsets.delivered(LEVEL, count, 0)
 
 
 async def promote(slave: Broker) -> dict[int, int]:
@@ -160,10 +159,10 @@ def test_1869_a_level_whose_offset_is_behind_its_queue_does_not_stand_still() ->
     async def main(cluster: MetadataCluster) -> None:
         await cluster.master.start()
         await put_delayed(cluster.master, 7)
-        metadata_of(cluster.master).delay_offsets.offset_table.update({LEVEL: 100, LEVEL + 1: 9})
+        metadata_of(cluster.master).delay_offsets.offset_table.update({LEVEL: 100, LEVEL - 1: 9})
         await cluster.master.stop()
         await cluster.master.start()
-        assert metadata_of(cluster.master).delay_offsets.offset_table == {LEVEL: 7, LEVEL + 1: 0}
+        assert metadata_of(cluster.master).delay_offsets.offset_table == {LEVEL: 7, LEVEL - 1: 0}
 
     run(main)
 

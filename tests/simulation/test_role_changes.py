@@ -138,7 +138,7 @@ def delay_offsets(servers: RoleWorld, node: str) -> dict[int, int]:
 
 async def put_delayed(servers: RoleWorld, count: int) -> None:
     for number in range(count):
-        await servers.put("a-0", b"%d" % number, delay_time_level=3)
+        await servers.put("a-0", b"%d" % number, delay_time_level=18)
     await servers.wait_replicated("a-1")
 
 
@@ -147,11 +147,11 @@ def test_a_promoted_slave_goes_on_with_its_masters_delay_offsets() -> None:
 
     async def use() -> None:
         await put_delayed(servers, 5)
-        delay_offsets(servers, "a-0")[3] = 5
+        delay_offsets(servers, "a-0")[18] = 5
         await trio.sleep(10 + FIRST_SYNC_S)
         servers.nodes["a-0"].kill()
         assert await servers.change_role("a-1", ASYNC_MASTER) is None
-        assert delay_offsets(servers, "a-1") == {3: 5}
+        assert delay_offsets(servers, "a-1") == {18: 5}
 
     servers.run_well(use)
 
@@ -161,17 +161,17 @@ def test_a_promoted_slave_whose_log_lost_its_end_delivers_what_it_has() -> None:
 
     async def use() -> None:
         await put_delayed(servers, 20)
-        delay_offsets(servers, "a-0")[3] = 20
+        delay_offsets(servers, "a-0")[18] = 20
         await trio.sleep(10 + FIRST_SYNC_S)
-        assert delay_offsets(servers, "a-1") == {3: 20}
+        assert delay_offsets(servers, "a-1") == {18: 20}
         servers.nodes["a-0"].kill()
         servers.nodes["a-1"].power_loss()
         servers.boot("a-1")
         await trio.sleep(1)
         assert await servers.change_role("a-1", ASYNC_MASTER) is None
-        end = servers.controller("a-1").store.offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, 2)
+        end = servers.controller("a-1").store.offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, 17)
         assert end < 20
-        assert delay_offsets(servers, "a-1") == {3: end}
+        assert delay_offsets(servers, "a-1") == {18: end}
 
     servers.run_well(use)
 

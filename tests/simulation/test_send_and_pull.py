@@ -154,7 +154,7 @@ def test_a_batch_is_stored_whole_and_its_ids_told() -> None:
         ("Other", {"default_topic": "Nothing"}, ResponseCode.TOPIC_NOT_EXIST, "apply first please"),
         ("BenchmarkTest", {"queue_id": 1024}, ResponseCode.SYSTEM_ERROR, r"queueId\[1024\] is illegal, TopicConfig \["),
         ("BenchmarkTest", {"properties": {"TRAN_MSG": "true"}}, ResponseCode.NO_PERMISSION, "transaction message"),
-        ("BenchmarkTest", {"properties": {"DELAY": "3"}}, ResponseCode.MESSAGE_ILLEGAL, "delayed"),
+        ("BenchmarkTest", {"properties": {"DELAY": "soon"}}, ResponseCode.MESSAGE_ILLEGAL, "'soon', not a level"),
     ],
 )
 def test_what_a_broker_does_not_take_is_refused_and_makes_nothing(

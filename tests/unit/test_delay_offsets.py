@@ -18,6 +18,10 @@ from tests.worlds.faulty_disk import FaultyDisk
 from tests.worlds.golden_capture import STORE_MASTER_CLEAN, STORE_SLAVE_CLEAN
 
 
+async def synced(_: int) -> bool:
+    return True
+
+
 def stored(tmp_path: Path, data: bytes) -> FaultyDisk:
     (tmp_path / "config").mkdir()
     (tmp_path / "config/delayOffset.json").write_bytes(data)
@@ -59,7 +63,7 @@ def test_rocketmqs_file_is_read(tmp_path: Path, store: Path) -> None:
     offsets = DelayOffsets.load(disk)
     assert offsets.offset_table == {1: 3, 2: 3, 3: 4}
     assert offsets.encode() == b'{"offsetTable":{1:3,2:3,3:4}}'
-    trio.run(offsets.persist)
+    trio.run(offsets.persist, synced)
     assert disk.syncs == []  # nothing has changed
 
 
@@ -71,14 +75,14 @@ def test_what_is_persisted_is_loaded(tmp_path: Path) -> None:
         offsets.offset_table.update({2: 7, 1: 5})
         disk.failing_syncs = 1
         with pytest.raises(OSError, match="Input/output error"):
-            await offsets.persist()
-        await offsets.persist()
+            await offsets.persist(synced)
+        await offsets.persist(synced)
         syncs = len(disk.syncs)
-        await offsets.persist()
+        await offsets.persist(synced)
         assert len(disk.syncs) == syncs
         assert DelayOffsets.load(disk).offset_table == {1: 5, 2: 7}
         offsets.offset_table[2] = 8
-        await offsets.persist()
+        await offsets.persist(synced)
         assert DelayOffsets.load(disk).offset_table == {1: 5, 2: 8}
 
     trio.run(main)
@@ -92,7 +96,7 @@ def test_what_is_persisted_is_loaded(tmp_path: Path) -> None:
 def test_offsets_are_corrected_into_their_queues(table: dict[int, int], queues: list[tuple[int, int]]) -> None:
     offsets = DelayOffsets(dict(table), None, None)  # type: ignore[arg-type]  # no file is touched
     bounds = [(first, first + more) for first, more in queues]
-    offsets.correct(bounds.__getitem__)
+    offsets.correct(bounds.__getitem__, 0)
     for level, offset in table.items():
         first, after = bounds[level - 1]
         assert first <= offsets.offset_table[level] <= after
@@ -107,11 +111,11 @@ def test_a_slave_has_its_masters_table_until_it_delivers_itself(tmp_path: Path) 
         offsets = DelayOffsets.load(disk)
         assert offsets.replace(b'{"offsetTable":{1:3,"2":9,3:0}}')
         assert not offsets.replace(b'{"offsetTable":{1:3,2:9,3:0}}')
-        assert await offsets.persist()
-        assert not await offsets.persist()
+        assert await offsets.persist(synced)
+        assert not await offsets.persist(synced)
         offsets = DelayOffsets.load(disk)
         assert offsets.offset_table == {1: 3, 2: 9, 3: 0}
-        offsets.correct(lambda _: (2, 4))
+        offsets.correct(lambda _: (2, 4), 0)
         assert offsets.offset_table == {1: 3, 2: 4, 3: 2}
 
     trio.run(main)
@@ -133,9 +137,9 @@ def test_an_offset_past_the_queue_is_corrected_and_written(tmp_path: Path) -> No
     async def main() -> None:
         disk = stored(tmp_path, b'{"offsetTable":{1:100}}')
         offsets = DelayOffsets.load(disk)
-        offsets.correct(lambda _: (0, 7))
+        offsets.correct(lambda _: (0, 7), 0)
         assert offsets.offset_table == {1: 7}
-        await offsets.persist()
+        await offsets.persist(synced)
         assert DelayOffsets.load(disk).offset_table == {1: 7}
 
     trio.run(main)

@@ -16,6 +16,10 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
+#: The field of an answer with delay offsets that says where the last delivered message ends in the master's log.
+#: RocketMQ's brokers do not send it, and ignore it.
+RESTS_ON = "logOffset"
+
 
 @attrs.frozen(eq=False)
 class MetadataProcessor:
@@ -32,11 +36,16 @@ class MetadataProcessor:
         bodies: dict[int, Callable[[], bytes]] = {
             RequestCode.GET_ALL_TOPIC_CONFIG: _EncodedTable(metadata.topics.wrapper),
             RequestCode.GET_ALL_CONSUMER_OFFSET: metadata.consumer_offsets.encode,
-            RequestCode.GET_ALL_DELAY_OFFSET: metadata.delay_offsets.encode,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _EncodedTable(metadata.subscription_groups.wrapper),
         }
         for code, body in bodies.items():
             processors.register([code], _answering(body))
+        processors.register([RequestCode.GET_ALL_DELAY_OFFSET], self._get_all_delay_offset)
+
+    def _get_all_delay_offset(self, request: RemotingRequest) -> RemotingCommand:
+        offsets = self._metadata.delay_offsets
+        rests_on = {RESTS_ON: str(offsets.rests_on)}
+        return request.command.response(ResponseCode.SUCCESS, ext_fields=rests_on, body=offsets.encode())
 
 
 @attrs.define(eq=False)

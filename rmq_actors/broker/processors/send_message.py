@@ -16,7 +16,6 @@ from rmq_actors.store.puts.message_puts import PendingPut, PutResult
 from rmq_actors.tracing.events.remoting import RemotingBusy
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch
-from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.messages import (
     SendMessageRequestHeader,
@@ -169,15 +168,13 @@ class SendMessageProcessor:
         pending.tell(answer)
 
     def _properties(self, header: SendMessageRequestHeader) -> dict[str, str]:
-        """The message's properties, with the cluster's name. Raises `RpcRefused` for what is not delivered yet."""
+        """The message's properties, with the cluster's name. Raises `RpcRefused` for what this broker does not take."""
         properties = decode_properties((header.properties or "").encode("utf-8", "surrogatepass"))
         if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
             broker = self._clients.config().broker_ip1
             raise refused(
                 Refusal(ResponseCode.NO_PERMISSION, f"the broker[{broker}] sending transaction message is forbidden")
             )
-        if properties.get(PROPERTY_DELAY, "0") != "0":
-            raise refused(Refusal(ResponseCode.MESSAGE_ILLEGAL, "this broker does not deliver delayed messages yet"))
         properties[PROPERTY_CLUSTER] = self._clients.config().broker_cluster_name
         return properties
 

@@ -20,6 +20,8 @@ from rmq_actors.wire.dispatch_request import (
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
     split_multi_dispatch,
 )
@@ -36,8 +38,6 @@ from rmq_actors.wire.record import (
     takes_queue_offset,
 )
 
-PROPERTY_REAL_TOPIC = "REAL_TOPIC"
-PROPERTY_REAL_QUEUE_ID = "REAL_QID"
 _SYSTEM_TOPIC_PREFIX = "RMQ_SYS_"
 #: Few topics have many messages.
 check_topic_once = functools.lru_cache(maxsize=4096)(check_topic)

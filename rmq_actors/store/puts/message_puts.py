@@ -161,8 +161,11 @@ class MessagePuts:
         """Append a batch, all of it or nothing, in one file, and wait like `put_message`. A checkpoint."""
         return await self.async_put_messages(batch).wait()
 
-    def async_put_message(self, message: Message) -> PendingPut:
-        """Append a message now, without waiting for its answer (asyncPutMessage); many may be in flight."""
+    def async_put_message(self, message: Message, *, waits: bool = True) -> PendingPut:
+        """Append a message now, without waiting for its answer (asyncPutMessage); many may be in flight.
+
+        `waits` False: it is answered as soon as it is in the log, whatever its property WAIT says.
+        """
         arrived = trio.current_time()
         refusal = self._refusal(arrived)
         if refusal is not None:
@@ -171,7 +174,8 @@ class MessagePuts:
             encoded = self._encoder.encode(message)
         except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
             return self._refuse(_status_of(error), str(error))
-        return self._append(encoded, message.store_host, message.properties, arrived)
+        waits = waits and _waits(message.properties)
+        return self._append(encoded, message.store_host, arrived, waits=waits)
 
     def async_put_messages(self, batch: MessageBatch) -> PendingPut:
         """Append a batch now, without waiting for its answer (asyncPutMessages)."""
@@ -183,7 +187,7 @@ class MessagePuts:
             encoded = self._encoder.encode_batch(batch)
         except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
             return self._refuse(_status_of(error), str(error))
-        return self._append(encoded, batch.store_host, batch.properties, arrived)
+        return self._append(encoded, batch.store_host, arrived, waits=_waits(batch.properties))
 
     def put_rows(self, rows: Sequence[MessageRow], born_host: str, store_host: str) -> PutRows | None:
         """Append rows in one write: all of them, or those before a special one.
@@ -323,9 +327,7 @@ class MessagePuts:
 
     # Appending.
 
-    def _append(
-        self, encoded: EncodedMessage, store_host: str, properties: Mapping[str, str], arrived: float
-    ) -> PendingPut:
+    def _append(self, encoded: EncodedMessage, store_host: str, arrived: float, *, waits: bool) -> PendingPut:
         try:
             appended = self._commit_log.append_message(
                 encoded,
@@ -347,7 +349,7 @@ class MessagePuts:
         topic, _ = encoded.topic_queue
         self.stats.put(topic, appended.size, len(appended.starts))
         pending = self._pending(appended, arrived)
-        if not _waits(properties):
+        if not waits:
             pending.answered(PutStatus.PUT_OK)
         else:
             self._await_confirmation(pending, appended.end_offset, arrived)

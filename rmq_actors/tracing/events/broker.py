@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from rmq_actors.tracing.event import Event, attribute
 
 
@@ -87,3 +89,20 @@ class BrokerPersistOffsets(
 
     status: str
     part: str
+
+
+class BrokerDeliver(
+    Event, kind="broker.deliver", emitter="broker.schedule_message_service", actor="ScheduleMessageService"
+):
+    """What became of delayed messages of a level, from queue_offset to queue_offset_next.
+
+    status: delivered, the last one ending at offset; retried: the one at queue_offset is not, as detail says;
+    passed_over: they never will be.
+    """
+
+    status: Literal["delivered", "retried", "passed_over"]
+    queue_id: int
+    queue_offset: int
+    queue_offset_next: int
+    offset: int
+    detail: str

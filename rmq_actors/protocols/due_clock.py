@@ -1,0 +1,93 @@
+"""When delayed messages are due, in seconds of the monotonic clock: never early, also where the wall clock jumps.
+
+A record says by the wall clock when it was stored, and its queue's entry when it is due. The clock is watched while
+records come: as long as it keeps step with the monotonic clock, one number translates all their times. A record that
+came together with a jump may have been stamped before or after it, so only what was seen counts of it: it is due a
+whole delay after it was seen. What was there before anybody watched is taken as the wall clock says now, but is not
+kept longer than its delay.
+
+Pure: clocks are arguments. RocketMQ compares with the wall clock alone (ScheduleMessageService), and delivers at once
+what a clock that went back makes due later than its delay.
+"""
+
+from __future__ import annotations
+
+import bisect
+
+import attrs
+
+#: A clock that differs by more has jumped. Slewing by 500 ppm, as NTP does, reaches it after some seconds.
+_STEP_S = 0.002
+#: Time stamps are whole milliseconds, cut off; together with `_STEP_S` that is how wrong a translated time may be.
+_SLACK_S = _STEP_S + 0.001
+#: How often the clock may have jumped while records wait; of more jumps the oldest are remembered as one.
+JUMPS_MAX = 1_000
+
+
+@attrs.define
+class _Period:
+    """Records up to `end_offset`, which came between `begin_s` and `end_s`.
+
+    `shift_s`: the wall clock less the monotonic one when they were stamped; None if that is not known.
+    """
+
+    end_offset: int
+    begin_s: float
+    end_s: float
+    shift_s: float | None
+
+
+@attrs.define(eq=False)
+class DueClock:
+    """Made when the watch begins: the records before `log_offset` are there. Call `saw` as soon as more have come.
+
+    Offsets are those of the log; `now_s` is of the monotonic clock, `wall_ms` of the wall clock at the same time.
+    """
+
+    begin_offset: int
+    begin_s: float
+    begin_wall_ms: int
+    _periods: list[_Period] = attrs.field(factory=list, init=False)
+    _seen_offset: int = attrs.field(init=False)
+    _seen_s: float = attrs.field(init=False)
+    _shift_s: float = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._seen_offset, self._seen_s = self.begin_offset, self.begin_s
+        self._shift_s = self.begin_wall_ms / 1000 - self.begin_s
+
+    def saw(self, log_offset: int, now_s: float, wall_ms: int) -> None:
+        """All records before `log_offset` have come by now."""
+        if log_offset <= self._seen_offset:
+            return
+        periods, shift_s = self._periods, wall_ms / 1000 - now_s
+        if abs(shift_s - self._shift_s) > _STEP_S:
+            periods.append(_Period(log_offset, self._seen_s, now_s, None))
+            self._shift_s = shift_s
+            if len(periods) > JUMPS_MAX:
+                oldest = periods.pop(0)
+                periods[0].begin_s, periods[0].shift_s = oldest.begin_s, None
+        elif periods and periods[-1].shift_s is not None:
+            periods[-1].end_offset, periods[-1].end_s = log_offset, now_s
+        else:
+            periods.append(_Period(log_offset, self._seen_s, now_s, shift_s))
+        self._seen_offset, self._seen_s = log_offset, now_s
+
+    def due_at_s(self, offset: int, due_wall_ms: int, delay_ms: int, now_s: float) -> float:
+        """When the record at `offset`, due at `due_wall_ms` by the clock that stamped it, is due.
+
+        `delay_ms`: how long it is delayed.
+        """
+        delay_s = delay_ms / 1000
+        if offset < self.begin_offset:
+            due_s = due_wall_ms / 1000 - (self.begin_wall_ms / 1000 - self.begin_s) + _SLACK_S
+            return min(due_s, self.begin_s + delay_s)
+        number = bisect.bisect_right(self._periods, offset, key=lambda period: period.end_offset)
+        if number == len(self._periods):
+            return now_s + delay_s
+        period = self._periods[number]
+        latest_s = period.end_s + delay_s
+        if period.shift_s is None:
+            return latest_s
+        due_s = due_wall_ms / 1000 - period.shift_s + _SLACK_S
+        return min(max(due_s, period.begin_s + delay_s), latest_s)
