@@ -24,6 +24,7 @@ from rmq_actors.broker.processors.consumer_manage import ConsumerManageProcessor
 from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
 from rmq_actors.broker.processors.pull_message import PullMessageProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
+from rmq_actors.broker.processors.reply_message import ReplyMessageProcessor
 from rmq_actors.broker.processors.send_message import SendMessageProcessor
 from rmq_actors.broker.processors.send_rows import SendLane
 from rmq_actors.broker.processors.topic_admin import TopicAdminProcessor
@@ -95,6 +96,9 @@ class BrokerRemoting:
         sends = SendMessageProcessor(clients, self._entropy, pool, self._tracer)
         sends.register(self.processors)
         SendLane(clients, sends).register(self.processors)
+        ReplyMessageProcessor(clients, self._housekeeping, sends, self._pools, self._wall_clock).register(
+            self.processors
+        )
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
         TopicAdminProcessor(clients, self._pools).register(self.processors)

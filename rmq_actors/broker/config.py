@@ -196,6 +196,9 @@ class BrokerConfig:
     #: How many messages of one connection may be stored and wait for a disk or a slave; one more is answered
     #: SYSTEM_BUSY. Fewer keep a sync producer with many in flight waiting, more cost memory while nothing is confirmed.
     send_thread_pool_queue_capacity: int = attrs.field(default=10_000, validator=_AT_LEAST_1)
+    #: Store replies to request messages in the cluster's reply topic, too. False: they are only handed to the client
+    #: that asked, and are lost if it is gone.
+    store_reply_message_enable: bool = True
     #: What producers are told of where their messages are; message traces carry it.
     region_id: str = "DefaultRegion"
     #: Whether producers are to write message traces, if their program has these turned on.

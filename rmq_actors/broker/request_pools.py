@@ -15,6 +15,9 @@ _QUERY_QUEUE_CAPACITY = 20_000
 #: adminBrokerThreadPoolNums.
 _ASKING_WORKERS = 16
 _ASKING_QUEUE_CAPACITY = 1_000
+#: processReplyMessageThreadPoolNums and replyThreadPoolQueueCapacity. Workers wait for clients, not for a processor.
+_REPLY_WORKERS = 48
+_REPLY_QUEUE_CAPACITY = 10_000
 
 
 @attrs.frozen(eq=False)
@@ -27,6 +30,8 @@ class RequestPools:
     query: RequestPool
     #: For the answer of a client, which is asked for what an operator wants to know.
     asking: RequestPool
+    #: For the client that has asked another one with a message, until it has taken the reply.
+    reply: RequestPool
 
     @classmethod
     def make(cls, tracer: Tracer) -> RequestPools:
@@ -35,9 +40,10 @@ class RequestPools:
             RequestPool("BrokerTablePool", 1, _TABLE_QUEUE_CAPACITY, None, tracer),
             RequestPool("QueryMessagePool", _QUERY_WORKERS, _QUERY_QUEUE_CAPACITY, None, tracer),
             RequestPool("AskClientPool", _ASKING_WORKERS, _ASKING_QUEUE_CAPACITY, None, tracer),
+            RequestPool("ReplyMessagePool", _REPLY_WORKERS, _REPLY_QUEUE_CAPACITY, None, tracer),
         )
 
     async def start(self, system: ActorSystem) -> None:
         """Start all of them."""
-        for pool in (self.table, self.query, self.asking):
+        for pool in (self.table, self.query, self.asking, self.reply):
             await system.start(pool)

@@ -105,17 +105,24 @@ class ProducerGroups(Generic[ChannelT]):
     """The producer groups, each with its clients."""
 
     groups: dict[str, dict[ChannelT, Client]] = attrs.field(factory=dict, init=False)
+    #: By client id the channel of its last heartbeat: each one is in at least one group.
+    _channels: dict[str, ChannelT] = attrs.field(factory=dict, init=False)
 
     def register(self, channel: ChannelT, client: Client, group_name: str) -> None:
         """A heartbeat names a group."""
         self.groups.setdefault(group_name, {})[channel] = client
+        self._channels[client.client_id] = channel
 
     def unregister(self, channel: ChannelT, group_name: str) -> None:
         """A client leaves a group."""
         members = self.groups.get(group_name, {})
-        members.pop(channel, None)
+        client = members.pop(channel, None)
         if not members:
             self.groups.pop(group_name, None)
+        if client is None or any(channel in each for each in self.groups.values()):
+            return
+        if self._channels.get(client.client_id) is channel:
+            del self._channels[client.client_id]
 
     def closed(self, channel: ChannelT) -> None:
         """A connection has ended."""
@@ -126,6 +133,10 @@ class ProducerGroups(Generic[ChannelT]):
         """Every client of every group."""
         for members in self.groups.values():
             yield from members.items()
+
+    def find_channel(self, client_id: str) -> ChannelT | None:
+        """The channel on which a client was heard of last; None if no producer has this id."""
+        return self._channels.get(client_id)
 
 
 def expired(clients: Iterable[tuple[ChannelT, Client]], now_s: float) -> set[ChannelT]:

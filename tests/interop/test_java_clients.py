@@ -320,6 +320,39 @@ def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_ser
     assert {int(body) % 3 for _, body in consumed} == {0, 2}
 
 
+class _Replies:
+    """Answers each request message, in upper case."""
+
+    def __init__(self, gateway: JavaGateway, producer: Any) -> None:
+        self._gateway, self._producer = gateway, producer
+
+    def consumeMessage(self, messages: Any, _: Any) -> Any:  # noqa: N802 - Java's name
+        client = self._gateway.jvm.org.apache.rocketmq.client
+        for message in messages:
+            body = bytearray(bytes(message.getBody()).upper())
+            send_ok(self._producer.send(client.utils.MessageUtil.createReplyMessage(message, body), API_TIMEOUT_MS))
+        return client.consumer.listener.ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    class Java:
+        implements: ClassVar = ["org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently"]
+
+
+def test_a_request_message_has_its_reply(java_gateway: JavaGateway, name_server: str, producer: Any) -> None:
+    send_ok(producer.send(message(java_gateway, "JavaAsks", b"makes the topic")))
+    consumer = java_gateway.jvm.org.apache.rocketmq.client.consumer.DefaultMQPushConsumer("CG_replies")
+    consumer.setNamesrvAddr(name_server)
+    consumer.setInstanceName("replies")
+    consumer.subscribe("JavaAsks", "*")
+    consumer.registerMessageListener(_Replies(java_gateway, producer))
+    consumer.start()
+    try:
+        for number in range(3):
+            reply = producer.request(message(java_gateway, "JavaAsks", b"question %d" % number), API_TIMEOUT_MS)
+            assert bytes(reply.getBody()) == b"QUESTION %d" % number
+    finally:
+        consumer.shutdown()
+
+
 def test_clients_find_the_broker_through_rocketmqs_own_name_server(
     java_gateway: JavaGateway, module_servers: Servers
 ) -> None:

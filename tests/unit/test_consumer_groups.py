@@ -74,3 +74,19 @@ def test_a_client_expires_when_nothing_was_heard_for_longer_than_two_minutes() -
     groups.register("late", client("b", 1.0), data(T=1))
     assert expired(groups.clients(), EXPIRED_S) == set()
     assert expired(groups.clients(), EXPIRED_S + 0.5) == {"early"}
+
+
+def test_a_producer_is_found_on_its_last_channel_until_it_has_left_its_last_group() -> None:
+    groups = ProducerGroups[str]()
+    groups.register("before", client("c-1"), "G1")
+    groups.register("after", client("c-1"), "G1")
+    groups.register("after", client("c-1"), "G2")
+    assert groups.find_channel("c-1") == "after"
+    groups.closed("before")
+    assert groups.find_channel("c-1") == "after"
+    groups.unregister("after", "G1")
+    assert groups.find_channel("c-1") == "after"
+    groups.unregister("after", "G2")
+    assert groups.find_channel("c-1") is None
+    groups.unregister("after", "G2")
+    assert groups.find_channel("c-1") is None

@@ -90,6 +90,16 @@ class SendMessageProcessor:
 
     async def _make_then_send(self, request: RemotingRequest) -> RemotingCommand | None:
         header = _header_of(request.command)
+        return self._put(request, header, await self._made_destination(request, header))
+
+    async def checked(self, request: RemotingRequest) -> tuple[SendMessageRequestHeader, Destination]:
+        """What is to be stored where; missing tables are made. Raises `RpcRefused`, as for a message that is sent."""
+        header = _header_of(request.command)
+        self._check_takes_messages()
+        self._check_room(request)
+        return header, await self._made_destination(request, header)
+
+    async def _made_destination(self, request: RemotingRequest, header: SendMessageRequestHeader) -> Destination:
         for _ in range(_MAKES_MAX):
             destination = self._destination(request, header)
             if isinstance(destination, MissingTopic):
@@ -97,7 +107,7 @@ class SendMessageProcessor:
             elif isinstance(destination, MissingGroup):
                 await self._clients.make_group(destination.group)
             else:
-                return self._put(request, header, destination)
+                return destination
         raise AssertionError(f"{header.topic}: what was made is missing again")
 
     def _check_takes_messages(self) -> None:
@@ -178,6 +188,10 @@ class SendMessageProcessor:
         properties[PROPERTY_CLUSTER] = self._clients.config().broker_cluster_name
         return properties
 
+    def message(self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination) -> Message:
+        """The message of a request. Raises `RpcRefused` for what is not delivered yet."""
+        return self._message(request, header, to, self._properties(header))
+
     def _message(
         self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]
     ) -> Message:
@@ -218,14 +232,18 @@ class SendMessageProcessor:
             answer_failure(request, error, self._tracer)
 
     def _response(self, request: RemotingRequest, queue_id: int, result: PutResult) -> RemotingCommand:
-        config = self._clients.config()
-        ext_fields = {_MSG_REGION: config.region_id, _TRACE_SWITCH: "true" if config.trace_on else "false"}
+        ext_fields = self.region()
         code = _STORED.get(result.status)
         if code is None or result.append is None:
             refusal = self._refusal(result)
             return request.command.response(refusal.code, refusal.remark, ext_fields)
         placed = SendMessageResponseHeader(result.append.msg_id, queue_id, result.append.queue_offset)
         return request.command.response(code, None, encode_header(placed) | ext_fields)
+
+    def region(self) -> dict[str, str]:
+        """What every answer tells of this broker beside the message's place."""
+        config = self._clients.config()
+        return {_MSG_REGION: config.region_id, _TRACE_SWITCH: "true" if config.trace_on else "false"}
 
     def _refusal(self, result: PutResult) -> Refusal:
         """RocketMQ's text for a put that the store did not take, and the store's own reason after it."""
@@ -253,6 +271,6 @@ def _without_content(request: RemotingRequest) -> RemotingRequest:
 
 
 def _header_of(command: RemotingCommand) -> SendMessageRequestHeader:
-    if command.code == RequestCode.SEND_MESSAGE:
+    if command.code in {RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE}:
         return decode_header(SendMessageRequestHeader, command)
     return create_send_message_request_header_v1(decode_header(SendMessageRequestHeaderV2, command))
