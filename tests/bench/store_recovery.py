@@ -26,7 +26,8 @@ from tests.bench.store_runs import (
 STORE_BYTES = 2 * 1024**3
 #: A record of 1 KiB: 91 bytes, 10 of the topic, 41 of the UNIQ_KEY, and the body.
 BODY_BYTES = 1024 - 91 - 10 - 41
-GOAL = 0.3
+#: Of RocketMQ's time, by whose directory it is.
+GOALS = {OURS: 0.2, ROCKETMQ: 0.8}
 
 
 def open_copy(program: StoreProgram, source: Path) -> Mapping[str, float]:
@@ -68,9 +69,9 @@ def main() -> None:
         for suffix, unit, value in (("", "us", took_us), (", CPU", "CPU us", cpu_us))
     ]
     if ROCKETMQ in programs:
-        for case in (f"{OURS} opens its own", f"{OURS} opens RocketMQ's"):
+        for case, goal in ((f"{OURS} opens its own", GOALS[OURS]), (f"{OURS} opens RocketMQ's", GOALS[ROCKETMQ])):
             ratio = turns.ratio(case, f"{ROCKETMQ} opens its own", took_us)
-            notes.append(f"{case}: {ratio:.3f} of RocketMQ's time, median of pairs (goal: {GOAL})")
+            notes.append(f"{case}: {ratio:.3f} of RocketMQ's time, median of pairs (goal: {goal})")
     report(figures, notes=notes, as_json=options.json)
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -33,12 +32,11 @@ from pathlib import Path
 
 import attrs
 
+from tests.bench.java_programs import compile_program, java_version
 from tests.bench.measuring import Figure, bare_checkpoint_us
-from tests.worlds.java_tools import ToolMissing, java_command, rocketmq_classpath
+from tests.worlds.java_tools import ToolMissing
 
-_SOURCE = Path(__file__).parent / "java" / "StoreBench.java"
 _RUN_TIMEOUT_S = 900
-_COMPILE_TIMEOUT_S = 300
 
 # What a broker on Java 17 needs, and no log. The compiler and collector are Java's defaults.
 _JAVA_FLAGS = (
@@ -48,7 +46,6 @@ _JAVA_FLAGS = (
     "-Xmx1g",
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
 )
-_LOGBACK = '<configuration><root level="OFF"/></configuration>'
 
 OURS = "rmq-actors"
 OURS_COMMAND = (sys.executable, "-m", "tests.bench.store_process")
@@ -132,11 +129,11 @@ def store_programs() -> Iterator[tuple[dict[str, StoreProgram], list[str]]]:
     programs = {OURS: StoreProgram(OURS, OURS_COMMAND)}
     with tempfile.TemporaryDirectory(prefix="store-bench-") as directory:
         try:
-            programs[ROCKETMQ] = _compile(Path(directory))
+            programs[ROCKETMQ] = StoreProgram(ROCKETMQ, compile_program("StoreBench", _JAVA_FLAGS, Path(directory)))
         except ToolMissing as missing:
             yield programs, [f"without RocketMQ: {missing}"]
         else:
-            yield programs, [f"RocketMQ: 4.9.7, DefaultMessageStore without a broker, {_java_version()}"]
+            yield programs, [f"RocketMQ: 4.9.7, DefaultMessageStore without a broker, {java_version()}"]
 
 
 @contextlib.contextmanager
@@ -188,25 +185,3 @@ def take_turns(cases: Mapping[str, Callable[[], Mapping[str, float]]], rounds: i
             checkpoint_us[case].append(bare_checkpoint_us())
             values[case].append(once())
     return Turns(values, checkpoint_us)
-
-
-def _compile(directory: Path) -> StoreProgram:
-    java, classpath = java_command(), rocketmq_classpath()
-    javac = shutil.which("javac", path=str(Path(java).resolve().parent)) or shutil.which("javac")
-    if javac is None:
-        raise ToolMissing(f"a JDK is missing: no javac beside {java} or on PATH")
-    subprocess.run(
-        [javac, "-d", str(directory), "-cp", classpath, str(_SOURCE)], check=True, timeout=_COMPILE_TIMEOUT_S
-    )
-    logback = directory / "logback.xml"
-    logback.write_text(_LOGBACK, encoding="utf-8")
-    path = os.pathsep.join((str(directory), classpath))
-    return StoreProgram(
-        ROCKETMQ, [java, *_JAVA_FLAGS, f"-Dlogback.configurationFile={logback}", "-cp", path, "StoreBench"]
-    )
-
-
-def _java_version() -> str:
-    return subprocess.run(
-        [java_command(), "--version"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()[0]

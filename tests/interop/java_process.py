@@ -49,11 +49,12 @@ class JavaRuntime:
 
 @attrs.define(eq=False)
 class JavaProcess(ServerProcess):
-    """A RocketMQ server; `directory` is its home and its user's home. `java_options` go after the common ones."""
+    """A RocketMQ server; `directory` is its home and its user's home. `java_options` go after `java_flags`."""
 
     runtime: JavaRuntime
     properties: Mapping[str, str | int] = attrs.field(factory=dict)
     java_options: Sequence[str] = attrs.field(default=(), kw_only=True)
+    java_flags: Sequence[str] = attrs.field(default=JAVA_FLAGS, kw_only=True)
 
     main_class: ClassVar[str]
     #: `broker` or `namesrv`: what names its configuration and log files.
@@ -76,7 +77,7 @@ class JavaProcess(ServerProcess):
         configuration = self.directory / f"{self.kind}.conf"
         write_properties(configuration, {**self.default_properties(), **self.properties})
         own = (f"-Duser.home={self.directory}", f"-Djava.io.tmpdir={self.directory}", *self.java_options)
-        java = (self.runtime.java, *JAVA_FLAGS, *own, "-cp", self.runtime.classpath)
+        java = (self.runtime.java, *self.java_flags, *own, "-cp", self.runtime.classpath)
         return (*java, self.main_class, "-c", str(configuration))
 
 

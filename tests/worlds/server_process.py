@@ -147,6 +147,11 @@ class ServerProcess:
         """Whether it was started and neither stopped nor killed since."""
         return self._process is not None
 
+    @property
+    def pid(self) -> int:
+        """The number of the process, which runs."""
+        return self._running().pid
+
     def start(self) -> None:
         """Start the process; return when it says that it is up. Raises `ServerFailed`."""
         if self._process is not None:
