@@ -28,6 +28,8 @@ RECORD_OVERHEAD_BYTES = 91
 MAGIC_BYTES = MESSAGE_MAGIC.to_bytes(4, "big")
 BLANK = struct.Struct(">iI")
 
+#: RocketMQ's UtilAll.crc32 leaves the sign bit out.
+BODY_CRC_MASK = 0x7FFFFFFF
 MAX_MESSAGE_SIZE_BYTES = 4 * 1024 * 1024
 #: A slave keeps no more of a record in memory while it waits for the rest; a body is as much shorter as leaves room for
 #: everything else in its record.
@@ -145,7 +147,7 @@ class RecordCheck:
 
 def body_crc(body: bytes | memoryview) -> int:
     """CRC-32 without the sign bit, as RocketMQ's UtilAll.crc32."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return zlib.crc32(body) & BODY_CRC_MASK
 
 
 @functools.lru_cache(maxsize=4096)
