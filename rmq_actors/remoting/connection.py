@@ -140,6 +140,11 @@ class RemotingConnection:
         return self._outgoing_bytes
 
     @property
+    def is_congested(self) -> bool:
+        """Whether the peer takes its answers so slowly that nothing more is read from it."""
+        return self._outgoing_bytes > self._limits.write_buffer_high_water_mark_bytes
+
+    @property
     def idle_at_s(self) -> float:
         """When the connection will have been idle for too long, if no byte moves until then."""
         return self._last_active_s + self._limits.idle_s

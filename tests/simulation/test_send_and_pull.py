@@ -15,18 +15,22 @@ from rmq_actors.broker.client_housekeeping_service import SCAN_INTERVAL_S
 from rmq_actors.protocols.consumer_groups import EXPIRED_S
 from rmq_actors.protocols.queue_locks import LOCK_LIVES_S
 from rmq_actors.remoting.client import RemotingClient
-from rmq_actors.remoting.config import RemotingClientConfig
+from rmq_actors.remoting.config import ConnectionLimits, RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.testing.thin_client import ThinClient, send_request, subscription
 from rmq_actors.wire.bodies.message_queues import MessageQueue
+from rmq_actors.wire.frame_reader import FrameReader
+from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.messages import SendMessageResponseHeader
+from rmq_actors.wire.headers.offsets import PullMessageRequestHeader
 from rmq_actors.wire.message_id import decode_message_id
-from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.worlds import name_server_world
+from tests.worlds.fed_frames import feed
 from tests.worlds.name_server_world import CLIENT
 from tests.worlds.role_world import RoleWorld
 
@@ -293,6 +297,54 @@ def test_pulls_of_a_connection_that_has_ended_are_let_go() -> None:
             assert broker.held_pulls == 0
 
     run(use)
+
+
+@pytest.mark.parametrize("is_new_group", [False, True])
+def test_a_peer_that_reads_nothing_gets_no_more_messages_than_wait_for_it(is_new_group: bool) -> None:
+    """A hundred pulls that are answered later: held ones, or those of a group that is made first."""
+    count, body = 100, bytes(200_000)
+
+    async def use(clients: Clients) -> None:
+        broker = clients.servers.controller("a-0").remoting
+        assert broker is not None
+        async with clients.client() as producer:
+            placed(await producer.send(TOPIC, b"old"))
+            if is_new_group:
+                placed(await producer.send(TOPIC, body))
+            else:
+                await producer.pull(TOPIC, 0)  # makes the group
+            await trio.sleep(0.1)
+            host, _, port = clients.servers.brokers["a-0"].address.rpartition(":")
+            stream = await trio.open_tcp_stream(host, int(port))
+            async with stream:
+                header = PullMessageRequestHeader("CG", TOPIC, 0, 1, 32, 6, 0, 60_000, 0, "*")
+                pulls = [
+                    RemotingCommand(RequestCode.PULL_MESSAGE, encode_header(header), opaque=number)
+                    for number in range(count)
+                ]
+                await stream.send_all(b"".join(map(encode_command, pulls)))
+                await trio.sleep(1)
+                if not is_new_group:
+                    assert broker.held_pulls == count
+                    placed(await producer.send(TOPIC, body))
+                    await trio.sleep(1)
+                connections = broker.remoting_server.connections.values()
+                most = ConnectionLimits().write_buffer_high_water_mark_bytes + 2 * len(body)
+                assert 2 * len(body) < max(each.outgoing_bytes for each in connections) < most
+                answers = dict[int, RemotingCommand]()
+                reader = FrameReader()
+                while len(answers) < count:
+                    feed(reader, bytes(await stream.receive_some()))
+                    while commands := reader.commands():
+                        answers.update({command.opaque: command for command in commands})
+            full = [answer for answer in answers.values() if answer.code == ResponseCode.SUCCESS]
+            again = [answer for answer in answers.values() if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY]
+            assert len(full) > 2
+            assert len(full) + len(again) == count
+            assert {(answer.ext_fields or {})["nextBeginOffset"] for answer in again} == {"1"}
+            assert {(answer.ext_fields or {})["nextBeginOffset"] for answer in full} == {"2"}
+
+    run(use, mapped_file_size_commit_log_bytes=1024 * 1024)
 
 
 def test_a_pull_from_elsewhere_is_told_where_the_queue_is() -> None:

@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from rmq_actors.broker.client_requests import ClientRequests, refused
-from rmq_actors.broker.pull_answer import Puller, pull_answer
+from rmq_actors.broker.pull_answer import MASTER_ID, Puller, pull_answer
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.subscription import TagFilter, build_subscription, is_tag_type
 from rmq_actors.protocols.consumer_groups import ConsumerGroups
@@ -56,7 +56,7 @@ class PullMessageProcessor:
     def pull_again(self, request: RemotingRequest) -> None:
         """A pull is not held any more: answer it with what there is (executeRequestWhenWakeup)."""
         try:
-            response = self._process(request, decode_header(PullMessageRequestHeader, request.command), may_hold=False)
+            response = self._process_late(request, may_hold=False)
             assert response is not None
             request.respond(response)
         except Exception as error:  # noqa: BLE001 - answered, logged, traced
@@ -80,7 +80,22 @@ class PullMessageProcessor:
     async def _make_then_pull(self, request: RemotingRequest) -> RemotingCommand | None:
         header = decode_header(PullMessageRequestHeader, request.command)
         await self._clients.make_group(header.consumer_group)
-        return self._process(request, header, may_hold=True)
+        return self._process_late(request, may_hold=True)
+
+    def _process_late(self, request: RemotingRequest, *, may_hold: bool) -> RemotingCommand | None:
+        """Process a pull whose connection has gone on reading since.
+
+        A peer may have a thousand of them, each good for 256 KiB of answer. If it does not take what is there for it
+        already, it is told to pull again: it is not read from until then, so that it holds no more than its share.
+        """
+        header = decode_header(PullMessageRequestHeader, request.command)
+        if not request.connection.is_congested:
+            return self._process(request, header, may_hold=may_hold)
+        offsets, queue = self._clients.store.offsets, (header.topic, header.queue_id)
+        bounds = offsets.get_min_offset_in_queue(*queue), offsets.get_max_offset_in_queue(*queue)
+        again = PullMessageResponseHeader(MASTER_ID, header.queue_offset, *bounds)
+        remark = "the connection has too many answers to take"
+        return request.command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, encode_header(again))
 
     def _process(
         self, request: RemotingRequest, header: PullMessageRequestHeader, *, may_hold: bool
