@@ -90,21 +90,26 @@ class JavaBroker(JavaProcess):
 
     def declare_topics(self, queues: Mapping[str, int]) -> None:
         """Write topics.json: a broker lets consumers pull from no topic that is not there. Before the first start."""
-        table = {
-            topic: {
-                "topicName": topic,
-                "readQueueNums": count,
-                "writeQueueNums": count,
-                "perm": 6,
-                "topicFilterType": "SINGLE_TAG",
-                "topicSysFlag": 0,
-                "order": False,
-            }
-            for topic, count in queues.items()
+        write_topics(self.store, queues)
+
+
+def write_topics(store: Path, queues: Mapping[str, int]) -> None:
+    """Write the topics.json of a store: topics by the number of their queues."""
+    table = {
+        topic: {
+            "topicName": topic,
+            "readQueueNums": count,
+            "writeQueueNums": count,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
         }
-        path = self.store / "config" / "topics.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": table}))
+        for topic, count in queues.items()
+    }
+    path = store / "config" / "topics.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": table}))
 
 
 def commit_log_files(store: Path) -> dict[int, bytes]:
