@@ -9,6 +9,7 @@ that is not yet on the disk: how long it takes to stop and to start, as processe
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import sys
@@ -126,6 +127,8 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", default=[*LOADS, "topics"], help="loads, and topics; all by default")
     parser.add_argument("--rounds", type=int, default=3, help="rounds a figure (default 3)")
     options = parser.parse_args()
+    # An installed program is compiled once: not at each start, which takes half a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     lines = [
         f"{hardware()}; a bare Trio checkpoint takes {bare_checkpoint_us():.1f} us",
         "",

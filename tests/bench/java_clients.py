@@ -29,6 +29,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -443,6 +444,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds a figure (default 3)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
+    # An installed program is compiled once: not at each start, which takes half a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     checkpoint_us = bare_checkpoint_us()
     with (
         tempfile.TemporaryDirectory(prefix="java-clients-") as directory,
