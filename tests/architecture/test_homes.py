@@ -51,7 +51,7 @@ def files() -> Iterator[Path]:
         ("unit", "from tests.worlds.server_process import ServerProcess", False),
         ("simulation", "from tests.fuzz import CASES", False),
         ("simulation", "from tests.mutants.test_mutants import MUTANTS", True),
-        ("simulation", "def later():\n    import tests.interop.java_broker", True),
+        ("simulation", "def later():\n    import tests.interop.java_gateway", True),
         ("simulation", "from tests import interop", True),
         ("worlds", "from tests.bench.idle_pair import idle", True),
     ],

@@ -21,9 +21,9 @@ from pathlib import Path
 import attrs
 
 from tests.bench.measuring import bare_checkpoint_us, hardware
-from tests.interop.java_broker import write_topics
-from tests.interop.own_broker import BrokerCommand
 from tests.worlds.broker_loads import LOADS, fill, send_all, send_frame
+from tests.worlds.java_broker import write_topics
+from tests.worlds.own_broker import BrokerCommand
 from tests.worlds.undisturbed import Seen, load_process, memory_mb, quantile, work
 
 _CALLS = 600

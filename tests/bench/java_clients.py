@@ -46,11 +46,11 @@ from tests.bench.java_programs import compile_program, java_version
 from tests.bench.measuring import bare_checkpoint_us, hardware
 from tests.bench.store_recovery import BODY_BYTES, STORE_BYTES
 from tests.bench.store_runs import OURS, ROCKETMQ, copy_store, store_programs
-from tests.interop.java_broker import JavaBroker
-from tests.interop.java_name_server import JavaNameServer
-from tests.interop.java_process import JavaRuntime
-from tests.interop.own_broker import BrokerCommand
+from tests.worlds.java_broker import JavaBroker
+from tests.worlds.java_name_server import JavaNameServer
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.java_tools import java_command, rocketmq_classpath
+from tests.worlds.own_broker import BrokerCommand
 from tests.worlds.server_process import ServerProcess
 
 #: As bin/runbroker.sh has them, but for a heap of 1 GiB instead of 8 that is not touched before it is used.

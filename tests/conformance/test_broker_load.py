@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.java_broker import write_topics
-from tests.interop.own_broker import BrokerCommand
 from tests.worlds.broker_loads import LOADS, fill, send_all, send_frame
+from tests.worlds.java_broker import write_topics
+from tests.worlds.own_broker import BrokerCommand
 from tests.worlds.server_process import wait_until
 from tests.worlds.undisturbed import load_process, memory_mb, work
 

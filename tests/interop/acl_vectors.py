@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError
 
 from rmq_actors.wire.request_code import RequestCode
 from tests.interop.java_gateway import JavaGateway, open_java_gateway
-from tests.interop.java_process import JavaRuntime
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.java_tools import java_command, rocketmq_classpath
 
 DIRECTORY = Path(__file__).parents[1] / "golden" / "acl"

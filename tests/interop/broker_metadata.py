@@ -10,10 +10,10 @@ from typing import Any
 
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.request_code import RequestCode
-from tests.interop.java_broker import JavaBroker
-from tests.interop.own_broker import OwnBroker
 from tests.interop.same_logs import wait_for_same
+from tests.worlds.java_broker import JavaBroker
 from tests.worlds.java_client import SUCCESS, JavaClient
+from tests.worlds.own_broker import OwnBroker
 
 #: By the name of its file below config/: what a slave asks for, and what of the answer 4.9 knows.
 KINDS = {

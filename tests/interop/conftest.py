@@ -12,11 +12,11 @@ import rmq_actors.testing
 from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Tracer
-from tests.interop.java_broker import JavaBroker
 from tests.interop.java_gateway import JavaGateway, open_java_gateway
-from tests.interop.java_process import JavaRuntime
 from tests.interop.servers import Servers
 from tests.interop.two_name_servers import TwoNameServers, start_two
+from tests.worlds.java_broker import JavaBroker
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.java_tools import POM, POM_5, ToolMissing, java_command, rocketmq_classpath
 
 #: `make_java_broker(name, **properties)`

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from py4j import java_gateway
 
-from tests.interop.java_process import JAVA_FLAGS, JavaRuntime, write_logback
+from tests.worlds.java_process import JAVA_FLAGS, JavaRuntime, write_logback
 from tests.worlds.server_process import wait_until
 
 #: A consumer asks for its queues every 20 s.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.interop.java_broker import REPLICATION_TIMEOUT_S, commit_log_files
+from tests.worlds.java_broker import REPLICATION_TIMEOUT_S, commit_log_files
 from tests.worlds.server_process import ServerFailed, ServerProcess
 
 _SHOWN_BYTES = 16

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import attrs
 
-from tests.interop.java_broker import JavaBroker
-from tests.interop.java_name_server import JavaNameServer
-from tests.interop.java_process import JavaRuntime
 from tests.interop.name_server import NameServer
-from tests.interop.own_broker import BrokerCommand, OwnBroker
+from tests.worlds.java_broker import JavaBroker
+from tests.worlds.java_name_server import JavaNameServer
+from tests.worlds.java_process import JavaRuntime
+from tests.worlds.own_broker import BrokerCommand, OwnBroker
 from tests.worlds.server_process import ServerProcess
 
 ServerT = TypeVar("ServerT", bound=ServerProcess)

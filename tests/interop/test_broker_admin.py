@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from rmq_actors.cli.main import app
-from tests.interop.java_broker import REPLICATION_TIMEOUT_S, commit_log_files
 from tests.interop.java_gateway import CommandFailed, JavaGateway, open_java_gateway
-from tests.interop.java_process import JavaRuntime
-from tests.interop.own_broker import BrokerCommand
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import REPLICATION_TIMEOUT_S, commit_log_files
+from tests.worlds.java_process import JavaRuntime
+from tests.worlds.own_broker import BrokerCommand
 from tests.worlds.server_process import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]

@@ -14,8 +14,8 @@ import pytest
 from rmq_actors.wire.ha_frames import TRANSFER_HEADER_BYTES
 from rmq_actors.wire.request_code import RequestCode
 from tests.interop.ha_proxy import open_ha_proxy
-from tests.interop.own_broker import BrokerCommand
 from tests.worlds.java_client import SUCCESS, JavaClient
+from tests.worlds.own_broker import BrokerCommand
 from tests.worlds.retrying_load import RetryingLoad, names_read, retrying_load
 from tests.worlds.server_process import wait_until
 

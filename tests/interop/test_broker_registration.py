@@ -21,12 +21,12 @@ from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.request_code import RequestCode
 from tests.interop.conftest import MakeTracer
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, commit_log_files
 from tests.interop.java_gateway import JavaGateway
-from tests.interop.java_name_server import JavaNameServer
 from tests.interop.servers import Servers
 from tests.interop.two_name_servers import TwoNameServers
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, commit_log_files
 from tests.worlds.java_client import SUCCESS
+from tests.worlds.java_name_server import JavaNameServer
 from tests.worlds.server_process import POLL_INTERVAL_S, free_broker_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]

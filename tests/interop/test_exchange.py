@@ -23,11 +23,11 @@ from rmq_actors.cli.main import app
 from rmq_actors.wire.request_code import OwnRequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.interop.broker_metadata import change_metadata, wait_for_same_metadata
-from tests.interop.java_broker import commit_log_files
-from tests.interop.own_broker import OwnBroker
 from tests.interop.put_load import NAME, TOPIC
 from tests.interop.same_logs import wait_for_same_log
+from tests.worlds.java_broker import commit_log_files
 from tests.worlds.java_client import SUCCESS, JavaClient
+from tests.worlds.own_broker import OwnBroker
 from tests.worlds.server_process import wait_until
 
 #: Other machines may be four times as slow.

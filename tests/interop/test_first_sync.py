@@ -10,13 +10,13 @@ import pytest
 
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
-from tests.interop.java_broker import MAPPED_FILE_SIZE, JavaBroker
-from tests.interop.java_process import JavaRuntime
-from tests.interop.own_broker import OwnBroker
 from tests.interop.same_logs import wait_for_same, wait_for_same_log
 from tests.interop.servers import Servers
 from tests.interop.store_contents import Log
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, JavaBroker
 from tests.worlds.java_client import JavaClient
+from tests.worlds.java_process import JavaRuntime
+from tests.worlds.own_broker import OwnBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.java_process import JavaRuntime
 from tests.interop.servers import Servers
 from tests.worlds.go_tools import go_program
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.java_tools import ToolMissing
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]

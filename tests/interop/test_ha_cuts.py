@@ -14,12 +14,12 @@ import pytest
 
 from rmq_actors.wire.ha_frames import TRANSFER_HEADER_BYTES
 from tests.interop.ha_proxy import HaProxy, Part, open_ha_proxy
-from tests.interop.java_broker import JavaBroker
-from tests.interop.java_process import JavaRuntime
-from tests.interop.own_broker import OwnBroker
 from tests.interop.same_logs import wait_for_same_log
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import JavaBroker
 from tests.worlds.java_client import JavaClient
+from tests.worlds.java_process import JavaRuntime
+from tests.worlds.own_broker import OwnBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -14,13 +14,13 @@ import attrs
 import pytest
 
 from tests.interop.broker_metadata import change_metadata, wait_for_same_metadata
-from tests.interop.java_broker import REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
-from tests.interop.java_process import JavaRuntime
-from tests.interop.own_broker import OwnBroker
 from tests.interop.put_load import NAME, TOPIC, put_without_pause
 from tests.interop.same_logs import wait_for_same_log
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.worlds.java_client import JavaClient
+from tests.worlds.java_process import JavaRuntime
+from tests.worlds.own_broker import OwnBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -10,9 +10,9 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.interop.conftest import MakeTracer
-from tests.interop.java_broker import JavaBroker
 from tests.interop.remoting_calls import Asking, open_client, send_header
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import JavaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.interop.java_broker import JavaBroker
-from tests.interop.java_process import JavaRuntime
+from tests.worlds.java_broker import JavaBroker
+from tests.worlds.java_process import JavaRuntime
 
 
 def test_files_that_a_killed_broker_was_about_to_create_are_removed(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.interop.java_broker import JavaBroker
 from tests.interop.java_gateway import API_TIMEOUT_MS, JavaGateway
-from tests.interop.own_broker import BrokerCommand
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import JavaBroker
+from tests.worlds.own_broker import BrokerCommand
 from tests.worlds.server_process import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]

@@ -18,8 +18,8 @@ from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.wire.record import Message, encode_blank
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.worlds.recording import Watch, new_recorder
 from tests.worlds.server_process import free_broker_port
 

@@ -24,13 +24,13 @@ from rmq_actors.store.read.get_message import DefaultMessageFilter
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import StoredMessage, check_record
 from tests.interop.conftest import MakeJavaBroker, MakeJavaSlave, MakeTracer
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.worlds.foreign_records import (
     NO_UTF8_KEYS,
     NO_UTF8_PROPERTIES,
     NO_UTF8_TAGS,
     NO_UTF8_UNIQ_KEY,
 )
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.worlds.java_client import JavaClient, Sent, decode_records
 from tests.worlds.server_process import wait_until
 

@@ -13,7 +13,7 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from tests.interop.conftest import MakeJavaBroker, MakeTracer
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, commit_log_files
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, commit_log_files
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 

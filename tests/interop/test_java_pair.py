@@ -9,8 +9,8 @@ import pytest
 from rmq_actors.settings.properties_text import parse_properties
 from rmq_actors.wire.request_code import RequestCode
 from tests.interop.conftest import GOLDEN_STORE, MakeJavaBroker, MakeJavaSlave
-from tests.interop.java_broker import MAPPED_FILE_SIZE, PATIENCE, REPLICATION_TIMEOUT_S, commit_log_files
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, PATIENCE, REPLICATION_TIMEOUT_S, commit_log_files
 from tests.worlds.server_process import ServerFailed
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]

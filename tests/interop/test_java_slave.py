@@ -19,7 +19,7 @@ from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.record import Message
 from tests.interop.conftest import GOLDEN_END, GOLDEN_MESSAGES, GOLDEN_STORE, MakeJavaSlave, MakeTracer
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 

@@ -21,12 +21,12 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.interop.conftest import MakeTracer
-from tests.interop.java_broker import JavaBroker
 from tests.interop.java_gateway import JavaGateway, open_java_gateway
-from tests.interop.java_process import JavaRuntime
 from tests.interop.name_server import NameServer
 from tests.interop.remoting_calls import TIMEOUT_MS, Asking, open_client
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import JavaBroker
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.server_process import write_properties
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from rmq_actors.wire.request_code import RequestCode
-from tests.interop.java_broker import REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.interop.java_gateway import CommandFailed, JavaGateway, open_java_gateway
-from tests.interop.java_process import JavaRuntime
 from tests.interop.name_server import NameServer
 from tests.interop.servers import Servers
 from tests.interop.two_name_servers import TwoNameServers
+from tests.worlds.java_broker import REPLICATION_TIMEOUT_S, JavaBroker, commit_log_files
 from tests.worlds.java_client import SUCCESS, V4_9_7
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.server_process import ServerProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]

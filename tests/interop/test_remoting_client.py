@@ -39,11 +39,11 @@ from rmq_actors.wire.remoting_command import RemotingCommand, SerializeType
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.interop.conftest import MakeTracer
-from tests.interop.java_broker import JavaBroker
-from tests.interop.java_name_server import JavaNameServer
 from tests.interop.remoting_calls import SUBSCRIPTION, SUSPEND, TIMEOUT_MS, Asking, open_client, send_header
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import JavaBroker
 from tests.worlds.java_client import decode_records
+from tests.worlds.java_name_server import JavaNameServer
 from tests.worlds.server_process import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]

@@ -24,10 +24,10 @@ from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.request_code import RequestCode
 from tests.interop.broker_metadata import KINDS, metadata_in_files
 from tests.interop.conftest import MakeTracer
-from tests.interop.java_broker import MAPPED_FILE_SIZE, JavaBroker
-from tests.interop.java_process import JavaRuntime
 from tests.interop.servers import Servers
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, JavaBroker
 from tests.worlds.java_client import SUCCESS, JavaClient
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.server_process import free_broker_port, wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]

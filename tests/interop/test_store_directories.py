@@ -20,9 +20,9 @@ from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.files.store_checkpoint import read_checkpoint
 from tests.interop.conftest import MakeJavaBroker
-from tests.interop.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker
 from tests.interop.store_contents import Contents, Log, contents_of_java, open_here
 from tests.interop.store_workload import BATCH_SIZE, DONE, TOPIC, TOPICS, Stored, Workload, put_into_java
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker
 from tests.worlds.java_client import JavaClient
 from tests.worlds.server_process import wait_until
 

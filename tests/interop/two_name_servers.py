@@ -9,10 +9,10 @@ import attrs
 
 from rmq_actors.wire.fastjson import FastJsonError, parse_fastjson
 from tests.interop.java_gateway import JavaGateway
-from tests.interop.java_name_server import JavaNameServer
 from tests.interop.name_server import NameServer
 from tests.interop.servers import Servers
 from tests.worlds.java_client import V4_9_7, JavaClient, Response
+from tests.worlds.java_name_server import JavaNameServer
 
 
 @attrs.frozen

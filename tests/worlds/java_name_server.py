@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from tests.interop.java_process import JavaProcess
+from tests.worlds.java_process import JavaProcess
 
 
 @attrs.define(eq=False)

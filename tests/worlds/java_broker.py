@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import attrs
 
-from tests.interop.java_process import JavaProcess
 from tests.worlds.java_client import JavaClient, Response
+from tests.worlds.java_process import JavaProcess
 from tests.worlds.server_process import free_broker_port
 
 REPLICATION_TIMEOUT_S = 240.0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from tests.interop import own_broker_process
-from tests.interop.java_broker import MAPPED_FILE_SIZE
+from tests.worlds import own_broker_process
+from tests.worlds.java_broker import MAPPED_FILE_SIZE
 from tests.worlds.server_process import ServerProcess, free_broker_port, write_properties
 
 _PROJECT = Path(__file__).parents[2]
