@@ -17,6 +17,7 @@ import trio
 from rmq_actors.protocols.pending_requests import PendingRequests
 from rmq_actors.remoting.config import ConnectionLimits
 from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.row_group import ROWS_MAX, RowGroup
 from rmq_actors.remoting.transport import Transport
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.remoting_command import (
@@ -24,7 +25,6 @@ from rmq_actors.wire.remoting_command import (
     RESPONSE_FLAG,
     RemotingCommand,
     RemotingCommandError,
-    decode_command_within,
     encode_command,
 )
 from rmq_actors.wire.send_rows import SendRow, decode_row_or_command
@@ -34,8 +34,6 @@ _log = logging.getLogger(__name__)
 #: How many bytes go to the socket at a time, unless one frame is longer.
 _SEND_BYTES = 256 * 1024
 _BAD_FRAME = "bad_frame"
-#: How many plain messages are served together at most.
-_ROWS_MAX = 256
 #: How long an orderly end waits until the peer has taken the answers that it is owed.
 _LAST_SENDS_S = 1.0
 
@@ -106,8 +104,8 @@ class RemotingConnection:
     hooks: Sequence[RpcHook] = ()
     #: Called around requests of this side.
     request_hooks: Sequence[RpcHook] = ()
-    #: Serves plain messages that arrive, many at a time, and tells how many of them; None: `_process` does.
-    process_rows: Callable[[RemotingConnection, Sequence[SendRow]], int] | None = attrs.field(default=None, init=False)
+    #: Where plain messages that arrive are served, many at a time; None: `_process` does it, one by one.
+    row_group: RowGroup | None = attrs.field(default=None, init=False)
     close_reason: str | None = attrs.field(default=None, init=False)
     opened_s: float = attrs.field(factory=trio.current_time, init=False)
     frames_received: int = attrs.field(default=0, init=False)
@@ -313,7 +311,7 @@ class RemotingConnection:
     async def _read_until_end(self) -> None:
         try:
             with self._reading:
-                self._note_end(await self._read())
+                self._note_end(await (self._read() if self.row_group is None else self._read_rows(self.row_group)))
         except OSError as error:
             _log.info("%s: %s: %s", self._owner, self.remote_address, error)
             self._note_end(type(error).__name__)
@@ -322,25 +320,44 @@ class RemotingConnection:
             self._note_end(_BAD_FRAME)
 
     async def _read(self) -> str:
-        reader, transport = self._reader, self._transport
-        decode: Callable[[memoryview, int, int], RemotingCommand | SendRow] = (
-            decode_command_within if self.process_rows is None else decode_row_or_command
-        )
-        while True:
-            with reader.free_space() as space:
-                count = await transport.receive_into(space)
-            if not count:
-                return "closed_within_a_frame" if reader.pending_bytes else "closed_by_peer"
-            reader.received(count)
-            self._last_active_s = trio.current_time()
-            while frames := reader.frames(decode):
-                self.frames_received += len(frames)
-                await self._take_batch(frames)
+        reader = self._reader
+        while await self._receive():
+            while commands := reader.commands():
+                self.frames_received += len(commands)
+                await self._take_batch(commands)
                 if not reader.pending_bytes:
                     break
-            frames = []  # rows keep the buffer
+        return "closed_within_a_frame" if reader.pending_bytes else "closed_by_peer"
 
-    async def _take_batch(self, frames: list[RemotingCommand | SendRow]) -> None:
+    async def _read_rows(self, group: RowGroup) -> str:
+        """`_read`, with plain messages as rows."""
+        reader = self._reader
+        try:
+            while await self._receive():
+                group.finish(self)
+                while frames := reader.copied_frames(decode_row_or_command):
+                    self.frames_received += len(frames)
+                    rows = [frame for frame in frames if isinstance(frame, SendRow)]
+                    if len(rows) < len(frames) or len(rows) > ROWS_MAX or self._outgoing_bytes:
+                        await self._take_batch(frames)
+                    else:
+                        await group.add(self, rows)
+                    if not reader.pending_bytes:
+                        break
+            return "closed_within_a_frame" if reader.pending_bytes else "closed_by_peer"
+        finally:
+            group.finish(self)
+
+    async def _receive(self) -> bool:
+        """Receive something; whether there was anything before the end."""
+        with self._reader.free_space() as space:
+            count = await self._transport.receive_into(space)
+        if count:
+            self._reader.received(count)
+            self._last_active_s = trio.current_time()
+        return count > 0
+
+    async def _take_batch(self, frames: Sequence[RemotingCommand | SendRow]) -> None:
         """Handle what has arrived. Answers wait for the end of the batch, unless they become too many."""
         self._in_batch = True
         arrived_s, rows = self._last_active_s, list[SendRow]()
@@ -349,17 +366,17 @@ class RemotingConnection:
             for frame in frames:
                 if isinstance(frame, SendRow):
                     rows.append(frame)
-                    if len(rows) < _ROWS_MAX:
+                    if len(rows) < ROWS_MAX:
                         continue
                 if rows:
-                    await self._take_rows(rows, arrived_s)
+                    self._take_rows(rows)
                     rows = []
                 if isinstance(frame, RemotingCommand):
                     self._take(frame, arrived_s)
                 if self._owed_bytes > owed_max_bytes:
                     await self._relieve()
             if rows:
-                await self._take_rows(rows, arrived_s)
+                self._take_rows(rows)
         finally:
             self._in_batch = False
         if self._outgoing and not self._sending:
@@ -376,22 +393,13 @@ class RemotingConnection:
         else:
             self._process(RemotingRequest(self, command, arrived_s))
 
-    async def _take_rows(self, rows: list[SendRow], arrived_s: float) -> None:
-        """Serve rows, as many as possible at a time; those for which that does not work as requests."""
-        assert self.process_rows is not None
-        owed_max_bytes = self._limits.write_buffer_high_water_mark_bytes
-        at, singles = 0, 1
-        while at < len(rows):
-            served = self.process_rows(self, rows[at:] if at else rows)
-            if served:
-                at, singles = at + served, 1
-                continue
-            # More each time: where none can be served together, trying that costs little.
-            for row in rows[at : at + singles]:
-                self._take(row.command(), arrived_s)
-                if self._owed_bytes > owed_max_bytes:
-                    await self._relieve()
-            at, singles = at + singles, 2 * singles
+    def _take_rows(self, rows: Sequence[SendRow]) -> None:
+        assert self.row_group is not None
+        self.row_group.serve_at_once(self, rows)
+
+    def take_row_as_request(self, row: SendRow) -> None:
+        """Have a row processed as the request that it was."""
+        self._take(row.command(), self._last_active_s)
 
     def _name_unknown_fields(self, command: RemotingCommand) -> None:
         _log.info("%s: %s sends unknown header fields %s", self._owner, self.remote_address, command.unknown_fields)

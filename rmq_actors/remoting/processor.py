@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 import attrs
@@ -11,21 +11,19 @@ import trio
 
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.protocols.request_queue import RequestQueue
-from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
+from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
+from rmq_actors.remoting.row_group import ProcessRows, RowGroup
 from rmq_actors.tracing.events.remoting import RemotingBusy, RemotingFailed
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.response_code import ResponseCode
-from rmq_actors.wire.send_rows import SendRow
 
 _log = logging.getLogger(__name__)
 
 
 #: Runs at once, in the task that reads the connection. If it returns None, it calls `respond` later.
 ProcessRequest = Callable[[RemotingRequest], RemotingCommand | None]
-#: Serves the first of some rows at once, and tells how many: the next one is served as a request of its own.
-ProcessRows = Callable[[RemotingConnection, Sequence[SendRow]], int]
 #: Runs in a worker of a `RequestPool`.
 ProcessRequestAsync = Callable[[RemotingRequest], Awaitable[RemotingCommand | None]]
 
@@ -144,8 +142,8 @@ class ProcessorTable:
     _tracer: Tracer
     _by_code: dict[int, _Registered] = attrs.field(factory=dict, init=False)
     _default: _Registered | None = attrs.field(default=None, init=False)
-    #: Serves plain messages, many at a time; None: as requests, one by one.
-    process_rows: ProcessRows | None = attrs.field(default=None, init=False)
+    #: Where plain messages are served, many at a time; None: as requests, one by one.
+    row_group: RowGroup | None = attrs.field(default=None, init=False)
 
     def register(
         self, codes: Iterable[int], process: ProcessRequest, *, reject_request: Callable[[], bool] | None = None
@@ -169,6 +167,10 @@ class ProcessorTable:
     def register_default(self, process: ProcessRequest) -> None:
         """Process every other code at once."""
         self._default = _Registered(process, None, None, None)
+
+    def register_rows(self, process: ProcessRows) -> None:
+        """Process plain messages as rows, those of all connections together."""
+        self.row_group = RowGroup(process)
 
     def process(self, request: RemotingRequest) -> None:
         """Have a request processed. Raises nothing: every failure is answered."""

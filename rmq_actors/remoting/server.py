@@ -104,7 +104,7 @@ class RemotingServer:
             conn_id, peer, transport, self.config.limits, self._processors.process, self.name, self.hooks
         )
         if not self.hooks:  # they look at each request
-            connection.process_rows = self._processors.process_rows
+            connection.row_group = self._processors.row_group
         self.connections[conn_id] = connection
         await connection.run(self)
 

@@ -82,15 +82,28 @@ class FrameReader:
         A bad frame ends the list, and the next call raises `RemotingCommandError`: the stream cannot be read on. What
         `decode` keeps of the buffer is valid until the next `free_space`.
         """
+        return self._frames(memoryview(self._buffer), 0, decode)
+
+    def copied_frames(self, decode: Callable[[memoryview, int, int], Frame]) -> list[Frame]:
+        """`frames` out of a copy: what `decode` keeps is valid for as long as it is kept."""
+        begin, end = self._begin, self._end
+        # Of a large frame nothing is copied before all of it is there.
+        if end - begin < 4 or begin + 4 + self._length_at(begin) > end:
+            return []
+        return self._frames(memoryview(bytes(memoryview(self._buffer)[begin:end])), begin, decode)
+
+    def _frames(
+        self, data: memoryview, data_begin: int, decode: Callable[[memoryview, int, int], Frame]
+    ) -> list[Frame]:
+        """The complete frames, out of `data`, which begins with byte `data_begin` of the buffer."""
         found: list[Frame] = []
         begin, end = self._begin, self._end
-        view = memoryview(self._buffer)
         while end - begin >= 4:
             try:
                 frame_end = begin + 4 + self._length_at(begin)
                 if frame_end > end:
                     break
-                found.append(decode(view, begin + 4, frame_end))
+                found.append(decode(data, begin + 4 - data_begin, frame_end - data_begin))
             except RemotingCommandError:
                 if not found:
                     raise

@@ -6,19 +6,28 @@ What a record is, `wire.record` says: both doors of the broker share its encoder
 
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import attrs
 
 from rmq_actors.wire.dispatch_request import PROPERTY_TAGS, DispatchRequest, tags_hash_code
 from rmq_actors.wire.record import (
+    BEFORE_BODY,
+    HOST_FLAGS,
     MAX_PROPERTIES_BYTES,
-    RECORD_OVERHEAD_BYTES,
+    MESSAGE_MAGIC,
+    PROPERTIES_LENGTH,
+    MessageIllegal,
+    body_crc,
     encode_topic,
-    record_parts,
     sys_flag_for_hosts,
 )
+
+_topic_of = attrgetter("topic")
 
 
 class MessageRow(NamedTuple):
@@ -36,6 +45,8 @@ class MessageRow(NamedTuple):
     body: memoryview
     properties: bytes
     names: Mapping[str, str]
+    #: As a record has it: see `encode_host`.
+    born_host: bytes
 
 
 @attrs.frozen(eq=False)
@@ -49,6 +60,16 @@ class EncodedRows:
     properties_bytes: int
     store_timestamp_ms: int
     next_queue_offsets: dict[tuple[str, int], int]
+
+    @property
+    def topics(self) -> Mapping[str, tuple[int, int]]:
+        """How many bytes and how many records each topic has among them."""
+        found: dict[str, tuple[int, int]] = {}
+        for topic, requests in itertools.groupby(self.requests, _topic_of):
+            sizes = [request.msg_size for request in requests]
+            size_bytes, count = found.get(topic, (0, 0))
+            found[topic] = size_bytes + sum(sizes), count + len(sizes)
+        return found
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -67,7 +88,6 @@ class EncodedRows:
 def encode_rows(
     rows: Sequence[MessageRow],
     *,
-    born_host: bytes,
     store_host: bytes,
     begin_offset: int,
     room_bytes: int,
@@ -79,47 +99,61 @@ def encode_rows(
 
     Raises `MessageIllegal` for a topic that no record can have, or a number that does not fit its field.
     """
-    fixed_bytes = RECORD_OVERHEAD_BYTES + len(born_host) + len(store_host) - 16
     parts: list[bytes | memoryview] = []
     requests: list[DispatchRequest] = []
     staged: dict[tuple[str, int], int] = {}
-    offset, limit, properties_bytes = begin_offset, begin_offset + room_bytes, 0
-    for topic, queue_id, flag, sys_flag, born_timestamp_ms, reconsume_times, body, properties, names in rows:
-        encoded_topic = encode_topic(topic)
-        if len(body) > max_message_size_bytes or len(properties) > MAX_PROPERTIES_BYTES:
-            break
-        size = fixed_bytes + len(body) + len(encoded_topic) - 1 + len(properties)
-        if offset + size > limit:
-            break
-        key = (topic, queue_id)
-        queue_offset = staged.get(key)
-        if queue_offset is None:
-            queue_offset = next_queue_offset(topic, queue_id)
-        stored_flag = sys_flag_for_hosts(sys_flag, born_host, store_host)
-        parts += record_parts(
-            queue_id,
-            flag,
-            stored_flag,
-            born_timestamp_ms,
-            born_host,
-            store_host,
-            reconsume_times,
-            0,
-            body,
-            encoded_topic,
-            properties,
-            queue_offset=queue_offset,
-            physical_offset=offset,
-            store_timestamp_ms=store_timestamp_ms,
-        )
-        staged[key] = queue_offset + 1
-        tags = names.get(PROPERTY_TAGS)
-        tags_code = tags_hash_code(tags) if tags else 0
-        requests.append(
-            DispatchRequest(
-                topic, queue_id, offset, size, tags_code, store_timestamp_ms, queue_offset, stored_flag, 0, names
+    offset, limit, all_properties_bytes = begin_offset, begin_offset + room_bytes, 0
+    # A call for each record would cost as much as what it does: this is `record_parts`.
+    head, host_flags, last_born_host = BEFORE_BODY[8, 8], 0, None
+    try:
+        for topic, queue_id, flag, sys_flag, born_ms, reconsume_times, body, properties, names, born_host in rows:
+            if born_host is not last_born_host:
+                last_born_host, head = born_host, BEFORE_BODY[len(born_host), len(store_host)]
+                host_flags = sys_flag_for_hosts(0, born_host, store_host)
+            encoded_topic, body_bytes, properties_bytes = encode_topic(topic), len(body), len(properties)
+            if body_bytes > max_message_size_bytes or properties_bytes > MAX_PROPERTIES_BYTES:
+                break
+            size = head.size + body_bytes + len(encoded_topic) + 2 + properties_bytes
+            if offset + size > limit:
+                break
+            key = (topic, queue_id)
+            queue_offset = staged.get(key)
+            if queue_offset is None:
+                queue_offset = next_queue_offset(topic, queue_id)
+            stored_flag = sys_flag & ~HOST_FLAGS | host_flags
+            parts += (
+                head.pack(
+                    size,
+                    MESSAGE_MAGIC,
+                    body_crc(body),
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    offset,
+                    stored_flag,
+                    born_ms,
+                    born_host,
+                    store_timestamp_ms,
+                    store_host,
+                    reconsume_times,
+                    0,
+                    body_bytes,
+                ),
+                body,
+                encoded_topic,
+                PROPERTIES_LENGTH.pack(properties_bytes),
+                properties,
             )
-        )
-        offset += size
-        properties_bytes += len(properties)
-    return EncodedRows(b"".join(parts), begin_offset, requests, properties_bytes, store_timestamp_ms, staged)
+            staged[key] = queue_offset + 1
+            tags = names.get(PROPERTY_TAGS)
+            tags_code = tags_hash_code(tags) if tags else 0
+            requests.append(
+                DispatchRequest(
+                    topic, queue_id, offset, size, tags_code, store_timestamp_ms, queue_offset, stored_flag, 0, names
+                )
+            )
+            offset += size
+            all_properties_bytes += properties_bytes
+    except struct.error as error:
+        raise MessageIllegal(f"a number of the message does not fit its field: {error}") from error
+    return EncodedRows(b"".join(parts), begin_offset, requests, all_properties_bytes, store_timestamp_ms, staged)

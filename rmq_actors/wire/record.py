@@ -45,18 +45,20 @@ TRANSACTION_COMMIT_TYPE = 0x8
 TRANSACTION_ROLLBACK_TYPE = 0xC
 BORNHOST_V6_FLAG = 0x10
 STOREHOSTADDRESS_V6_FLAG = 0x20
+HOST_FLAGS = BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG
 
 # totalSize magic bodyCRC queueId flag queueOffset physicalOffset sysFlag bornTimestamp
 _HEAD = struct.Struct(">iIiiiqqiq")
 # storeTimestamp and reconsumeTimes preparedTransactionOffset bodyLen stand around the hosts.
 _TAIL = struct.Struct(">iqi")
 #: All that stands before the body, by the sizes of born host and store host.
-_BEFORE_BODY = {(born, store): struct.Struct(f">iIiiiqqiq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
+BEFORE_BODY = {(born, store): struct.Struct(f">iIiiiqqiq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
 _OFFSETS = struct.Struct(">qq")
 _OFFSETS_POSITION = 20
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
-_SHORT = struct.Struct(">h")
+#: What stands before the properties.
+PROPERTIES_LENGTH = struct.Struct(">h")
 _UNSIGNED_SHORT = struct.Struct(">H")
 _SYS_FLAG_POSITION = 36
 
@@ -263,7 +265,7 @@ def check_sizes(body_bytes: int, properties_bytes: int, max_message_size_bytes: 
 
 def sys_flag_for_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
     """`sys_flag` with the two bits that say which of these encoded hosts are IPv6."""
-    sys_flag &= ~(BORNHOST_V6_FLAG | STOREHOSTADDRESS_V6_FLAG)
+    sys_flag &= ~HOST_FLAGS
     sys_flag |= BORNHOST_V6_FLAG if len(born_host) == 20 else 0
     return sys_flag | (STOREHOSTADDRESS_V6_FLAG if len(store_host) == 20 else 0)
 
@@ -296,10 +298,10 @@ def record_parts(
 
     Raises `MessageIllegal` for a number that does not fit its field.
     """
-    before_body = _BEFORE_BODY[len(born_host), len(store_host)]
+    before_body = BEFORE_BODY[len(born_host), len(store_host)]
     try:
         head = before_body.pack(
-            before_body.size + len(body) + len(topic) + _SHORT.size + len(properties),
+            before_body.size + len(body) + len(topic) + PROPERTIES_LENGTH.size + len(properties),
             MESSAGE_MAGIC,
             body_crc(body),
             queue_id,
@@ -317,7 +319,7 @@ def record_parts(
         )
     except struct.error as error:
         raise MessageIllegal(f"a number of the message does not fit its field: {error}") from error
-    return head, body, topic, _SHORT.pack(len(properties)), properties
+    return head, body, topic, PROPERTIES_LENGTH.pack(len(properties)), properties
 
 
 def takes_queue_offset(sys_flag: int) -> bool:

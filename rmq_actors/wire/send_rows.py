@@ -8,7 +8,7 @@ says is what the general door would read, and whoever cannot use a row asks for 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 import msgspec
@@ -79,7 +79,7 @@ _decode_fields = msgspec.json.Decoder(_Fields, strict=False).decode
 
 
 class SendRow(msgspec.Struct, frozen=True, gc=False):
-    """A SEND_MESSAGE_V2 of a plain message. Its views end with the receive buffer: before the next receive.
+    """A SEND_MESSAGE_V2 of a plain message. Its views are valid for as long as what it was decoded from.
 
     `properties` are encoded, as sent but for WAIT=true, which is not stored; `names` are all of them, decoded.
     """
@@ -111,14 +111,15 @@ def decode_row_or_command(buffer: memoryview, begin: int, end: int) -> SendRow |
 def _decode_row(buffer: memoryview, begin: int, end: int) -> SendRow | None:
     """The row, or None: then the general door says what the frame is."""
     header_begin = begin + 4
-    if bytes(buffer[header_begin : header_begin + len(_BEGINNING)]) != _BEGINNING:
-        return None
     (header_length,) = _HEADER_WORD.unpack_from(buffer, begin)
     header_end = header_begin + header_length
     if header_length > _HEADER_MAX_LENGTH_BYTES or header_end > end:
         return None
+    text = bytes(buffer[header_begin:header_end])
+    if not text.startswith(_BEGINNING):
+        return None
     try:
-        header = _decode_header(buffer[header_begin:header_end])
+        header = _decode_header(text)
         fields = _decode_fields(header.extFields)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
@@ -190,7 +191,7 @@ class SendAnswers:
     _template: bytes
 
     @classmethod
-    def of(cls, region_id: str, trace_switch: str) -> SendAnswers | None:
+    def of(cls, region_id: str, trace_switch: str, store_host: bytes) -> SendAnswers | None:
         """The answers of a broker; None where its settings have no place in a template."""
         header = SendMessageResponseHeader(_ID_MARK, _QUEUE_MARK, _OFFSET_MARK)
         ext_fields = encode_header(header) | {"MSG_REGION": region_id, "TRACE_ON": trace_switch}
@@ -198,15 +199,20 @@ class SendAnswers:
             ResponseCode.SUCCESS, ext_fields, RESPONSE_FLAG, "PYTHON", _OPAQUE_MARK, None, CURRENT_VERSION
         )
         template = encode_command(command)[8:].replace(b"%", b"%%")
-        for mark, place in ((_ID_MARK, b"%s"), (_QUEUE_MARK, b"%d"), (_OFFSET_MARK, b"%d"), (_OPAQUE_MARK, b"%d")):
+        msg_id = store_host.hex().upper().encode() + b"%016X"
+        for mark, place in ((_ID_MARK, msg_id), (_QUEUE_MARK, b"%d"), (_OFFSET_MARK, b"%d"), (_OPAQUE_MARK, b"%d")):
             text = str(mark).encode()
             if template.count(text) != 1:
                 return None
             template = template.replace(text, place)
         return cls(template)
 
-    def frame(self, opaque: int, msg_id: bytes, queue_id: int, queue_offset: int) -> bytes:
-        """The answer to one request."""
-        header = self._template % (msg_id, queue_id, queue_offset, opaque)
-        length = len(header)
-        return _HEAD.pack(length + 4, length) + header
+    def frames(self, placed: Iterable[tuple[int, int, int, int]]) -> bytes:
+        """The answers to requests: of each the offset in the log, the queue, the place in it, and the opaque."""
+        parts: list[bytes] = []
+        template, pack = self._template, _HEAD.pack
+        for each in placed:
+            header = template % each
+            length = len(header)
+            parts += pack(length + 4, length), header
+        return b"".join(parts)

@@ -20,7 +20,7 @@ async def serve(door: str, configuration: Path) -> None:
     async with open_configured_broker(load_broker_config(configuration)) as broker:
         assert broker.remoting is not None
         if door == "general":
-            broker.remoting.processors.process_rows = None
+            broker.remoting.processors.row_group = None
         sys.stdout.write(f"{broker.remoting.remoting_server.port}\n")
         sys.stdout.flush()
         await trio.sleep_forever()

@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import select
 import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -30,12 +28,12 @@ from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.send_rows import SendAnswers, SendRow, decode_row_or_command
 from tests.bench.measuring import arguments, hardware
 from tests.bench.remoting_requests import OPAQUE, Run, ServerProcess, Shape, server_process
+from tests.bench.send_load import NUMBER_MARK, measure
 
 DOORS = ("lane", "general")
 BARE = "bare"
 SHAPES = (Shape(1024, 4, 8), Shape(1024, 8, 32), Shape(1024, 32, 1))
-_WARM_UP_S, _MEASURE_S = 0.3, 1.5
-_LENGTH = struct.Struct(">i")
+_QUEUES = 4
 _PART_ROWS = 32
 #: On a disk, where the system's directory for temporary files may be in memory.
 _DIRECTORY = Path("out")
@@ -73,10 +71,11 @@ def broker_process(door: str) -> Iterator[ServerProcess]:
 
 def request(body_bytes: int, queue_id: int = 2) -> bytes:
     """A SEND_MESSAGE_V2 as Java's client sends it."""
-    key = "7F00000100002A139A5542CA1C6E0000"
+    number = NUMBER_MARK.decode()
+    keys = f"KEYS\x01OrderID{number}\x02UNIQ_KEY\x017F00000100002A139A5542CA{number}"
     fields = {
         "a": "ProducerGroupName", "b": "TopicTest", "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-        "g": "1700000000123", "h": "0", "i": f"KEYS\x01OrderID188\x02UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01TagA",
+        "g": "1700000000123", "h": "0", "i": f"{keys}\x02WAIT\x01true\x02TAGS\x01TagA",
         "j": "0", "k": "false", "m": "false", "bname": "broker-a",
     }  # fmt: skip
     command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, opaque=OPAQUE, body=b"x" * body_bytes)
@@ -84,52 +83,15 @@ def request(body_bytes: int, queue_id: int = 2) -> bytes:
     return encode_command(command)
 
 
-def measure(server: ServerProcess, shape: Shape) -> Run:
-    """Keep a server busy for a while: as many new requests as answers have come."""
-    answered = 0
-    with contextlib.ExitStack() as stack, select.epoll() as epoll:
-        peers: dict[int, socket.socket] = {}
-        frames: dict[int, list[bytes]] = {}
-        for number in range(shape.connections):
-            peer = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            epoll.register(peer, select.EPOLLIN)
-            frame = request(shape.body_bytes, number % 4)
-            peers[peer.fileno()], frames[peer.fileno()] = peer, [frame * n for n in range(shape.in_flight + 1)]
-        rests = dict.fromkeys(peers, b"")
-
-        def run_until(end_s: float) -> None:
-            nonlocal answered
-            while time.perf_counter() < end_s:
-                for number, _ in epoll.poll(1.0):
-                    data = rests[number] + peers[number].recv(65_536)
-                    count = begin = 0
-                    while len(data) - begin >= 4:
-                        end = begin + 4 + _LENGTH.unpack_from(data, begin)[0]
-                        if end > len(data):
-                            break
-                        count, begin = count + 1, end
-                    rests[number] = data[begin:]
-                    answered += count
-                    peers[number].sendall(frames[number][count])
-
-        for number, peer in peers.items():
-            peer.sendall(frames[number][-1])
-        run_until(time.perf_counter() + _WARM_UP_S)
-        answered, began_s, cpu_began_s = 0, time.perf_counter(), server.cpu_s()
-        run_until(began_s + _MEASURE_S)
-        cpu_s, wall_s = server.cpu_s() - cpu_began_s, time.perf_counter() - began_s
-    return Run(cpu_s / answered * 1e6, answered / wall_s)
-
-
 def take_turns(rounds: int) -> Mapping[tuple[Shape, str], list[Run]]:
     """Each shape in each round with each server, each time a fresh one."""
     runs: dict[tuple[Shape, str], list[Run]] = {(shape, name): [] for shape in SHAPES for name in (*DOORS, BARE)}
     for _, shape, name in itertools.product(range(rounds), SHAPES, (*DOORS, BARE)):
         with server_process(BARE) if name == BARE else broker_process(name) as server:
+            frames = [request(shape.body_bytes, queue_id) for queue_id in range(_QUEUES)]
             if name != BARE:
-                measure(server, Shape(shape.body_bytes, 1, 1))  # makes the topic
-            runs[shape, name].append(measure(server, shape))
+                measure(server, Shape(shape.body_bytes, 1, 1), frames)  # makes the topic
+            runs[shape, name].append(measure(server, shape, frames))
     return runs
 
 
@@ -147,7 +109,7 @@ def parts() -> dict[str, float]:
                 space[:count] = rest[:count]
             reader.received(count)
             rest = rest[count:]
-        return reader.frames(decode_row_or_command)
+        return reader.copied_frames(decode_row_or_command)
 
     rows = [
         MessageRow(
@@ -160,6 +122,7 @@ def parts() -> dict[str, float]:
             row.body,
             row.properties,
             row.names,
+            host,
         )
         for row in split()
         if isinstance(row, SendRow)
@@ -169,7 +132,6 @@ def parts() -> dict[str, float]:
     def encode() -> EncodedRows:
         return encode_rows(
             rows,
-            born_host=host,
             store_host=host,
             begin_offset=0,
             room_bytes=1 << 30,
@@ -178,13 +140,13 @@ def parts() -> dict[str, float]:
             next_queue_offset=lambda topic, queue_id: 0,
         )
 
-    encoded, answers = encode(), SendAnswers.of("DefaultRegion", "true")
+    encoded, answers = encode(), SendAnswers.of("DefaultRegion", "true", host)
     assert answers is not None
     log = memoryview(encoded.data)
     starts = [request.commit_log_offset for request in encoded.requests]
 
     def answer() -> bytes:
-        return b"".join([answers.frame(OPAQUE, b"0" * 32, 1, start) for start in starts])
+        return answers.frames([(start, 2, 1, OPAQUE) for start in starts])
 
     def read_back() -> list[object]:
         return [read_dispatch_request(log, start, start, check_crc=False, delay_levels_ms=()) for start in starts]

@@ -8,7 +8,7 @@ import pytest
 
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.wire.message_rows import MessageRow
-from rmq_actors.wire.record import Message
+from rmq_actors.wire.record import Message, encode_host
 from tests.worlds.faulty_disk import FaultyFile
 from tests.worlds.log_puts import LogPuts
 
@@ -16,12 +16,12 @@ HOST = "127.0.0.1:10911"
 
 
 def row(body: bytes, queue_id: int = 0, topic: str = "T") -> MessageRow:
-    return MessageRow(topic, queue_id, 0, 0, 1, 0, memoryview(body), b"TAGS\x01a", {"TAGS": "a"})
+    return MessageRow(topic, queue_id, 0, 0, 1, 0, memoryview(body), b"TAGS\x01a", {"TAGS": "a"}, encode_host(HOST))
 
 
 def put(appended: LogPuts, *rows: MessageRow) -> list[int] | None:
     """The queue offsets that the rows took."""
-    put_rows = appended.puts.put_rows(rows, HOST, HOST)
+    put_rows = appended.puts.put_rows(rows, HOST)
     return None if put_rows is None else list(put_rows.encoded.queue_offsets)
 
 

@@ -21,13 +21,12 @@ def put_rows(files: StoreFiles, rows: list[tuple[str, int, dict[str, str]]]) -> 
     """As `MessagePuts.put_rows`: those that fit the last file; the first by itself where none does."""
     log = files.commit_log
     messages = [
-        MessageRow(topic, queue_id, 0, 0, 1, 0, memoryview(b"body"), encode_properties(names), names)
+        MessageRow(topic, queue_id, 0, 0, 1, 0, memoryview(b"body"), encode_properties(names), names, HOST)
         for topic, queue_id, names in rows
     ]
     while messages:
         encoded = encode_rows(
             messages,
-            born_host=HOST,
             store_host=HOST,
             begin_offset=log.append_offset,
             room_bytes=log.room_for_rows_bytes,

@@ -6,6 +6,7 @@ import attrs
 import msgspec
 
 from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.waiting_sends import WaitingSends
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.put_completion import PutStatus
@@ -72,6 +73,8 @@ class SendMessageProcessor:
     _tracer: Tracer
     #: Also of those that went through the send lane.
     waiting: WaitingSends = attrs.field(factory=WaitingSends, init=False)
+    #: The rules, and the configuration that they are of.
+    _rules_of: tuple[BrokerConfig, SendRules] | None = attrs.field(default=None, init=False)
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the request codes."""
@@ -142,7 +145,9 @@ class SendMessageProcessor:
 
     def _rules(self) -> SendRules:
         config, metadata = self._clients.config(), self._clients.metadata
-        return SendRules(
+        if self._rules_of is not None and self._rules_of[0] is config:
+            return self._rules_of[1]
+        rules = SendRules(
             config.broker_permission,
             config.broker_ip1,
             metadata.topics.select_topic_config,
@@ -150,6 +155,8 @@ class SendMessageProcessor:
             config.auto_create_subscription_group,
             lambda count: int(self._entropy.random() * count),
         )
+        self._rules_of = config, rules
+        return rules
 
     def _put(
         self, request: RemotingRequest, header: SendMessageRequestHeader, destination: Destination

@@ -1,4 +1,4 @@
-"""The send lane: plain messages of one receive, from rows to records to answers, without a step for each.
+"""The send lane: plain messages of some receives, from rows to records to answers, without a step for each.
 
 It refuses nothing. Whatever is special, refusals above all, goes through the general door (`SendMessageProcessor`),
 in its place among the rows: so both doors say the same. Where answers wait for a disk or a slave, each row has a put.
@@ -14,16 +14,20 @@ import trio
 from rmq_actors.broker.client_requests import ClientRequests
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.processors.send_message import PROPERTY_CLUSTER, SendMessageProcessor
-from rmq_actors.protocols.send_rules import Destination
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.row_group import ReceivedRows
+from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.headers.messages import SendMessageRequestHeader
-from rmq_actors.wire.message_rows import EncodedRows, MessageRow
+from rmq_actors.wire.message_rows import MessageRow
 from rmq_actors.wire.properties import PROPERTY_SEPARATOR, IllegalProperty, encode_properties
 from rmq_actors.wire.record import encode_host
 from rmq_actors.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.send_rows import SendAnswers, SendRow
+
+#: Where a message goes, by what its producer says of that.
+_Destinations = dict[tuple[str, int, int], tuple[str, int, int]]
 
 
 @attrs.frozen(eq=False)
@@ -31,17 +35,20 @@ class _Settings:
     """What the lane makes of the configuration; made again after a change of role."""
 
     config: BrokerConfig
+    store_host: str
     #: The property that the broker adds; None where the lane can be of no use.
     cluster: bytes | None
     answers: SendAnswers | None
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> _Settings:
+    def of(cls, config: BrokerConfig, store_host: str) -> _Settings:
         try:
-            cluster = encode_properties({PROPERTY_CLUSTER: config.broker_cluster_name})
+            cluster = None if config.is_slave else encode_properties({PROPERTY_CLUSTER: config.broker_cluster_name})
         except IllegalProperty:
             cluster = None
-        return cls(config, cluster, SendAnswers.of(config.region_id, "true" if config.trace_on else "false"))
+        trace_switch = "true" if config.trace_on else "false"
+        answers = SendAnswers.of(config.region_id, trace_switch, encode_host(store_host))
+        return cls(config, store_host, cluster, answers)
 
 
 @attrs.define(eq=False)
@@ -54,61 +61,82 @@ class SendLane:
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the rows of every connection."""
-        processors.process_rows = self.process
+        processors.register_rows(self.process)
 
-    def process(self, connection: RemotingConnection, rows: Sequence[SendRow]) -> int:
-        """Store and answer the first rows; how many they were. The next one is for the general door."""
-        store, settings, store_host = self._clients.open_store(), self._current_settings(), self._clients.store_host()
-        if store is None or settings.config.is_slave or settings.cluster is None or settings.answers is None:
-            return 0
-        room = self._general.waiting.room(connection, settings.config.send_thread_pool_queue_capacity)
-        messages = self._messages(connection, rows[:room], settings.cluster)
-        if not messages:
-            return 0
-        stored = store.puts.put_rows(messages, connection.remote_address, store_host)
+    def process(self, received: Sequence[ReceivedRows]) -> Sequence[int]:
+        """Store and answer the first rows of each connection; how many they were. The next is for the general door."""
+        nothing = [0] * len(received)
+        store, settings = self._clients.open_store(), self._current_settings()
+        if store is None or settings.cluster is None or settings.answers is None:
+            return nothing
+        messages: list[MessageRow] = []
+        counts: list[int] = []
+        destinations: _Destinations = {}
+        most = settings.config.send_thread_pool_queue_capacity
+        for connection, rows in received:
+            room = self._general.waiting.room(connection, most)
+            before = len(messages)
+            self._add_messages(
+                messages, rows if len(rows) <= room else rows[:room], connection, settings.cluster, destinations
+            )
+            counts.append(len(messages) - before)
+        stored = store.puts.put_rows(messages, settings.store_host) if messages else None
         if stored is None:
-            return 0
-        if stored.pending:
-            for row, message, put in zip(rows, messages, stored.pending, strict=False):
-                self._general.tell(put, _request(connection, row), message.queue_id)
-        elif answers := _answers(rows, messages, stored.encoded, store_host, settings.answers):
-            connection.send_answers(answers)
-        return len(stored.encoded)
+            return nothing
+        begin = 0
+        for number, (connection, rows) in enumerate(received):
+            placed = stored.encoded.requests[begin : begin + counts[number]]
+            if stored.pending:
+                for row, where, put in zip(rows, placed, stored.pending[begin:], strict=False):
+                    self._general.tell(put, _request(connection, row), where.queue_id)
+            elif answers := _answers(rows, placed, settings.answers):
+                connection.send_answers(answers)
+            counts[number] = len(placed)
+            begin += len(placed)
+        return counts
 
     def _current_settings(self) -> _Settings:
-        config = self._clients.config()
-        if self._settings is None or self._settings.config is not config:
-            self._settings = _Settings.of(config)
-        return self._settings
+        config, store_host = self._clients.config(), self._clients.store_host()
+        settings = self._settings
+        if settings is None or settings.config is not config or settings.store_host != store_host:
+            settings = self._settings = _Settings.of(config, store_host)
+        return settings
 
-    def _messages(self, connection: RemotingConnection, rows: Sequence[SendRow], cluster: bytes) -> list[MessageRow]:
-        """The rows that the rules let through, up to the first one that they do not; rules run once for each queue."""
-        found: dict[tuple[str, int, int], Destination] = {}
-        messages: list[MessageRow] = []
+    def _add_messages(
+        self,
+        messages: list[MessageRow],
+        rows: Sequence[SendRow],
+        connection: RemotingConnection,
+        cluster: bytes,
+        destinations: _Destinations,
+    ) -> None:
+        """Add the rows that the rules let through, up to the first that they do not; rules run once for each queue."""
+        born_host = encode_host(connection.remote_address)
         before_cluster = PROPERTY_SEPARATOR.encode() + cluster
         for row in rows:
             key = (row.topic, row.queue_id, row.sys_flag)
-            to = found.get(key)
-            if to is None:
+            found = destinations.get(key)
+            if found is None:
                 to = self._general.plain_destination(_header(row), row.version, connection.remote_address)
                 if to is None:
                     break
-                found[key] = to
+                found = destinations[key] = to.topic, to.queue_id, to.sys_flag
+            topic, queue_id, sys_flag = found
             properties = row.properties
             messages.append(
                 MessageRow(
-                    to.topic,
-                    to.queue_id,
+                    topic,
+                    queue_id,
                     row.flag,
-                    to.sys_flag,
+                    sys_flag,
                     row.born_timestamp_ms,
                     row.reconsume_times,
                     row.body,
                     properties + before_cluster if properties else cluster,
                     row.names,
+                    born_host,
                 )
             )
-        return messages
 
 
 def _request(connection: RemotingConnection, row: SendRow) -> RemotingRequest:
@@ -132,13 +160,11 @@ def _header(row: SendRow) -> SendMessageRequestHeader:
     )
 
 
-def _answers(
-    rows: Sequence[SendRow], messages: Sequence[MessageRow], stored: EncodedRows, store_host: str, answers: SendAnswers
-) -> bytes:
-    id_prefix = encode_host(store_host).hex().upper().encode()
-    frames: list[bytes] = []
-    for row, message, placed in zip(rows, messages, stored.requests, strict=False):
-        if not row.is_oneway:
-            msg_id = id_prefix + b"%016X" % placed.commit_log_offset
-            frames.append(answers.frame(row.opaque, msg_id, message.queue_id, placed.consume_queue_offset))
-    return b"".join(frames)
+def _answers(rows: Sequence[SendRow], placed: Sequence[DispatchRequest], answers: SendAnswers) -> bytes:
+    return answers.frames(
+        [
+            (where.commit_log_offset, where.queue_id, where.consume_queue_offset, row.opaque)
+            for row, where in zip(rows, placed, strict=False)
+            if not row.is_oneway
+        ]
+    )

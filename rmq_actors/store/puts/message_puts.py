@@ -189,7 +189,7 @@ class MessagePuts:
             return self._refuse(_status_of(error), str(error))
         return self._append(encoded, batch.store_host, arrived, waits=_waits(batch.properties))
 
-    def put_rows(self, rows: Sequence[MessageRow], born_host: str, store_host: str) -> PutRows | None:
+    def put_rows(self, rows: Sequence[MessageRow], store_host: str) -> PutRows | None:
         """Append rows in one write: all of them, or those before a special one.
 
         A special one needs another file, or is illegal, or may not wait. None where nothing was appended: no row can
@@ -206,7 +206,6 @@ class MessagePuts:
                 check_topic_once(topic)
             encoded = encode_rows(
                 rows,
-                born_host=encode_host(born_host),
                 store_host=encode_host(store_host),
                 begin_offset=log.append_offset,
                 room_bytes=log.room_for_rows_bytes,
@@ -224,8 +223,8 @@ class MessagePuts:
         if self._failed_puts.fail:
             self._failed_puts.succeeded()
         self._note_duration(arrived)
-        for request in encoded.requests:
-            self.stats.put(request.topic, request.msg_size)
+        for topic, (size_bytes, count) in encoded.topics.items():
+            self.stats.put(topic, size_bytes, count)
         if waits:
             return PutRows(encoded, self._await_rows(encoded, store_host, arrived))
         self._answer_rows(encoded, arrived)
