@@ -105,7 +105,7 @@ class RemotingConnection:
     #: Called around requests of this side.
     request_hooks: Sequence[RpcHook] = ()
     #: Where plain messages that arrive are served, many at a time; None: `_process` does it, one by one.
-    row_group: RowGroup | None = attrs.field(default=None, init=False)
+    row_group: RowGroup[RemotingConnection] | None = attrs.field(default=None, init=False)
     close_reason: str | None = attrs.field(default=None, init=False)
     opened_s: float = attrs.field(factory=trio.current_time, init=False)
     frames_received: int = attrs.field(default=0, init=False)
@@ -329,7 +329,7 @@ class RemotingConnection:
                     break
         return "closed_within_a_frame" if reader.pending_bytes else "closed_by_peer"
 
-    async def _read_rows(self, group: RowGroup) -> str:
+    async def _read_rows(self, group: RowGroup[RemotingConnection]) -> str:
         """`_read`, with plain messages as rows."""
         reader = self._reader
         try:

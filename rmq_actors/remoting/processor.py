@@ -11,7 +11,7 @@ import trio
 
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.protocols.request_queue import RequestQueue
-from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.row_group import ProcessRows, RowGroup
 from rmq_actors.tracing.events.remoting import RemotingBusy, RemotingFailed
@@ -143,7 +143,7 @@ class ProcessorTable:
     _by_code: dict[int, _Registered] = attrs.field(factory=dict, init=False)
     _default: _Registered | None = attrs.field(default=None, init=False)
     #: Where plain messages are served, many at a time; None: as requests, one by one.
-    row_group: RowGroup | None = attrs.field(default=None, init=False)
+    row_group: RowGroup[RemotingConnection] | None = attrs.field(default=None, init=False)
 
     def register(
         self, codes: Iterable[int], process: ProcessRequest, *, reject_request: Callable[[], bool] | None = None
@@ -168,7 +168,7 @@ class ProcessorTable:
         """Process every other code at once."""
         self._default = _Registered(process, None, None, None)
 
-    def register_rows(self, process: ProcessRows) -> None:
+    def register_rows(self, process: ProcessRows[RemotingConnection]) -> None:
         """Process plain messages as rows, those of all connections together."""
         self.row_group = RowGroup(process)
 

@@ -12,15 +12,12 @@ received by then is served with them. Nobody waits for anything that is not ther
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import attrs
 import trio
 
 from rmq_actors.wire.send_rows import SendRow
-
-if TYPE_CHECKING:
-    from rmq_actors.remoting.connection import RemotingConnection
 
 #: With so many rows nobody is waited for.
 ROWS_MAX = 256
@@ -29,15 +26,26 @@ _ALONE_MAX = 8
 _ALONE_LOOKS_EVERY = 32
 
 
-class ReceivedRows(NamedTuple):
+class ReceivesRows(Protocol):
+    """A connection, as far as the group knows it."""
+
+    def take_row_as_request(self, row: SendRow) -> None:
+        """Have a row processed as the request that it was. Raises nothing."""
+        ...
+
+
+Connection = TypeVar("Connection", bound=ReceivesRows)
+
+
+class ReceivedRows(NamedTuple, Generic[Connection]):
     """What one connection has received."""
 
-    connection: RemotingConnection
+    connection: Connection
     rows: Sequence[SendRow]
 
 
 #: Serves the first rows of each connection at once, and tells how many of each: the next one needs the general door.
-ProcessRows = Callable[[Sequence[ReceivedRows]], Sequence[int]]
+ProcessRows = Callable[[Sequence[ReceivedRows[Connection]]], Sequence[int]]
 
 
 async def let_others_run() -> None:
@@ -46,19 +54,19 @@ async def let_others_run() -> None:
 
 
 @attrs.define(eq=False)
-class RowGroup:
+class RowGroup(Generic[Connection]):
     """The rows that wait to be served together. No row waits for longer than one round of Trio's loop.
 
     A connection that receives more calls `finish` first: its rows are served in their order.
     """
 
-    _process: ProcessRows
-    _held: dict[RemotingConnection, Sequence[SendRow]] = attrs.field(factory=dict, init=False)
+    _process: ProcessRows[Connection]
+    _held: dict[Connection, Sequence[SendRow]] = attrs.field(factory=dict, init=False)
     _held_rows: int = attrs.field(default=0, init=False)
     #: How many groups in a row were of one connection.
     _alone: int = attrs.field(default=0, init=False)
 
-    async def add(self, connection: RemotingConnection, rows: Sequence[SendRow]) -> None:
+    async def add(self, connection: Connection, rows: Sequence[SendRow]) -> None:
         """Have rows served, with those of others that are ready. A checkpoint, which ignores cancellation, or none."""
         is_first = not self._held
         self._hold(connection, rows)
@@ -68,12 +76,12 @@ class RowGroup:
         elif is_first or self._held_rows >= ROWS_MAX:
             self.serve()
 
-    def serve_at_once(self, connection: RemotingConnection, rows: Sequence[SendRow]) -> None:
+    def serve_at_once(self, connection: Connection, rows: Sequence[SendRow]) -> None:
         """Have rows served now, with all that are held."""
         self._hold(connection, rows)
         self.serve()
 
-    def finish(self, connection: RemotingConnection) -> None:
+    def finish(self, connection: Connection) -> None:
         """Serve all now if rows of a connection are held."""
         if connection in self._held:
             self.serve()
@@ -89,7 +97,7 @@ class RowGroup:
             if served < len(rows):
                 self._serve_rest(connection, rows[served:])
 
-    def _hold(self, connection: RemotingConnection, rows: Sequence[SendRow]) -> None:
+    def _hold(self, connection: Connection, rows: Sequence[SendRow]) -> None:
         assert connection not in self._held
         self._held[connection] = rows
         self._held_rows += len(rows)
@@ -97,7 +105,7 @@ class RowGroup:
     def _looks_for_others(self) -> bool:
         return self._alone < _ALONE_MAX or self._alone % _ALONE_LOOKS_EVERY == 0
 
-    def _serve_rest(self, connection: RemotingConnection, rows: Sequence[SendRow]) -> None:
+    def _serve_rest(self, connection: Connection, rows: Sequence[SendRow]) -> None:
         """Serve rows of which the first one needs the general door."""
         at, singles = 0, 1
         while at < len(rows):

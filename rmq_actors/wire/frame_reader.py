@@ -87,7 +87,7 @@ class FrameReader:
     def copied_frames(self, decode: Callable[[memoryview, int, int], Frame]) -> list[Frame]:
         """`frames` out of a copy: what `decode` keeps is valid for as long as it is kept."""
         begin, end = self._begin, self._end
-        # Of a large frame nothing is copied before all of it is there.
+        # A large frame is copied once, when all of it is there.
         if end - begin < 4 or begin + 4 + self._length_at(begin) > end:
             return []
         return self._frames(memoryview(bytes(memoryview(self._buffer)[begin:end])), begin, decode)

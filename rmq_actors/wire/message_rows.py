@@ -98,12 +98,13 @@ def encode_rows(
     """Encode rows from `begin_offset` of the log on: all, or those before the first that is too long or has no room.
 
     Raises `MessageIllegal` for a topic that no record can have, or a number that does not fit its field.
+
+    Longer than 70 lines because it has `record_parts` within it: a call for each record costs as much as what it does.
     """
     parts: list[bytes | memoryview] = []
     requests: list[DispatchRequest] = []
     staged: dict[tuple[str, int], int] = {}
     offset, limit, all_properties_bytes = begin_offset, begin_offset + room_bytes, 0
-    # A call for each record would cost as much as what it does: this is `record_parts`.
     head, host_flags, last_born_host = BEFORE_BODY[8, 8], 0, None
     try:
         for topic, queue_id, flag, sys_flag, born_ms, reconsume_times, body, properties, names, born_host in rows:

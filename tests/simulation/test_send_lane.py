@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from rmq_actors.broker.processors.send_rows import SendLane
 from rmq_actors.remoting import row_group
+from rmq_actors.remoting.connection import RemotingConnection
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.row_group import ReceivedRows
 from rmq_actors.store.config import BrokerRole, FlushDiskType
@@ -42,7 +43,7 @@ class Door:
         servers = RoleWorld.of(0, **{"broker_role": BrokerRole.ASYNC_MASTER, **store})
         process = SendLane.process
 
-        def count(lane: SendLane, received: Sequence[ReceivedRows]) -> Sequence[int]:
+        def count(lane: SendLane, received: Sequence[ReceivedRows[RemotingConnection]]) -> Sequence[int]:
             served = process(lane, received)
             self.rows += sum(served)
             return served
@@ -146,7 +147,7 @@ def test_rows_of_several_connections_are_stored_together_and_each_is_answered_in
     groups: list[int] = []
     process = SendLane.process
 
-    def note(lane: SendLane, received: Sequence[ReceivedRows]) -> Sequence[int]:
+    def note(lane: SendLane, received: Sequence[ReceivedRows[RemotingConnection]]) -> Sequence[int]:
         groups.append(len(received))
         return process(lane, received)
 

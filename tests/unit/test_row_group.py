@@ -11,7 +11,6 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.remoting.connection import RemotingConnection
 from rmq_actors.remoting.row_group import ROWS_MAX, ReceivedRows, RowGroup
 from rmq_actors.wire.send_rows import SendRow
 
@@ -34,13 +33,13 @@ class Lane:
     special: frozenset[int] = frozenset()
     served: list[str] = attrs.field(factory=list)
 
-    def process(self, received: Sequence[ReceivedRows]) -> Sequence[int]:
+    def process(self, received: Sequence[ReceivedRows[Peer]]) -> Sequence[int]:
         counts: list[int] = []
         for _, rows in received:
             plain = [number for number, row in enumerate(cast("Sequence[int]", rows)) if row in self.special]
             counts.append(plain[0] if plain else len(rows))
         together = [
-            f"{cast('Peer', connection).name} {list(rows[:count])}"
+            f"{connection.name} {list(rows[:count])}"
             for (connection, rows), count in zip(received, counts, strict=True)
             if count
         ]
@@ -49,15 +48,15 @@ class Lane:
         return counts
 
 
-def peers(lane: Lane, names: str) -> list[RemotingConnection]:
-    return [cast("RemotingConnection", Peer(name, lane)) for name in names]
+def peers(lane: Lane, names: str) -> list[Peer]:
+    return [Peer(name, lane) for name in names]
 
 
 def rows(*numbers: int) -> list[SendRow]:
     return cast("list[SendRow]", list(numbers))
 
 
-async def add_together(group: RowGroup, added: dict[RemotingConnection, list[SendRow]]) -> None:
+async def add_together(group: RowGroup[Peer], added: dict[Peer, list[SendRow]]) -> None:
     async with trio.open_nursery() as nursery:
         for connection, its_rows in added.items():
             nursery.start_soon(group.add, connection, its_rows)
@@ -91,7 +90,7 @@ async def test_a_special_row_of_one_connection_holds_up_no_other() -> None:
     assert lane.served[0] == "b [3, 4]"
 
 
-def until_it_lets_others_run(group: RowGroup, connection: RemotingConnection, its_rows: list[SendRow]) -> Any:
+def until_it_lets_others_run(group: RowGroup[Peer], connection: Peer, its_rows: list[SendRow]) -> Any:
     """A call of `add` that is at its checkpoint; close it."""
     call: Any = group.add(connection, its_rows)
     call.send(None)

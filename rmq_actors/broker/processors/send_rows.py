@@ -63,7 +63,7 @@ class SendLane:
         """Take the rows of every connection."""
         processors.register_rows(self.process)
 
-    def process(self, received: Sequence[ReceivedRows]) -> Sequence[int]:
+    def process(self, received: Sequence[ReceivedRows[RemotingConnection]]) -> Sequence[int]:
         """Store and answer the first rows of each connection; how many they were. The next is for the general door."""
         nothing = [0] * len(received)
         store, settings = self._clients.open_store(), self._current_settings()

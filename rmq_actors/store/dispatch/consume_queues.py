@@ -16,7 +16,8 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
 from rmq_actors.store.dispatch.consume_queue_ext import ConsumeQueueExt
-from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE, QUEUE_ENTRY
+from rmq_actors.store.dispatch.queue_rows import queue_entry, rows_by_queue
+from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY
 from rmq_actors.store.files.mapped_file_queue import (
     SYNCED_ALONE_MAX,
@@ -189,7 +190,7 @@ class ConsumeQueues:
             queue = queues.get((request.topic, request.queue_id)) or self._create(request.topic, request.queue_id)
             if queue is None:
                 continue
-            entry = _entry(request)
+            entry = queue_entry(request)
             batch = batches.get(queue)
             if batch is None:
                 batches[queue] = [entry]
@@ -202,28 +203,17 @@ class ConsumeQueues:
             queue.put_message_position_info(entries)
 
     def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
-        """See `CommitLogDispatcher`: consumers wait for their entries. Rows go to one queue each; see `dispatch`."""
-        of_queues: dict[tuple[str, int], list[DispatchRequest]] = {}
-        pack = QUEUE_ENTRY.pack
-        for request in requests:
-            key = (request.topic, request.queue_id)
-            rows = of_queues.get(key)
-            if rows is None:
-                of_queues[key] = [request]
-            else:
-                rows.append(request)
-        for (topic, queue_id), rows in of_queues.items():
-            queue = self._queues.get((topic, queue_id)) or self._create(topic, queue_id)
+        """See `CommitLogDispatcher`: consumers wait for their entries. Raises `OSError`."""
+        for each in rows_by_queue(requests):
+            queue = self._queues.get((each.topic, each.queue_id)) or self._create(each.topic, each.queue_id)
             if queue is None:
                 continue
             self._dirty_queues[queue] = self._grown_queues[queue] = None
-            first, last = rows[0], rows[-1]
-            units = b"".join([pack(row.commit_log_offset, row.msg_size, row.tags_code) for row in rows])
-            has_gaps = last.consume_queue_offset - first.consume_queue_offset != len(rows) - 1
-            if has_gaps or not queue.put_units(
-                memoryview(units), first.consume_queue_offset, first.commit_log_offset, last.end_offset
+            first, last, units = each.rows[0], each.rows[-1], each.units
+            if units is None or not queue.put_units(
+                units, first.consume_queue_offset, first.commit_log_offset, last.end_offset
             ):
-                queue.put_message_position_info(list(map(_entry, rows)))
+                queue.put_message_position_info(each.entries())
 
     def drain(self) -> None:
         """See `CommitLogDispatcher`: nothing lags."""
@@ -353,16 +343,6 @@ class ConsumeQueues:
         """Close the files; later writes are `OSError`."""
         for queue in self:
             queue.close()
-
-
-def _entry(request: DispatchRequest) -> QueueEntry:
-    return QueueEntry(
-        request.consume_queue_offset,
-        request.commit_log_offset,
-        request.msg_size,
-        request.tags_code,
-        request.store_timestamp_ms,
-    )
 
 
 def _parse_queue_id(name: str) -> int | None:
