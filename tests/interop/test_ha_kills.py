@@ -6,7 +6,6 @@ the same bytes, and the metadata equal, after each kill.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,8 +24,12 @@ from tests.worlds.own_broker import OwnBroker
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 Broker = JavaBroker | OwnBroker
+Kinds = Sequence[tuple[str, str]]
+LONG = pytest.mark.long
 
-ROLES = ("SYNC_MASTER", "ASYNC_MASTER")
+#: The version of Java's side, and the master's role: two that have both of each, and the other two.
+SOME = (("4.9.7", "SYNC_MASTER"), ("5.3.1", "ASYNC_MASTER"))
+OTHERS = (("4.9.7", "ASYNC_MASTER"), ("5.3.1", "SYNC_MASTER"))
 #: A SYNC_MASTER gives up waiting for a slave that was killed. RocketMQ waits 3 and 5 seconds.
 WAIT_MS = 1000
 #: A 5.3.1 SYNC_MASTER told to wait for a slave also waits where none is connected, for each put.
@@ -145,12 +148,13 @@ def kill_each_beside_each_other(pairs: Sequence[Pair]) -> None:
         raise BaseExceptionGroup("not the same", [*failed.values()])
 
 
-def test_our_masters_and_java_slaves(runtimes: Mapping[str, JavaRuntime], servers: Servers) -> None:
+@pytest.mark.parametrize("kinds", [pytest.param(SOME, id="some"), pytest.param(OTHERS, id="others", marks=LONG)])
+def test_our_masters_and_java_slaves(kinds: Kinds, runtimes: Mapping[str, JavaRuntime], servers: Servers) -> None:
     # A 5.3.1 slave follows no haMasterAddress: a name server has to tell.
     name_server = servers.name_server("namesrv")
     name_server.start()
     pairs = []
-    for version, role in itertools.product(runtimes, ROLES):
+    for version, role in kinds:
         name = f"{role}-{version}"
         master = servers.own_broker(
             name, brokerName=name, brokerRole=role, slaveTimeout=WAIT_MS, namesrvAddr=name_server.address
@@ -180,9 +184,10 @@ def test_our_masters_and_java_slaves(runtimes: Mapping[str, JavaRuntime], server
     kill_each_beside_each_other(pairs)
 
 
-def test_java_masters_and_our_slaves(runtimes: Mapping[str, JavaRuntime], servers: Servers) -> None:
+@pytest.mark.parametrize("kinds", [pytest.param(OTHERS, id="others"), pytest.param(SOME, id="some", marks=LONG)])
+def test_java_masters_and_our_slaves(kinds: Kinds, runtimes: Mapping[str, JavaRuntime], servers: Servers) -> None:
     pairs = []
-    for version, role in itertools.product(runtimes, ROLES):
+    for version, role in kinds:
         # A 5.3.1 SYNC_MASTER waits for as many copies as it is told, 1 unless told, its own among them; 4.9 for 2.
         wait_ms = WAIT_MS if version == "4.9.7" else WAIT_ALONE_MS
         name = f"{role}-{version}"

@@ -18,16 +18,13 @@ from rmq_actors.tracing.events.node import NodeKill
 from rmq_actors.tracing.events.store import LogTruncate, PutEnd
 from sim_net import Kill, Partition, PowerLoss, Schedule
 from sim_net.search.search import Case, Parameter
+from tests.simulation.found_schedules import OTHER_SEEDS, found_schedules
 from tests.worlds.recording import E
 
-SEEDS = range(32)
+SEEDS, MORE_SEEDS = range(32), range(32, 48)
 BROKERS = FAIL_OVER.topology
 #: What the scenario or its checker once took wrongly for a fault of the product, or the product did wrong.
-FOUND = [
-    path
-    for path in sorted((Path(__file__).parent / "found_cases").glob("*.json"))
-    if CaseFile.load(path).scenario == FAIL_OVER.name
-]
+FOUND = found_schedules(FAIL_OVER.name)
 #: Both slaves must have what is acknowledged; then either may be promoted, and nothing is lost.
 SYNC: dict[str, Parameter] = {"puts": 60, "pause_s": 0.1, "in_flight": 3, "fail_overs": 1, "fail_over_at_s": 0.7}
 
@@ -42,6 +39,12 @@ def events_of(result: RunResult, kind: type[E]) -> list[E]:
 
 
 def test_every_run_passes(results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+
+
+@pytest.mark.long
+def test_more_runs_pass() -> None:
+    results = (run_case(random_case(seed, scenario=FAIL_OVER)) for seed in MORE_SEEDS)
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 
@@ -99,10 +102,10 @@ def test_a_master_without_sync_flush_may_lose_its_power_here() -> None:
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_a_schedule_that_was_found_passes_with_any_seed(path: Path) -> None:
-    """A schedule is worth something for longer than a seed: other seeds must pass with it too."""
+@pytest.mark.parametrize("seeds", OTHER_SEEDS)
+def test_a_schedule_that_was_found_passes_with_any_seed(path: Path, seeds: range) -> None:
     case = CaseFile.load(path).case
-    results = [run_case(attrs.evolve(case, seed=seed)) for seed in (case.seed, *range(6))]
+    results = [run_case(attrs.evolve(case, seed=seed)) for seed in (case.seed, *seeds)]
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 

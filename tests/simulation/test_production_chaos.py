@@ -16,13 +16,10 @@ from rmq_actors.tracing.events.ha import HaClientHalt
 from rmq_actors.tracing.events.run import OperatorSetUpAnew
 from sim_net import BitRot, Kill, Partition, Schedule, fault_kind
 from sim_net.search.search import Case, Parameter
+from tests.simulation.found_schedules import OTHER_SEEDS, found_schedules
 
-SEEDS = range(40)
-FOUND = [
-    path
-    for path in sorted((Path(__file__).parent / "found_cases").glob("*.json"))
-    if CaseFile.load(path).scenario == PRODUCTION.name
-]
+SEEDS, MORE_SEEDS = range(24), range(24, 40)
+FOUND = found_schedules(PRODUCTION.name)
 CALM: dict[str, Parameter] = {"puts": 12, "pause_s": 0.1, "fail_over_at_s": 3.0}
 
 
@@ -32,6 +29,12 @@ def results() -> list[RunResult]:
 
 
 def test_every_run_passes(results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+
+
+@pytest.mark.long
+def test_more_runs_pass() -> None:
+    results = (run_case(PRODUCTION.case(seed), PRODUCTION) for seed in MORE_SEEDS)
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 
@@ -101,7 +104,8 @@ def test_a_run_ends_where_the_log_of_the_master_is_damaged() -> None:
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_a_schedule_that_was_found_passes_with_any_seed(path: Path) -> None:
+@pytest.mark.parametrize("seeds", OTHER_SEEDS)
+def test_a_schedule_that_was_found_passes_with_any_seed(path: Path, seeds: range) -> None:
     case = CaseFile.load(path).case
-    results = [run_case(attrs.evolve(case, seed=seed), PRODUCTION) for seed in (case.seed, *range(6))]
+    results = [run_case(attrs.evolve(case, seed=seed), PRODUCTION) for seed in (case.seed, *seeds)]
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []

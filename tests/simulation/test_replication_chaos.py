@@ -36,7 +36,7 @@ from sim_net.search.search import Case, Parameter
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 FOUND = sorted((Path(__file__).parent / "found_cases").glob("*.json"))
-SEEDS = range(120)
+SEEDS, MORE_SEEDS = range(64), range(64, 160)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,12 @@ def results() -> list[RunResult]:
 
 
 def test_every_run_passes(results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+
+
+@pytest.mark.long
+def test_more_runs_pass() -> None:
+    results = (run_case(random_case(seed)) for seed in MORE_SEEDS)
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 
