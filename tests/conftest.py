@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,23 +27,44 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-#: Directories whose tests share something dear: one Spark session, one RocketMQ at a time.
+#: Directories whose tests share something dear: one Spark session, one Java process that is called from here.
 _ONE_PROCESS = ("interop", "spark")
-#: Of interop, those that replicate for long: they mostly wait, beside the others.
-_REPLICATION_TESTS = ("test_first_sync", "test_ha_cuts", "test_ha_kills", "test_slave_metadata")
+#: Of interop, what needs no Java process but its own, in groups that take about as long. They mostly wait.
+_GROUPS_OF_INTEROP = {
+    "interop-replication": ("test_ha_kills", "test_slave_metadata"),
+    "interop-transfers": ("test_first_sync", "test_ha_cuts", "test_java_divergence"),
+    "interop-stores": (
+        "test_broker_kills",
+        "test_exchange",
+        "test_java_foreign_records",
+        "test_java_master",
+        "test_java_pair",
+        "test_java_slave",
+        "test_store_directories",
+    ),
+}
 #: Files of few, long tests that share nothing.
 _ALONE = "mutants"
+#: What begins first, the longest before: none of it should begin when all else is done.
+_FIRST = ("interop", "interop-replication", "spark", "interop-transfers", "interop-stores", "mutants", "packaging")
 
 
 def _group(nodeid: str) -> str:
     """What one process runs, when there are several: the tests of a file, or those of a dear directory."""
     path = nodeid.partition("::")[0].removeprefix("tests/")
     directory, _, name = path.partition("/")
-    if directory == "interop" and name.startswith(_REPLICATION_TESTS):
-        return "interop-replication"
+    for group, files in _GROUPS_OF_INTEROP.items():
+        if directory == "interop" and name.removesuffix(".py") in files:
+            return group
     if directory == _ALONE:
         return nodeid
     return directory if directory in _ONE_PROCESS else path
+
+
+def _turn(nodeid: str) -> int:
+    """When the group of a test begins."""
+    begin = _group(nodeid).removeprefix("tests/").partition("/")[0]
+    return _FIRST.index(begin) if begin in _FIRST else len(_FIRST)
 
 
 class GroupScheduling(LoadScopeScheduling):
@@ -69,10 +89,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: they should not begin when all else is done."""
-    first = (*_ONE_PROCESS, _ALONE)
-    tests = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in first)
+    """The longest first, but for what a directory has arranged itself."""
+    items.sort(key=lambda item: _turn(item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

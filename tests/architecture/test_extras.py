@@ -7,6 +7,7 @@ known without installing anything. The promise is in `tests/worlds/extras.py`.
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -50,7 +51,10 @@ def _walk(node: ast.AST, *, is_late: bool) -> Iterator[tuple[str, bool]]:
             yield from _walk(child, is_late=is_late or inside)
 
 
-IMPORTS = {name: Imports.read(path.read_text()) for name, path in MODULES.items()}
+@functools.cache
+def imports_of(module: str) -> Imports:
+    """What one of this project's modules imports. Not read before a test asks: every process collects all tests."""
+    return Imports.read(MODULES[module].read_text())
 
 
 def own(names: frozenset[str]) -> set[str]:
@@ -72,8 +76,8 @@ def needed(module: str) -> set[str]:
     seen, waiting = set[str](), own(frozenset({module}))
     while waiting:
         seen |= waiting
-        waiting = {name for each in waiting for name in own(IMPORTS[each].early)} - seen
-    return {name for each in seen for name in foreign(IMPORTS[each].early)}
+        waiting = {name for each in waiting for name in own(imports_of(each).early)} - seen
+    return {name for each in seen for name in foreign(imports_of(each).early)}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -85,7 +89,8 @@ def test_a_module_is_imported_with_what_its_extra_brings(module: str) -> None:
 
 def test_what_is_imported_late_is_promised_too() -> None:
     late = {}
-    for module, imports in IMPORTS.items():
+    for module in MODULES:
+        imports = imports_of(module)
         names = foreign(imports.late).union(*(needed(name) for name in own(imports.late)))
         if missing := names - third_party(needs_of(module)):
             late[module] = missing
