@@ -32,6 +32,7 @@ _OPENED_WITH = frozenset(
         *("syncFromLastFile", "totalReplicas", "inSyncReplicas", "minInSyncReplicas", "enableAutoInSyncReplicas"),
         *("flushIntervalCommitLog", "flushCommitLogLeastPages", "flushCommitLogThoroughInterval"),
         *("maxMessageSize", "osPageCacheBusyTimeOutMills", "waitingPutsMax"),
+        *("rejectTransactionMessage", "transactionCheckInterval", "transactionTimeOut", "transactionCheckMax"),
         *("deleteWhen", "fileReservedTime", "cleanFileForciblyEnable"),
         *("diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio"),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 import attrs
 import trio
@@ -21,6 +22,7 @@ from rmq_actors.broker.processors.client_admin import ClientAdminProcessor
 from rmq_actors.broker.processors.client_manage import ClientManageProcessor
 from rmq_actors.broker.processors.consume_stats import ConsumeStatsProcessor
 from rmq_actors.broker.processors.consumer_manage import ConsumerManageProcessor
+from rmq_actors.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
 from rmq_actors.broker.processors.pull_message import PullMessageProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
@@ -34,15 +36,16 @@ from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.broker.schedule_message_service import ScheduleMessageService
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
+from rmq_actors.broker.transactional_message_check_service import TransactionalMessageCheckService
+from rmq_actors.broker.transactional_message_service import TransactionalMessageService
 from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.ports.disk import Disk
-from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.environment import Environment
-from rmq_actors.ports.wall_clock import WallClock
+from rmq_actors.protocols.plain_access import Permission
 from rmq_actors.remoting.acl import AclServerRpcHook
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
-from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import Tls
@@ -55,12 +58,39 @@ from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 
 
+@attrs.frozen
+class _AccessControl:
+    """What keeps the accounts, and what checks requests by them; without aclEnable nothing."""
+
+    files: Service | None = None
+    hook: AclServerRpcHook | None = None
+
+    @classmethod
+    def of(cls, config: BrokerConfig, disk: Disk, tracer: Tracer) -> _AccessControl:
+        """Load the accounts."""
+        if not config.acl_enable:
+            return cls()
+        try:  # PyYAML is in an extra, and this alone needs it.
+            from rmq_actors.remoting.plain_acl_file import AclFileWatchService  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise _missing_extra("aclEnable=true", error) from error
+
+        files = AclFileWatchService.below(config.rocketmq_home, disk, tracer)
+        files.load()
+        return cls(files, AclServerRpcHook(lambda: files.rules, tracer))
+
+    def authorize(self, request: RemotingRequest, needed: Mapping[str, Permission]) -> None:
+        """Raise `RpcRefused` unless the sender of a request has these permissions, too."""
+        if self.hook is not None:
+            self.hook.authorize(request.connection.remote_address, request.command, needed)
+
+
 @attrs.define(eq=False, repr=False)
 class BrokerRemoting:
     """Both servers share the processors; a request that has none is answered REQUEST_CODE_NOT_SUPPORTED."""
 
     _config: BrokerConfig
-    _entropy: Entropy
+    _environment: Environment
     _tracer: Tracer
     metadata: BrokerMetadata
     _topic_changes: trio.MemoryReceiveChannel[DataVersion]
@@ -73,10 +103,9 @@ class BrokerRemoting:
     _schedule: ScheduleMessageService
     _housekeeping: ClientHousekeepingService
     _pools: RequestPools
-    _wall_clock: WallClock
     _fetch_name_servers: FetchNameServers | None
-    #: Keeps the accounts that requests are checked by.
-    _acl_files: Service | None
+    _access: _AccessControl
+    _transaction_checks: TransactionalMessageCheckService = attrs.field(init=False)
     #: Once started, where name servers are configured.
     registration: BrokerRegistrationService | None = attrs.field(default=None, init=False)
     _store: MessageStore | None = attrs.field(default=None, init=False)
@@ -93,17 +122,24 @@ class BrokerRemoting:
         pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
         self._hold_service.answers_through(pulls.pull_again)
         pulls.register(self.processors)
-        sends = SendMessageProcessor(clients, self._entropy, pool, self._tracer)
+        sends = SendMessageProcessor(clients, self._environment.entropy, pool, self._tracer)
         sends.register(self.processors)
         SendLane(clients, sends).register(self.processors)
-        ReplyMessageProcessor(clients, self._housekeeping, sends, self._pools, self._wall_clock).register(
+        ReplyMessageProcessor(clients, self._housekeeping, sends, self._pools, self._environment.wall_clock).register(
             self.processors
+        )
+        transactions = TransactionalMessageService(clients, self._environment.wall_clock, self._tracer)
+        EndTransactionProcessor(
+            clients, transactions, sends.waiting, self._pools, self._access.authorize, self._tracer
+        ).register(self.processors)
+        self._transaction_checks = TransactionalMessageCheckService(
+            clients, transactions, self._housekeeping.producers, self._environment.wall_clock, self._tracer
         )
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
         TopicAdminProcessor(clients, self._pools).register(self.processors)
         for processor in (ConsumeStatsProcessor, ClientAdminProcessor):
-            processor(clients, self._housekeeping, self._pools, self._wall_clock).register(self.processors)
+            processor(clients, self._housekeeping, self._pools, self._environment.wall_clock).register(self.processors)
 
     @classmethod
     def load(
@@ -123,7 +159,7 @@ class BrokerRemoting:
         metadata = BrokerMetadata.load(config, environment.disk, environment.wall_clock, changes)
         processors = ProcessorTable(tracer)
         tls = tls or Tls()
-        acl_files, hooks = _access_control(config, home or environment.disk, tracer)
+        access = _AccessControl.of(config, home or environment.disk, tracer)
         fast = config.fast_server
         hold_service = PullRequestHoldService()
         housekeeping = ClientHousekeepingService(hold_service)
@@ -131,7 +167,7 @@ class BrokerRemoting:
             RemotingServer,
             processors=processors,
             tracer=tracer,
-            hooks=hooks,
+            hooks=[] if access.hook is None else [access.hook],
             listener=housekeeping,
             tls=tls.server,
             try_send=environment.try_send,
@@ -139,7 +175,7 @@ class BrokerRemoting:
         )
         return cls(
             config,
-            environment.entropy,
+            environment,
             tracer,
             metadata,
             topic_changes,
@@ -151,9 +187,8 @@ class BrokerRemoting:
             ScheduleMessageService(metadata.delay_offsets, environment.wall_clock, tracer),
             housekeeping,
             RequestPools.make(tracer),
-            environment.wall_clock,
             _address_server(config),
-            acl_files,
+            access,
         )
 
     @property
@@ -175,6 +210,7 @@ class BrokerRemoting:
         """
         self._store = store
         self._hold_service.use_store(store)
+        self._transaction_checks.use_store(None if is_slave else store)
         if store is None or is_slave:
             self._schedule.use_store(None)
             return
@@ -194,6 +230,11 @@ class BrokerRemoting:
         return self._store
 
     @property
+    def transactions(self) -> TransactionalMessageService:
+        """Ends transactions, and counts them."""
+        return self._transaction_checks.transactions
+
+    @property
     def held_pulls(self) -> int:
         """How many pulls wait for a message."""
         return self._hold_service.held_count
@@ -211,12 +252,13 @@ class BrokerRemoting:
         """Listen, then register; a stop does it the other way round. Raises `OSError` if a port cannot be bound."""
         interval_s = self._config.flush_consumer_offset_interval_ms / 1000
         await system.start(OffsetPersistService(self.metadata, lambda: self._store, interval_s, self._tracer))
-        if self._acl_files is not None:
-            await system.start(self._acl_files)
+        if self._access.files is not None:
+            await system.start(self._access.files)
         await self._pools.start(system)
         await system.start(self._hold_service)
         await system.start(self._schedule)
         await system.start(self._housekeeping)
+        await system.start(self._transaction_checks)
         await system.start(self.remoting_server)
         self._store_host = address_text((await _numeric_host(self._config.broker_ip1), self.remoting_server.port))
         if self.fast_remoting_server is not None:
@@ -248,7 +290,7 @@ class BrokerRemoting:
                 lambda: followed.is_followed,
                 terms,
                 self._config.broker_name,
-                self._entropy,
+                self._environment.entropy,
                 self._tracer,
             )
         )
@@ -267,24 +309,10 @@ class BrokerRemoting:
             self._topic_changes,
             ha_masters,
             self._masters[0],
-            self._entropy,
+            self._environment.entropy,
             self._tracer,
             self._fetch_name_servers,
         )
-
-
-def _access_control(config: BrokerConfig, disk: Disk, tracer: Tracer) -> tuple[Service | None, list[RpcHook]]:
-    """What keeps the accounts, and what checks requests by them."""
-    if not config.acl_enable:
-        return None, []
-    try:  # PyYAML is in an extra, and this alone needs it.
-        from rmq_actors.remoting.plain_acl_file import AclFileWatchService  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise _missing_extra("aclEnable=true", error) from error
-
-    files = AclFileWatchService.below(config.rocketmq_home, disk, tracer)
-    files.load()
-    return files, [AclServerRpcHook(lambda: files.rules, tracer)]
 
 
 def _address_server(config: BrokerConfig) -> FetchNameServers | None:

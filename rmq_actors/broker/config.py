@@ -199,6 +199,16 @@ class BrokerConfig:
     #: Store replies to request messages in the cluster's reply topic, too. False: they are only handed to the client
     #: that asked, and are lost if it is gone.
     store_reply_message_enable: bool = True
+    #: Refuse transactional messages. RocketMQ's switch for brokers that are not to have them.
+    reject_transaction_message: bool = False
+    #: How often the broker looks for transactions that have not ended, and asks their producers. Less asks sooner, and
+    #: each time a message is stored again.
+    transaction_check_interval_ms: int = attrs.field(default=60_000, validator=_AT_LEAST_1)
+    #: How long a producer has to end a transaction before it is asked; a message may say otherwise
+    #: (CHECK_IMMUNITY_TIME_IN_SECONDS).
+    transaction_time_out_ms: int = attrs.field(default=6_000, validator=_AT_LEAST_1)
+    #: How often producers are asked about a message; then it goes to TRANS_CHECK_MAX_TIME_TOPIC, for an operator.
+    transaction_check_max: int = attrs.field(default=15, validator=_AT_LEAST_1)
     #: What producers are told of where their messages are; message traces carry it.
     region_id: str = "DefaultRegion"
     #: Whether producers are to write message traces, if their program has these turned on.

@@ -18,6 +18,10 @@ _ASKING_QUEUE_CAPACITY = 1_000
 #: processReplyMessageThreadPoolNums and replyThreadPoolQueueCapacity. Workers wait for clients, not for a processor.
 _REPLY_WORKERS = 48
 _REPLY_QUEUE_CAPACITY = 10_000
+#: endTransactionPoolQueueCapacity, and how long an end waits for its turn (waitTimeMillsInTransactionQueue).
+_TRANSACTION_WORKERS = 16
+_TRANSACTION_QUEUE_CAPACITY = 100_000
+_TRANSACTION_WAIT_MS = 3_000
 
 
 @attrs.frozen(eq=False)
@@ -32,6 +36,8 @@ class RequestPools:
     asking: RequestPool
     #: For the client that has asked another one with a message, until it has taken the reply.
     reply: RequestPool
+    #: For a message that was just prepared to be seen.
+    transactions: RequestPool
 
     @classmethod
     def make(cls, tracer: Tracer) -> RequestPools:
@@ -41,9 +47,12 @@ class RequestPools:
             RequestPool("QueryMessagePool", _QUERY_WORKERS, _QUERY_QUEUE_CAPACITY, None, tracer),
             RequestPool("AskClientPool", _ASKING_WORKERS, _ASKING_QUEUE_CAPACITY, None, tracer),
             RequestPool("ReplyMessagePool", _REPLY_WORKERS, _REPLY_QUEUE_CAPACITY, None, tracer),
+            RequestPool(
+                "EndTransactionPool", _TRANSACTION_WORKERS, _TRANSACTION_QUEUE_CAPACITY, _TRANSACTION_WAIT_MS, tracer
+            ),
         )
 
     async def start(self, system: ActorSystem) -> None:
         """Start all of them."""
-        for pool in (self.table, self.query, self.asking, self.reply):
+        for pool in (self.table, self.query, self.asking, self.reply, self.transactions):
             await system.start(pool)

@@ -78,6 +78,7 @@ class RuntimeInfo:
             "earliestMessageTimeStamp": str(store.offsets.get_earliest_message_time_of_store()),
             "remainHowManyDataToCommit": human_readable_byte_count(log.append_offset - log.max_offset),
             "remainHowManyDataToFlush": human_readable_byte_count(log.max_offset - log.flushed_where),
+            **self._transactions(store),
             **self._role(),
             **(self._slave_side() if broker.config.is_slave else {}),
             **self._master_side(),
@@ -88,6 +89,15 @@ class RuntimeInfo:
         offsets: Mapping[int, int] = {} if remoting is None else remoting.metadata.delay_offsets.offset_table
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{_delayed(store, level)}" for level, offset in offsets.items()
+        }
+
+    def _transactions(self, store: MessageStore) -> dict[str, str]:
+        remoting = self._broker.remoting
+        counts = {} if remoting is None else remoting.transactions.counts
+        names = {"committed": "Committed", "rolled_back": "RolledBack", "asked": "Asked", "given_up": "GivenUp"}
+        return {
+            "transactionsOpen": str(store.transactions.open_count),
+            **{f"transactions{names[name]}": str(count) for name, count in counts.items()},
         }
 
     def _role(self) -> dict[str, str]:

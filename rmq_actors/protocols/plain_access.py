@@ -43,6 +43,7 @@ ADMIN_CODES: frozenset[int] = frozenset(
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
         RequestCode.GET_ALL_PRODUCER_INFO,
         RequestCode.GET_BROKER_CONSUME_STATS,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
         OwnRequestCode.TRUNCATE_LOG,
         OwnRequestCode.BEGIN_EXCHANGE,
         OwnRequestCode.PREPARE_EXCHANGE,
@@ -96,10 +97,27 @@ class PlainAccessRules:
 
     def validate(self, remote_address: str, command: RemotingCommand) -> None:
         """Raise `AclException` for a request that "host:port" may not make."""
+        account = self._account(remote_address, command)
+        if account is None:
+            return
+        if not is_signed_by(command, account.secret_key):
+            raise AclException(f"Check signature failed for accessKey={account.access_key}")
+        needed = needed_permissions(command)
+        if needed.get(RMQ_SYS_TRACE_TOPIC) != Permission.PUB:  # every account may leave traces of its messages
+            _check_permissions(command.code, needed, account)
+
+    def authorize(self, remote_address: str, command: RemotingCommand, needed: Mapping[str, Permission]) -> None:
+        """Raise `AclException` for a validated request that needs more than could be seen before it was looked into."""
+        account = self._account(remote_address, command)
+        if account is not None:
+            _check_permissions(command.code, needed, account)
+
+    def _account(self, remote_address: str, command: RemotingCommand) -> PlainAccessResource | None:
+        """The account that a request must be signed by; None where its address stands for everything."""
         host = remote_address.rpartition(":")[0]
         for strategy in self.global_white_remote_addresses:
             if strategy.match(host):
-                return
+                return None
         access_key = (command.ext_fields or {}).get(ACCESS_KEY)
         if access_key is None:
             raise AclException("No accessKey is configured")
@@ -107,12 +125,8 @@ class PlainAccessRules:
         if account is None:
             raise AclException(f"No acl config for {access_key[:_SHOWN_MAX]}")
         if account.white_remote_address is not None and account.white_remote_address.match(host):
-            return
-        if not is_signed_by(command, account.secret_key):
-            raise AclException(f"Check signature failed for accessKey={access_key}")
-        needed = needed_permissions(command)
-        if needed.get(RMQ_SYS_TRACE_TOPIC) != Permission.PUB:  # every account may leave traces of its messages
-            _check_permissions(command.code, needed, account)
+            return None
+        return account
 
 
 def needed_permissions(command: RemotingCommand) -> dict[str, Permission]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
-from rmq_actors.protocols.plain_access import AclException, PlainAccessRules
+from rmq_actors.protocols.plain_access import AclException, Permission, PlainAccessRules
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.tracing.events.remoting import RemotingDenied
 from rmq_actors.tracing.recorder import Tracer
@@ -45,8 +45,18 @@ class AclServerRpcHook:
 
     def before_request(self, remote_address: str, command: RemotingCommand) -> None:
         """See `RpcHook`."""
+        self._check(remote_address, command, None)
+
+    def authorize(self, remote_address: str, command: RemotingCommand, needed: Mapping[str, Permission]) -> None:
+        """Refuse a request that was let through, if what it is about shows that it needs more."""
+        self._check(remote_address, command, needed)
+
+    def _check(self, remote_address: str, command: RemotingCommand, needed: Mapping[str, Permission] | None) -> None:
         try:
-            self._rules().validate(remote_address, command)
+            if needed is None:
+                self._rules().validate(remote_address, command)
+            else:
+                self._rules().authorize(remote_address, command, needed)
         except AclException as error:
             reason = str(error)
             _log.warning("%s: %s: request %d refused: %r", self.name, remote_address, command.code, reason)

@@ -18,6 +18,7 @@ from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.dispatch.flush_consume_queue_service import FlushConsumeQueueService
 from rmq_actors.store.dispatch.receiving import Receiving
 from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, ReputMessageService
+from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService
 from rmq_actors.store.lifecycle.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
 from rmq_actors.store.lifecycle.store_files import StoreFiles
 from rmq_actors.store.log.allocate_mapped_file_service import ALLOCATE_REQUESTS, AllocateMappedFileService
@@ -89,6 +90,16 @@ class MessageStore:
     def commit_log(self) -> CommitLog:
         """The log."""
         return self.files.commit_log
+
+    @property
+    def dispatched_to(self) -> int:
+        """The offset before which every record has been dispatched: all that is derived from the log knows of it."""
+        return self.files.reput.reput_from_offset
+
+    @property
+    def transactions(self) -> TransactionStateService:
+        """The open transactions."""
+        return self.files.transaction_state_service
 
     async def start(self, system: Supervisor) -> None:
         """Start the store's services in `system`."""

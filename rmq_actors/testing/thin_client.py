@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import attrs
 
 from rmq_actors.broker.processors.pull_message import PullSysFlag
+from rmq_actors.protocols.transactional_messages import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
 from rmq_actors.wire.batch import encode_batch
 from rmq_actors.wire.bodies.clients import GetConsumerListByGroupResponseBody
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -29,6 +30,7 @@ from rmq_actors.wire.bodies.message_queues import (
     MessageQueue,
     UnlockBatchRequestBody,
 )
+from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY
 from rmq_actors.wire.headers import CommandHeader, decode_header, encode_header
 from rmq_actors.wire.headers.clients import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2, SendMessageResponseHeader
@@ -39,13 +41,17 @@ from rmq_actors.wire.headers.offsets import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rmq_actors.wire.headers.transactions import EndTransactionRequestHeader
+from rmq_actors.wire.message_id import decode_message_id
 from rmq_actors.wire.properties import encode_properties
-from rmq_actors.wire.record import StoredMessage, decode_message
+from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE, StoredMessage, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
 DEFAULT_TOPIC = "TBW102"
+#: The group that transactional messages are sent by.
+PRODUCER_GROUP = "PG"
 Ask = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
 
 
@@ -95,6 +101,25 @@ def send_request(
     return RemotingCommand(code, encode_header(header), body=body)
 
 
+@attrs.frozen
+class Prepared:
+    """A half message, by which its transaction is ended."""
+
+    queue_offset: int
+    offset: int
+    key: str = ""
+
+
+def end_request(
+    prepared: Prepared, state: int, group: str = PRODUCER_GROUP, *, from_check: bool = False
+) -> RemotingCommand:
+    """END_TRANSACTION; as a client answers CHECK_TRANSACTION_STATE, too."""
+    header = EndTransactionRequestHeader(
+        group, prepared.queue_offset, prepared.offset, state, prepared.key, from_check, prepared.key
+    )
+    return RemotingCommand(RequestCode.END_TRANSACTION, encode_header(header))
+
+
 def subscription(topic: str, tags: str = "*", version: int = 1) -> SubscriptionData:
     """What a consumer's heartbeat says of a topic."""
     return SubscriptionData(topic=topic, sub_string=tags, sub_version=version)
@@ -122,6 +147,20 @@ class ThinClient:
         if "msgId" not in (answer.ext_fields or {}):
             return answer.code, answer.remark
         return answer.code, decode_header(SendMessageResponseHeader, answer)
+
+    async def prepare(
+        self, topic: str, body: bytes, queue_id: int = 0, properties: Mapping[str, str] | None = None, **fields: object
+    ) -> tuple[int, Prepared | str | None]:
+        """Send a message whose transaction is to be ended: the code of the answer, and the half message."""
+        marked = {**(properties or {}), PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: PRODUCER_GROUP}
+        code, sent = await self.send(topic, body, queue_id, marked, **{"sys_flag": TRANSACTION_PREPARED_TYPE, **fields})
+        if not isinstance(sent, SendMessageResponseHeader):
+            return code, sent
+        return code, Prepared(sent.queue_offset, decode_message_id(sent.msg_id)[1], marked.get(PROPERTY_UNIQ_KEY, ""))
+
+    async def end(self, prepared: Prepared, state: int, group: str = PRODUCER_GROUP) -> RemotingCommand:
+        """Commit (8) or roll back (12) what was prepared."""
+        return await self.ask(end_request(prepared, state, group))
 
     async def send_batch(self, topic: str, bodies: Sequence[bytes]) -> RemotingCommand:
         """All messages in one request."""

@@ -57,6 +57,26 @@ class _OrderlyListener(_Listener):
         implements: ClassVar = ["org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly"]
 
 
+class _TransactionListener:
+    """Says how a message's transaction ends: when it has been sent, and each time that the broker asks."""
+
+    def __init__(
+        self, states: Any, execute: Callable[[bytes], str], check: Callable[[bytes], str], asked: list[bytes]
+    ) -> None:
+        self._states, self._execute, self._check, self._asked = states, execute, check, asked
+
+    def executeLocalTransaction(self, message: Any, _: Any) -> Any:  # noqa: N802 - Java's name
+        return self._states.valueOf(self._execute(bytes(message.getBody())))
+
+    def checkLocalTransaction(self, message: Any) -> Any:  # noqa: N802 - Java's name
+        body = bytes(message.getBody())
+        self._asked.append(body)
+        return self._states.valueOf(self._check(body))
+
+    class Java:
+        implements: ClassVar = ["org.apache.rocketmq.client.producer.TransactionListener"]
+
+
 class JavaGateway:
     """One Java process. Create with `open_java_gateway`."""
 
@@ -182,6 +202,28 @@ class JavaGateway:
             yield consumed
         finally:
             consumer.shutdown()
+
+    @contextlib.contextmanager
+    def transaction_producer(
+        self, name_server: str, group: str, execute: Callable[[bytes], str], check: Callable[[bytes], str]
+    ) -> Iterator[tuple[Any, list[bytes]]]:
+        """A TransactionMQProducer for the length of a block, and the bodies about which the broker has asked it.
+
+        `execute` and `check` give the name of a LocalTransactionState for a body.
+        """
+        asked: list[bytes] = []
+        client = self.jvm.org.apache.rocketmq.client.producer
+        producer = client.TransactionMQProducer(group)
+        producer.setNamesrvAddr(name_server)
+        producer.setInstanceName(self._new_instance())
+        producer.setSendMsgTimeout(API_TIMEOUT_MS)
+        producer.setMqClientApiTimeout(API_TIMEOUT_MS)
+        producer.setTransactionListener(_TransactionListener(client.LocalTransactionState, execute, check, asked))
+        producer.start()
+        try:
+            yield producer, asked
+        finally:
+            producer.shutdown()
 
     def _poll(self, consumer: Any, bodies: list[bytes]) -> int:
         bodies += [bytes(message.getBody()) for message in consumer.poll(_POLL_TIMEOUT_MS)]

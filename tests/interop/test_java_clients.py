@@ -41,6 +41,9 @@ def broker(module_servers: Servers, name_server: str) -> BrokerCommand:
         namesrvAddr=name_server,
         mappedFileSizeCommitLog=16 * MEGABYTE,
         messageDelayLevel=DELAY_LEVELS,
+        transactionCheckInterval=1000,
+        transactionTimeOut=1000,
+        transactionCheckMax=3,
     )
     broker.start()
     return broker
@@ -351,6 +354,35 @@ def test_a_request_message_has_its_reply(java_gateway: JavaGateway, name_server:
             assert bytes(reply.getBody()) == b"QUESTION %d" % number
     finally:
         consumer.shutdown()
+
+
+def test_what_a_transaction_commits_is_consumed_and_what_it_rolls_back_is_not(
+    java_gateway: JavaGateway, name_server: str
+) -> None:
+    ends = ["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"]
+    bodies = [b"%s then %s" % (end.encode(), then.encode()) for end in ends for then in ends]
+
+    def execute(body: bytes) -> str:
+        return body.split()[0].decode()
+
+    def check(body: bytes) -> str:
+        return body.split()[2].decode()
+
+    made = java_gateway.jvm.org.apache.rocketmq.common.message.Message
+    with java_gateway.transaction_producer(name_server, "PG_tx", execute, check) as (producer, asked):
+        for body in bodies:
+            sent = producer.sendMessageInTransaction(made("JavaTx", "TagT", bytearray(body)), None)
+            assert sent.getSendStatus().name() == "SEND_OK"
+        committed = {body for body in bodies if execute(body) == "COMMIT_MESSAGE"} | {b"UNKNOW then COMMIT_MESSAGE"}
+        with java_gateway.push_consumer(name_server, "CG_tx", "JavaTx", tags="TagT") as consumed:
+            wait_until(lambda: {body for _, body in consumed} >= committed, 120, "what was committed")
+            # Given up after three checks, it can be read in a topic of its own, and is not asked about again.
+            given_up = java_gateway.consume(name_server, "TRANS_CHECK_MAX_TIME_TOPIC", 1)
+    assert given_up == [b"UNKNOW then UNKNOW"]
+    assert sorted(body for _, body in consumed) == sorted(committed)
+    assert sorted(asked) == sorted(
+        [b"UNKNOW then COMMIT_MESSAGE", b"UNKNOW then ROLLBACK_MESSAGE", *[b"UNKNOW then UNKNOW"] * 3]
+    )
 
 
 def test_clients_find_the_broker_through_rocketmqs_own_name_server(

@@ -157,8 +157,9 @@ def test_a_batch_is_stored_whole_and_its_ids_told() -> None:
         ("OFFSET_MOVED_EVENT", {}, ResponseCode.NO_PERMISSION, "Sending message to topic"),
         ("Other", {"default_topic": "Nothing"}, ResponseCode.TOPIC_NOT_EXIST, "apply first please"),
         ("BenchmarkTest", {"queue_id": 1024}, ResponseCode.SYSTEM_ERROR, r"queueId\[1024\] is illegal, TopicConfig \["),
-        ("BenchmarkTest", {"properties": {"TRAN_MSG": "true"}}, ResponseCode.NO_PERMISSION, "transaction message"),
         ("BenchmarkTest", {"properties": {"DELAY": "soon"}}, ResponseCode.MESSAGE_ILLEGAL, "'soon', not a level"),
+        ("BenchmarkTest", {"sys_flag": 4}, ResponseCode.MESSAGE_ILLEGAL, "system flag 4 says"),
+        ("BenchmarkTest", {"properties": {"TRAN_MSG": "true"}, "batch": True}, ResponseCode.MESSAGE_ILLEGAL, "a batch"),
     ],
 )
 def test_what_a_broker_does_not_take_is_refused_and_makes_nothing(

@@ -11,6 +11,13 @@ from rmq_actors.broker.waiting_sends import WaitingSends
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.send_rules import Destination, MissingGroup, MissingTopic, Refusal, SendRules
+from rmq_actors.protocols.transactional_messages import (
+    PROPERTY_TRANSACTION_PREPARED,
+    begins_transaction,
+    check_transaction,
+    half_message,
+    without_transaction,
+)
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
 from rmq_actors.store.puts.message_puts import PendingPut, PutResult
@@ -25,13 +32,12 @@ from rmq_actors.wire.headers.messages import (
     create_send_message_request_header_v1,
 )
 from rmq_actors.wire.properties import decode_properties
-from rmq_actors.wire.record import Message, MessageIllegal
+from rmq_actors.wire.record import TRANSACTION_ROLLBACK_TYPE, Message, MessageIllegal
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
 PROPERTY_CLUSTER = "CLUSTER"
-PROPERTY_TRANSACTION_PREPARED = "TRAN_MSG"
 _MSG_REGION, _TRACE_SWITCH = "MSG_REGION", "TRACE_ON"
 #: How often missing tables are made for one message: a topic, its group, the topic of its dead letters.
 _MAKES_MAX = 4
@@ -166,7 +172,8 @@ class SendMessageProcessor:
             if header.batch:
                 pending = store.puts.async_put_messages(self._batch(request, header, destination, properties))
             else:
-                pending = store.puts.async_put_message(self._message(request, header, destination, properties))
+                message = self._message(request, header, destination, properties)
+                pending = store.puts.async_put_message(self._prepared(message))
         except MessageIllegal as error:
             raise refused(Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error))) from error
         if pending.result is not None:
@@ -185,19 +192,30 @@ class SendMessageProcessor:
         pending.tell(answer)
 
     def _properties(self, header: SendMessageRequestHeader) -> dict[str, str]:
-        """The message's properties, with the cluster's name. Raises `RpcRefused` for what this broker does not take."""
+        """The message's properties, with the cluster's name."""
         properties = decode_properties((header.properties or "").encode("utf-8", "surrogatepass"))
-        if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
-            broker = self._clients.config().broker_ip1
-            raise refused(
-                Refusal(ResponseCode.NO_PERMISSION, f"the broker[{broker}] sending transaction message is forbidden")
-            )
         properties[PROPERTY_CLUSTER] = self._clients.config().broker_cluster_name
         return properties
 
     def message(self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination) -> Message:
-        """The message of a request. Raises `RpcRefused` for what is not delivered yet."""
-        return self._message(request, header, to, self._properties(header))
+        """The message of a request. Raises `RpcRefused` for what this broker does not take."""
+        message = self._message(request, header, to, self._properties(header))
+        refusal = check_transaction(message, self._clients.config().broker_ip1, is_rejected=True)
+        if refusal is not None:
+            raise refused(refusal)
+        return message
+
+    def _prepared(self, message: Message) -> Message:
+        """The message as it is put: one of a transaction as a half message. Raises `RpcRefused`."""
+        if PROPERTY_TRANSACTION_PREPARED not in message.properties and not message.sys_flag & TRANSACTION_ROLLBACK_TYPE:
+            return message
+        config = self._clients.config()
+        refusal = check_transaction(message, config.broker_ip1, is_rejected=config.reject_transaction_message)
+        if refusal is not None:
+            raise refused(refusal)
+        if not begins_transaction(message):
+            return without_transaction(message)
+        return half_message(message)
 
     def _message(
         self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]
@@ -219,6 +237,8 @@ class SendMessageProcessor:
     def _batch(
         self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]
     ) -> MessageBatch:
+        if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
+            raise refused(Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction"))
         return MessageBatch(
             topic=to.topic,
             body=request.command.body,

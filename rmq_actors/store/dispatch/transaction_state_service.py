@@ -180,14 +180,45 @@ class TransactionStateService:
         """Those without an end, oldest first. Not while records are dispatched."""
         return iter(self._open.values())
 
-    def state(self, number: int) -> int | None:
-        """The state of an entry of tranStateTable: 4 prepared, 8 committed, 12 rolled back; None if there is none."""
+    def is_open(self, physical_offset: int) -> bool:
+        """Whether the transaction of the prepared message at this offset has no end."""
+        return physical_offset in self._open
+
+    def open_with_key(self, unique_key: str) -> OpenTransaction | None:
+        """The oldest open one whose message has this UNIQ_KEY."""
+        same_key = self._by_unique_key.get(unique_key)
+        return same_key[0] if same_key else None
+
+    def state_at(self, physical_offset: int) -> int | None:
+        """How the transaction of the prepared message at this offset stands; None if the table does not know.
+
+        After a crash it is made again of the open ones alone.
+        """
+        low, high = self.tran_state_table.min_offset // TS_STORE_UNIT_SIZE, self._next_number
+        while low < high:
+            middle = (low + high) // 2
+            entry = self._entry(middle)
+            if entry is None or entry[0] >= physical_offset:
+                high = middle
+            else:
+                low = middle + 1
+        entry = self._entry(low)
+        return entry[4] if entry is not None and entry[0] == physical_offset else None
+
+    def _entry(self, number: int) -> tuple[int, int, int, int, int] | None:
         position = number * TS_STORE_UNIT_SIZE
         mapped_file = self.tran_state_table.find(position)
         if mapped_file is None or position >= mapped_file.end_offset:
             return None
-        entry = TRAN_STATE_ENTRY.unpack_from(mapped_file.whole(), position - mapped_file.from_offset)
-        return int(entry[4])
+        entry: tuple[int, int, int, int, int] = TRAN_STATE_ENTRY.unpack_from(
+            mapped_file.whole(), position - mapped_file.from_offset
+        )
+        return entry
+
+    def state(self, number: int) -> int | None:
+        """The state of an entry of tranStateTable: 4 prepared, 8 committed, 12 rolled back; None if there is none."""
+        entry = self._entry(number)
+        return None if entry is None else entry[4]
 
     # --- recovery ---------------------------------------------------------------------------------------------------
 
@@ -387,8 +418,6 @@ class TransactionStateService:
         return _Change(transaction.physical_offset, (transaction,), state)
 
     def _end_by_op(self, request: DispatchRequest) -> _Change | None:
-        if request.properties.get(PROPERTY_TAGS) != REMOVE_TAG:
-            return None
         named = (self._by_half.get(half) for half in self._halves_named_at(request.commit_log_offset))
         ended = [transaction for transaction in named if transaction is not None]
         if not ended:
@@ -398,10 +427,7 @@ class TransactionStateService:
     def _halves_named_at(self, op_offset: int) -> dict[tuple[int, int], None]:
         """The half messages that an op message names, each once."""
         record = self._read_record(op_offset)
-        if record is None:
-            return {}
-        numbers = map(parse_queue_offset, record.body.decode("latin-1").split(OFFSET_SEPARATOR))
-        return {(record.queue_id, number): None for number in numbers if number is not None}
+        return {} if record is None else {(record.queue_id, number): None for number in halves_named(record)}
 
     def _oldest_of_key(self, request: DispatchRequest) -> OpenTransaction | None:
         same_key = self._by_unique_key.get(request.properties.get(PROPERTY_UNIQ_KEY, ""))
@@ -504,6 +530,14 @@ class TransactionStateService:
                 and self._read_record(offset) is not None
             ):
                 yield f"tranStateTable: entry {number} is prepared, but the message at {offset} is not open"
+
+
+def halves_named(op: StoredMessage) -> Sequence[int]:
+    """The queue offsets of half messages that an op message ends; none, if it does anything else."""
+    if op.properties.get(PROPERTY_TAGS) != REMOVE_TAG:
+        return ()
+    numbers = map(parse_queue_offset, op.body.decode("latin-1").split(OFFSET_SEPARATOR))
+    return [number for number in numbers if number is not None]
 
 
 def _seconds(timestamp_ms: int) -> int:

@@ -23,6 +23,7 @@ from rmq_actors.wire.dispatch_request import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
+    TRANSACTION_TOPICS,
     split_multi_dispatch,
 )
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, encode_properties
@@ -63,7 +64,7 @@ class MessageEncoder:
         """A message; a delayed one as it waits in SCHEDULE_TOPIC_XXXX."""
         check_topic_once(message.topic)
         properties = message.properties
-        if PROPERTY_INNER_MULTI_DISPATCH in properties and self._config.enable_multi_dispatch:
+        if PROPERTY_INNER_MULTI_DISPATCH in properties and self._is_multi_dispatched(message):
             return self._encode_multi_dispatch(self._delayed(message))
         if PROPERTY_DELAY in properties or message.delay_time_level:
             delayed = self._delayed(message)
@@ -75,6 +76,10 @@ class MessageEncoder:
             max_message_size_bytes=self._config.max_message_size_bytes,
             properties=encode_properties(properties, without=without),
         )
+
+    def _is_multi_dispatched(self, message: Message) -> bool:
+        """Not before its transaction has been committed: consumers of its other queues would see it."""
+        return self._config.enable_multi_dispatch and message.topic not in TRANSACTION_TOPICS
 
     def _delayed(self, message: Message) -> Message:
         """The message as it waits in SCHEDULE_TOPIC_XXXX, or the same one if it is not to be delayed."""

@@ -78,6 +78,11 @@ class PendingPut:
         """One that the store did not take."""
         return cls(result=PutResult(status, None, reason))
 
+    @property
+    def append(self) -> AppendMessageResult | None:
+        """Where the message is, before there is an answer too; None if the store did not take it."""
+        return self._append
+
     def answered(self, status: PutStatus) -> None:
         """Give the answer, and wake the task that waits for it."""
         append = self._append

@@ -21,9 +21,10 @@ from rmq_actors.tracing.events import (
     run,
     storage,
     store,
+    transactions,
 )
 
-_AREAS = (run, node, actor, network, storage, store, ha, broker, remoting, namesrv)
+_AREAS = (run, node, actor, network, storage, store, ha, broker, transactions, remoting, namesrv)
 #: The kinds of these modules by name.
 OWN_KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {name: kind for area in _AREAS for name, kind in KINDS.items() if kind.__module__ == area.__name__}
