@@ -90,13 +90,18 @@ def broker(
     raise typer.Exit(_run(loaded))
 
 
-def _run(loaded: LoadedBroker) -> ExitCode:
+def prepare_process() -> None:
+    """Give a process that is a broker, and nothing else, what it needs of Python and the system."""
     allow_open_files()
     # numpy's threads would only take memory, and to start it while the broker serves would hold everybody for a moment.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     importlib.import_module("numpy")
     # The objects of messages end with their step: looking for cycles among them finds none, and costs a tenth of it.
     gc.set_threshold(*GC_THRESHOLD)
+
+
+def _run(loaded: LoadedBroker) -> ExitCode:
+    prepare_process()
     from rmq_actors.actors.restart import first_leaf
     from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
     from rmq_actors.store.log.log_walk import DamagedLog

@@ -12,6 +12,7 @@ from rmq_actors.cli import interrupts
 from rmq_actors.cli.broker import broker
 from rmq_actors.cli.broker_admin import broker_admin_app
 from rmq_actors.cli.chaos import chaos_app
+from rmq_actors.cli.cluster import cluster
 from rmq_actors.cli.demo import demo
 from rmq_actors.cli.entry import a_command_runs
 from rmq_actors.cli.help_text import flow_help
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(namesrv)
 app.command()(broker)
+app.command()(cluster)
 app.add_typer(broker_admin_app, name="broker-admin")
 app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")

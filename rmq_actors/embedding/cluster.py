@@ -198,6 +198,7 @@ async def open_cluster(
     ha: HaConfig = _HA,
     recorder: Recorder | None = None,
     name_server: bool = False,
+    name_server_port: int = 0,
     wait_connected: bool = True,
 ) -> AsyncIterator[RealCluster]:
     """A cluster whose stores are `directory`/master and `directory`/slave-1, -2, ...; it stops in order at the end.
@@ -206,7 +207,8 @@ async def open_cluster(
     masters serve every slave when the block begins, unless `wait_connected` is false: before that they answer
     SLAVE_NOT_AVAILABLE. `store` and `ha` hold the settings of all of them, but for the slaves' role and for addresses;
     by default a SYNC_MASTER with small files (`CLUSTER_STORE`). With a `name_server` the brokers are registered with it
-    when the block begins, and slaves learn from it where their master is.
+    when the block begins, and slaves learn from it where their master is; it listens on `name_server_port`, 0 for a
+    free one.
 
     Raises `ValueError` for impossible brokers, and what `open_broker` raises; `trio.TooSlowError` if a slave is not
     connected after 30 s. What fails within the block comes out of it in an exception group.
@@ -218,7 +220,9 @@ async def open_cluster(
     names = check_topology(follows)
     cannot_start: Exception | None = None
     async with contextlib.AsyncExitStack() as stack:
-        namesrv_addr = await _open_name_server(directory, recorder, stack) if name_server else None
+        namesrv_addr: str | None = None
+        if name_server:
+            namesrv_addr = await _open_name_server(directory, name_server_port, recorder, stack)
         nursery = await stack.enter_async_context(trio.open_nursery())
         cluster = RealCluster(names, store, ha, directory, recorder, nursery)
         cluster.use_name_servers(namesrv_addr)
@@ -238,9 +242,9 @@ async def open_cluster(
         raise cannot_start
 
 
-async def _open_name_server(directory: Path, recorder: Recorder, stack: contextlib.AsyncExitStack) -> str:
-    """A name server on a free port, with its files below `directory`/namesrv; its address."""
-    config = NamesrvConfig(remoting=RemotingServerConfig(listen_port=0))
+async def _open_name_server(directory: Path, port: int, recorder: Recorder, stack: contextlib.AsyncExitStack) -> str:
+    """A name server with its files below `directory`/namesrv; its address."""
+    config = NamesrvConfig(remoting=RemotingServerConfig(listen_port=port))
     tracer = recorder.tracer("namesrv")
     controller = await stack.enter_async_context(open_name_server(config, real_environment(directory), tracer))
     return controller.address

@@ -27,6 +27,7 @@ KNOWN = {
         "rmq_actors.cli.broker",
         "rmq_actors.cli.chaos",
         "rmq_actors.cli.chaos_runs",
+        "rmq_actors.cli.cluster",
         "rmq_actors.cli.demo",
         "rmq_actors.cli.demo_steps",
         "rmq_actors.cli.entry",
