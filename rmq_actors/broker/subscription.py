@@ -49,6 +49,11 @@ class TagFilter:
         takes_all = subscription.class_filter_mode or subscription.sub_string == SUB_ALL
         return cls(None if takes_all else frozenset(subscription.code_set))
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether it lets every message pass."""
+        return self.code_set is None
+
     def is_matched_by_consume_queue(self, tags_code: int | None, unit: CqExtUnit | None) -> bool:
         """See `MessageFilter`. A queue has 64 bits for a code of 32."""
         if tags_code is None or self.code_set is None:

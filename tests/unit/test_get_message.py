@@ -395,3 +395,27 @@ def test_reads_equal_those_of_a_list(
             assert (result.status is GetMessageStatus.FOUND) == bool(taken)
             is_full = len(taken) == max(1, max_num)
             assert result.next_begin_offset == (taken[-1] + 1 if is_full else len(queue))
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=40),
+    st.integers(0, 40),
+    st.integers(-1, 40),
+    st.integers(1, 4_000),
+    st.sampled_from([0, 2_000, 1 << 20]),
+    st.integers(0, 5_000),
+)
+def test_a_read_of_everything_equals_one_whose_filter_takes_everything(
+    sizes: list[int], offset: int, max_num: int, bytes_max: int, memory_bytes: int, hidden_from: int
+) -> None:
+    """Entries that need no second look are taken without one, where there is no filter."""
+    settings = {"max_transfer_bytes_on_message_in_memory": bytes_max, "max_transfer_count_on_message_in_memory": 20}
+    with a_store(memory_bytes=memory_bytes, **settings) as store:
+        for size in sizes:
+            store.put("T", body=bytes(size))
+        queue = store.queues.find("T", 0)
+        assert queue is not None
+        queue.queue.files[-1].append(_entry(store.log.max_offset - 100, 100))  # of no record
+        store.hidden_from = hidden_from
+        read, filtered = (store.reads.get_message("T", 0, offset, max_num, only) for only in (None, ByBody(body=b"")))
+        assert read == filtered

@@ -103,9 +103,13 @@ class PullMessageProcessor:
         clients, flags = self._clients, PullSysFlag(header.sys_flag)
         group = self._check(request, header)
         store = clients.store
-        message_filter = TagFilter.of(self._subscription(header, flags, group))
+        tags = TagFilter.of(self._subscription(header, flags, group))
         result = store.reads.get_message(
-            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, message_filter
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.max_msg_nums,
+            None if tags.takes_all else tags,
         )
         config = clients.config()
         corrects = not config.is_slave or config.store.offset_check_in_slave
