@@ -288,7 +288,7 @@ class BrokerController:
         host, remoting = self._host, self.remoting
         await host.start(self.system)
         if remoting is not None:
-            remoting.use_store(host.store, is_slave=host.config.is_slave)
+            await remoting.begin_role(host.store, is_slave=host.config.is_slave)
             await remoting.start(self.system, self.ha_server_addr, host.ha_masters)
         last_round = LastRound(host, remoting, tracer)
         self._role_changes = await self.system.spawn(
@@ -322,17 +322,16 @@ class BrokerController:
         if self.remoting is None:
             return
         self.remoting.use_store(None, is_slave=self.config.is_slave)
-        if config.is_slave and not self.config.is_slave:
-            # Whoever hears that this is a slave takes its tables for the last ones: a change under way ends before.
-            await self.remoting.metadata.fence("role", "the broker becomes a slave")
+        # A change under way ends before: it may need the store, and who hears that this is a slave takes its tables
+        # for the last ones.
+        await self.remoting.metadata.fence("role", "the broker changes its role")
 
     async def _take_role(self) -> None:
         """Go on with the store that was opened again; name servers are told at once."""
         host, remoting = self._host, self.remoting
         await host.start(self.system)
         if remoting is not None:
-            await remoting.metadata.fence("role", "")
-            remoting.use_store(host.store, is_slave=host.config.is_slave)
+            await remoting.begin_role(host.store, is_slave=host.config.is_slave)
             remoting.correct_consumer_offsets(host.store)
             remoting.change_role(host.config, self.ha_server_addr, host.ha_masters)
         await self._start_slave()

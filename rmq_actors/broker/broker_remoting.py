@@ -35,6 +35,7 @@ from rmq_actors.broker.registration_service import BrokerRegistrationService, Fe
 from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.broker.schedule_message_service import ScheduleMessageService
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
+from rmq_actors.broker.topic_removal import TopicRemoval
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
 from rmq_actors.broker.transactional_message_check_service import TransactionalMessageCheckService
 from rmq_actors.broker.transactional_message_service import TransactionalMessageService
@@ -115,7 +116,7 @@ class BrokerRemoting:
     _masters: tuple[LatestSender[str], trio.MemoryReceiveChannel[str]] = attrs.field(factory=MASTERS.open, init=False)
 
     def __attrs_post_init__(self) -> None:
-        MetadataProcessor(self.metadata).register(self.processors)
+        MetadataProcessor(self.metadata, lambda: self._store).register(self.processors)
         QueryMessageProcessor(lambda: self._store, self._pools.query).register(self.processors)
         clients = ClientRequests(self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host)
         pool, consumers = self._pools.table, self._housekeeping.consumers
@@ -137,7 +138,9 @@ class BrokerRemoting:
         )
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
-        TopicAdminProcessor(clients, self._pools).register(self.processors)
+        TopicAdminProcessor(clients, self._pools, TopicRemoval(self.metadata, self._hold_service)).register(
+            self.processors
+        )
         for processor in (ConsumeStatsProcessor, ClientAdminProcessor):
             processor(clients, self._housekeeping, self._pools, self._environment.wall_clock).register(self.processors)
 
@@ -223,6 +226,12 @@ class BrokerRemoting:
             store.commit_log.max_offset,
         )
         self._schedule.use_store(store)
+
+    async def begin_role(self, store: MessageStore, *, is_slave: bool) -> None:
+        """End what an earlier life has begun to delete; then answer from this store, and change tables again."""
+        await self.metadata.fence("role", "")
+        await TopicRemoval(self.metadata, self._hold_service).go_on(store, is_slave=is_slave)
+        self.use_store(store, is_slave=is_slave)
 
     @property
     def open_store(self) -> MessageStore | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 import attrs
 
@@ -103,6 +104,11 @@ class ConsumerOffsetManager:
     def remove_offset(self, group: str) -> None:
         """Forget a group, in all topics."""
         for key in [key for key in self._table if key.rpartition(TOPIC_GROUP_SEPARATOR)[2] == group]:
+            self._remove(key)
+
+    def remove_topics(self, topics: AbstractSet[str]) -> None:
+        """Forget how far any group is in these topics."""
+        for key in [key for key in self._table if key.rpartition(TOPIC_GROUP_SEPARATOR)[0] in topics]:
             self._remove(key)
 
     def correct(self, end_of_queue: Callable[[str, int], int]) -> None:

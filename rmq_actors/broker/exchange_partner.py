@@ -199,7 +199,8 @@ class ExchangePartner:
             try:
                 await broker.store.sync_log()
                 for part in Metadata:
-                    answer = await ask_table(remoting.client, remoting.master_addr or "", part, TIMEOUT_MS)
+                    master = remoting.master_addr or ""
+                    answer = await ask_table(remoting.client, broker.store, master, part, TIMEOUT_MS)
                     await take_over(remoting.metadata, broker.store, part, answer)
             except (AppendRefused, RemotingError, MQBrokerError, ValueError, OSError) as error:
                 return str(error)

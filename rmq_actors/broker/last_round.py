@@ -82,7 +82,8 @@ class LastRound:
         before = await _within(FIRST_ANSWER_S, lambda: peers.ask(master, _TIMEOUT_MS))
         _check(doubt_in_tables(own, before, before))
         await self._check_log(remoting, master)
-        answers = {part: await ask_table(remoting.client, master, part, _TIMEOUT_MS) for part in Metadata}
+        client, store = remoting.client, remoting.open_store
+        answers = {part: await ask_table(client, store, master, part, _TIMEOUT_MS) for part in Metadata}
         after: Peer | None = await peers.ask(master, _TIMEOUT_MS)
         _check(doubt_in_tables(own, before, after))
         return answers

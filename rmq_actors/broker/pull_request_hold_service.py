@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import attrs
@@ -60,6 +61,10 @@ class PullRequestHoldService(ServiceThread):
     def closed(self, connection: RemotingConnection) -> None:
         """A connection has ended: let go of its pulls."""
         self._held.take_if(lambda request, _: request.connection is connection)
+
+    def release(self, topics: AbstractSet[str]) -> None:
+        """Answer the pulls of these topics now: they are gone."""
+        self._answer(self._held.take_of(lambda queue: queue[0] in topics))
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Sleep until something may have come."""

@@ -14,6 +14,7 @@ from rmq_actors.actors.services.channels import LatestChannel
 from rmq_actors.actors.services.service import WakeUp
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import MQBrokerError
+from rmq_actors.broker.followed_deletions import ToldDeletions, ask_deletions, take_deletions
 from rmq_actors.broker.offset_persist_service import synced_to
 from rmq_actors.broker.peer_states import PeerStates
 from rmq_actors.broker.processors.metadata_requests import RESTS_ON
@@ -55,10 +56,14 @@ CODES = {
 
 
 class MasterTable(NamedTuple):
-    """A master's table as it was sent, and up to where a log must reach for which it is right."""
+    """A master's table as it was sent, and up to where a log must reach for which it is right.
+
+    `deleted`: with the topics, which were deleted before.
+    """
 
     body: bytes
     rests_on: int = 0
+    deleted: ToldDeletions | None = None
 
 
 class LogBehind(ConnectionError):
@@ -171,7 +176,7 @@ class SlaveSynchronize:
         peers = PeerStates(self._client)
         before = self._said[1] if self._said is not None and self._said[0] == master else await peers.ask(master)
         self._check(before, before)
-        answer = await ask_table(self._client, master, part, TIMEOUT_MS)
+        answer = await ask_table(self._client, self._open_store(), master, part, TIMEOUT_MS)
         after = await peers.ask(master)
         self._said = master, after
         self._check(before, after)
@@ -188,14 +193,17 @@ class SlaveSynchronize:
             await self._terms.see(peer.term)
 
 
-async def ask_table(client: RemotingClient, master: str, part: Metadata, timeout_ms: int) -> MasterTable:
-    """A master's table. Raises `RemotingError`, `MQBrokerError`."""
+async def ask_table(
+    client: RemotingClient, store: MessageStore | None, master: str, part: Metadata, timeout_ms: int
+) -> MasterTable:
+    """A master's table. Raises `RemotingError`, `MQBrokerError`, `ValueError`."""
+    deleted = await ask_deletions(client, master, timeout_ms, store) if part is Metadata.TOPICS else None
     request = RemotingCommand(CODES[part])
     response = await client.invoke(master, request, timeout_ms)
     if response.code != ResponseCode.SUCCESS:
         raise MQBrokerError(master, request, response)
     rests_on = parse_queue_offset((response.ext_fields or {}).get(RESTS_ON, ""))
-    return MasterTable(response.body, rests_on or 0)
+    return MasterTable(response.body, rests_on or 0, deleted)
 
 
 async def take_over(metadata: BrokerMetadata, store: MessageStore | None, part: Metadata, answer: MasterTable) -> bool:
@@ -208,7 +216,10 @@ async def take_over(metadata: BrokerMetadata, store: MessageStore | None, part: 
         topics = decode_body(TopicConfigSerializeWrapper, answer.body)
         if not topics.topic_config_table:
             raise ValueError("the master sent no topics, but every broker has the system topics")
-        return await metadata.topics.follow(topics)
+        has_deleted = False
+        if store is not None and answer.deleted is not None:
+            has_deleted = await take_deletions(answer.deleted, store, metadata.topics, topics)
+        return await metadata.topics.follow(topics) or has_deleted
     if part is Metadata.CONSUMER_OFFSETS:
         has_changed = metadata.consumer_offsets.follow(answer.body)
         await metadata.consumer_offsets.persist()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 import attrs
 import msgspec
@@ -81,6 +83,8 @@ class TopicConfigManager:
     _file: JsonFile
     _wall_clock: WallClock
     _changes: LatestSender[DataVersion]
+    #: Topics whose deletion has begun and has not ended.
+    _half_deleted: set[str] = attrs.field(factory=set, init=False)
     _fence: TableFence = attrs.field(factory=TableFence, init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
@@ -134,6 +138,34 @@ class TopicConfigManager:
 
         return await self._change(without_it)
 
+    @contextlib.asynccontextmanager
+    async def deleting(
+        self, topics: AbstractSet[str], has_begun: Callable[[], bool], finish: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[None]:
+        """Hide these topics for the block, and delete them durably after it; then call `finish`.
+
+        Nothing else changes meanwhile. If that fails they are shown again, unless the deletion `has_begun` and cannot
+        be undone: then they stay hidden, and cannot be made again, until it has ended well. Raises `OSError`, and what
+        the block raises.
+        """
+        async with self._lock:
+            self._fence.check()
+            before, self._table = self._table, {name: each for name, each in self._table.items() if name not in topics}
+            are_persisted = bool((before.keys() | self._half_deleted) & topics)
+            self._half_deleted |= topics
+            try:
+                yield
+                if are_persisted:
+                    await self._show(self._table, self.data_version.next_version(self._wall_clock.now_ms()))
+                await finish()
+            except BaseException:
+                if not has_begun():
+                    self._table = before
+                raise
+            finally:
+                if not has_begun():
+                    self._half_deleted -= topics
+
     async def update_order_topic_config(self, order_topics: Mapping[str, str]) -> None:
         """Make these topics ordered, and no others: what a name server has in its namespace ORDER_TOPIC_CONFIG."""
 
@@ -173,6 +205,8 @@ class TopicConfigManager:
             table = change(self._table)
             if table is None:
                 return False
+            if made_again := self._half_deleted & table.keys():
+                raise OSError(f"the deletion of topic {min(made_again)} has not ended, ask for it again")
             await self._show(table, self.data_version.next_version(self._wall_clock.now_ms()))
             return True
 

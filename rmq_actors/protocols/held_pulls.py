@@ -61,6 +61,13 @@ class HeldPulls(Generic[PullT]):
             self._take(queue, lambda each: wanted(each.pull, each.deadline_s), taken)
         return taken
 
+    def take_of(self, wanted: Callable[[Queue], bool]) -> list[PullT]:
+        """Take out the pulls of the queues for which `wanted(queue)` is true."""
+        taken = list[PullT]()
+        for queue in [queue for queue in self._by_queue if wanted(queue)]:
+            self._take(queue, lambda _: True, taken)
+        return taken
+
     def _take(self, queue: Queue, wanted: Callable[[_Held[PullT]], bool], taken: list[PullT]) -> None:
         held = self._by_queue[queue]
         left = [each for each in held if not wanted(each)]

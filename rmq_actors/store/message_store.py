@@ -21,6 +21,7 @@ from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, ReputMes
 from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService
 from rmq_actors.store.lifecycle.clean_services import LOG_MIN, CleanCommitLogService, CleanConsumeQueueService
 from rmq_actors.store.lifecycle.store_files import StoreFiles
+from rmq_actors.store.lifecycle.topic_deletion import TopicDeletion
 from rmq_actors.store.log.allocate_mapped_file_service import ALLOCATE_REQUESTS, AllocateMappedFileService
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import VisibleEnd, flush_mode
@@ -74,11 +75,22 @@ class MessageStore:
     reads: MessageReads
     offsets: QueueOffsets
     records: RecordLookup
+    topic_deletion: TopicDeletion = attrs.field(init=False)
+    _flush_consume_queue_service: FlushConsumeQueueService
     clean_commit_log_service: CleanCommitLogService
     _flush_service: FlushService
     _completion_service: PutCompletionService
     #: All services, in the order in which they start; they stop in the reverse order.
     _services: Sequence[Service]
+
+    def __attrs_post_init__(self) -> None:
+        self.topic_deletion = TopicDeletion(
+            self.files, self.sync_log, self._flush_consume_queue_service.sync, self._look_again
+        )
+
+    def _look_again(self) -> None:
+        """Wake everybody who follows the log."""
+        self.visible_end.growth.put(self.visible_end.offset())
 
     @classmethod
     async def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> MessageStore:
@@ -134,8 +146,11 @@ class MessageStore:
         """Find records by a key and when they were stored. See `query_message.query_message`. A checkpoint."""
         with contextlib.suppress(OSError):  # of a full disk: ReputMessageService says so, and what is there is found
             self.files.reput.drain()
-        index = self.files.index_service
-        return await query_message(self.config, index, self.records, topic, key, max_num, begin_ms, end_ms)
+        files = self.files
+        return await query_message(
+            *(self.config, files.index_service, self.records, topic, key, max_num, begin_ms, end_ms),
+            deleted=files.deleted_topics,
+        )
 
     def replicated(self, state: ReplicationState) -> None:
         """Take what is known of the slaves now, and answer the puts that enough of them have."""
@@ -226,6 +241,7 @@ class _Assembly:
             reads=reads,
             offsets=QueueOffsets(log, files.consume_queues.find, reads),
             records=RecordLookup(log, visible_end.offset),
+            flush_consume_queue_service=flush_consume_queue_service,
             clean_commit_log_service=clean_commit_log_service,
             flush_service=flush_service,
             completion_service=completion_service,
@@ -236,7 +252,14 @@ class _Assembly:
                 flush_service,
                 *helpers,
                 ReputMessageService(
-                    files.reput, visible_end, self.dispatched, self.flags, self.tracer, self.timer, receiving
+                    files.reput,
+                    visible_end,
+                    self.dispatched,
+                    self.flags,
+                    self.tracer,
+                    self.timer,
+                    receiving,
+                    files.begin_again,
                 ),
                 *([stats] if config.store_stats_sampling else []),
                 CleanConsumeQueueService(

@@ -128,3 +128,5 @@ class OwnRequestCode(enum.IntEnum):
     GET_EXCHANGE = 30_006
     #: To a slave that has halted: ask the master again now, and follow it if that ends well.
     FOLLOW_AGAIN = 30_007
+    #: From a slave to its master: where in the log the present life of each deleted topic begins.
+    GET_DELETED_TOPICS = 30_008

@@ -21,6 +21,7 @@ LARGER = {
     "rmq_actors.store.check.check_index:IndexCheck",
     "rmq_actors.store.config:MessageStoreConfig",
     "rmq_actors.store.dispatch.consume_queue:ConsumeQueue",
+    "rmq_actors.store.dispatch.consume_queues:ConsumeQueues",
     "rmq_actors.store.dispatch.index_file:IndexFile",
     "rmq_actors.store.dispatch.index_service:IndexService",
     "rmq_actors.store.dispatch.transaction_state_service:TransactionStateService",

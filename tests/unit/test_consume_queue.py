@@ -13,6 +13,7 @@ from rmq_actors.store.dispatch.consume_queue import (
     ConsumeQueue,
     QueueEntry,
 )
+from rmq_actors.store.files.deleted_topics import QueueBeginsAgain
 from rmq_actors.store.files.formats import BLANK_ENTRY, BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
@@ -118,7 +119,7 @@ def test_a_gap_is_filled_so_that_entry_k_stands_at_index_k(
     queue.close()
 
 
-@pytest.mark.parametrize("index", [0, 4, -1, 5 + GAP_UNITS_MAX + 1, 1 << 62])
+@pytest.mark.parametrize("index", [1, 4, -1, 5 + GAP_UNITS_MAX + 1, 1 << 62])
 def test_an_index_that_no_good_record_has_gets_no_entry(
     tmp_path: Path, index: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,6 +127,19 @@ def test_an_index_that_no_good_record_has_gets_no_entry(
     queue.put_message_position_info([*entries(0, 5), QueueEntry(index, 500, 100, 0), *entries(5, 6, offset=100)])
     assert (held(queue), queue.refused) == ([*stored(0, 5), *stored(5, 6, offset=100)], 1)
     assert f"the record at 500 is number {index} of its queue, which ends at 5: it gets no entry" in caplog.text
+    queue.close()
+
+
+def test_number_0_again_is_a_queue_that_begins_again(tmp_path: Path) -> None:
+    """Nothing of it is taken: what stands before it must go first."""
+    queue = open_queue(tmp_path)
+    queue.put_message_position_info(entries(0, 5))
+    with pytest.raises(QueueBeginsAgain, match="begins again at log offset 500") as found:
+        queue.put_message_position_info([QueueEntry(0, 500, 100, 0), QueueEntry(1, 600, 100, 0)])
+    assert (found.value.offset, held(queue)) == (500, stored(0, 5))
+    queue.remove_files()
+    queue.put_message_position_info([QueueEntry(0, 500, 100, 0), QueueEntry(1, 600, 100, 0)])
+    assert (queue.first_physic_offset, queue.max_offset_in_queue) == (500, 2)
     queue.close()
 
 

@@ -178,7 +178,7 @@ class ScriptedMaster:
 
     def _answer(self, request: RemotingRequest) -> RemotingCommand | None:
         code = request.command.code
-        if code == OwnRequestCode.GET_REPLICATION_STATE:
+        if code in {OwnRequestCode.GET_REPLICATION_STATE, OwnRequestCode.GET_DELETED_TOPICS}:
             return request.command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no")
         if code == RequestCode.GET_BROKER_CONFIG:
             told = f"brokerRole={self.role}\n" if self.role else "brokerId=0\n"

@@ -57,6 +57,8 @@ class ConsumerManageProcessor:
 
     def _update_consumer_offset(self, request: RemotingRequest) -> RemotingCommand:
         header = decode_header(UpdateConsumerOffsetRequestHeader, request.command)
+        if self._is_deleted(header.topic):  # consumers commit a while longer: the next life begins at 0
+            return request.command.response(ResponseCode.SUCCESS)
         self._clients.metadata.consumer_offsets.commit_offset(
             request.connection.remote_address,
             header.consumer_group,
@@ -65,6 +67,12 @@ class ConsumerManageProcessor:
             header.commit_offset,
         )
         return request.command.response(ResponseCode.SUCCESS)
+
+    def _is_deleted(self, topic: str) -> bool:
+        if self._clients.metadata.topics.select_topic_config(topic) is not None:
+            return False
+        store = self._clients.open_store()
+        return store is not None and topic in store.topic_deletion.points
 
     def _query_consumer_offset(self, request: RemotingRequest) -> RemotingCommand:
         header = decode_header(QueryConsumerOffsetRequestHeader, request.command)

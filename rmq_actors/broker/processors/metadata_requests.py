@@ -8,12 +8,16 @@ import attrs
 
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.store.files.deleted_topics import point_key
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.wire.bodies.deleted_topics import DeletedTopicsInfo
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
 from rmq_actors.wire.bodies.topic_configs import TopicConfigSerializeWrapper
 from rmq_actors.wire.remoting_command import RemotingCommand
-from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
 #: The field of an answer with delay offsets that says where the last delivered message ends in the master's log.
@@ -29,6 +33,8 @@ class MetadataProcessor:
     """
 
     _metadata: BrokerMetadata
+    #: None: there is no store now.
+    _open_store: Callable[[], MessageStore | None]
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the four request codes."""
@@ -41,6 +47,18 @@ class MetadataProcessor:
         for code, body in bodies.items():
             processors.register([code], _answering(body))
         processors.register([RequestCode.GET_ALL_DELAY_OFFSET], self._get_all_delay_offset)
+        processors.register([OwnRequestCode.GET_DELETED_TOPICS], self._get_deleted_topics)
+
+    def _get_deleted_topics(self, request: RemotingRequest) -> RemotingCommand:
+        store = self._open_store()
+        if store is None:
+            raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role, try again")
+        points = {
+            topic: {point_key(queue): at for queue, at in queues.items()}
+            for topic, queues in store.topic_deletion.points.items()
+        }
+        body = encode_body(DeletedTopicsInfo(min_offset=store.commit_log.min_offset, points=points))
+        return request.command.response(ResponseCode.SUCCESS, body=body)
 
     def _get_all_delay_offset(self, request: RemotingRequest) -> RemotingCommand:
         offsets = self._metadata.delay_offsets

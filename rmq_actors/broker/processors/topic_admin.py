@@ -6,6 +6,7 @@ import attrs
 
 from rmq_actors.broker.client_requests import ClientRequests, refused
 from rmq_actors.broker.request_pools import RequestPools
+from rmq_actors.broker.topic_removal import TopicRemoval
 from rmq_actors.broker.topics import system_topics
 from rmq_actors.protocols.admin_rules import (
     SYSTEM_TOPICS,
@@ -26,7 +27,11 @@ from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig, TopicFilterType
 from rmq_actors.wire.headers import decode_header
 from rmq_actors.wire.headers.clients import DeleteSubscriptionGroupRequestHeader
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, GetTopicStatsInfoRequestHeader
+from rmq_actors.wire.headers.topics import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -41,6 +46,7 @@ class TopicAdminProcessor:
 
     _clients: ClientRequests
     _pools: RequestPools
+    _removal: TopicRemoval
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the request codes."""
@@ -48,6 +54,8 @@ class TopicAdminProcessor:
         processors.register_pooled([RequestCode.UPDATE_AND_CREATE_TOPIC], self._update_and_create_topic, table)
         processors.register_pooled([RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP], self._update_group, table)
         processors.register_pooled([RequestCode.DELETE_SUBSCRIPTIONGROUP], self._delete_group, table)
+        processors.register_pooled([RequestCode.DELETE_TOPIC_IN_BROKER], self._delete_topic, table)
+        processors.register_pooled([RequestCode.CLEAN_UNUSED_TOPIC], self._clean_unused_topic, table)
         processors.register([RequestCode.GET_TOPIC_STATS_INFO], self._get_topic_stats_info)
         processors.register([RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER], self._get_system_topic_list)
 
@@ -95,6 +103,26 @@ class TopicAdminProcessor:
             raise _not_changed(f"group {header.group_name}", error) from error
         if header.remove_offset:
             metadata.consumer_offsets.remove_offset(header.group_name)
+        return request.command.response(ResponseCode.SUCCESS)
+
+    async def _delete_topic(self, request: RemotingRequest) -> RemotingCommand:
+        topic = decode_header(DeleteTopicRequestHeader, request.command).topic
+        self._check_is_master()
+        refusal = check_topic_to_change(topic, self._system_topics())
+        if refusal is not None:
+            raise refused(refusal)
+        try:
+            await self._removal.delete(self._clients.store, [topic])
+        except (OSError, ValueError) as error:
+            raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"topic {topic} cannot be deleted: {error}") from error
+        return request.command.response(ResponseCode.SUCCESS)
+
+    async def _clean_unused_topic(self, request: RemotingRequest) -> RemotingCommand:
+        self._check_is_master()
+        try:
+            await self._removal.clean_unused(self._clients.store)
+        except (OSError, ValueError) as error:
+            raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"unused topics cannot be removed: {error}") from error
         return request.command.response(ResponseCode.SUCCESS)
 
     def _check_is_master(self) -> None:

@@ -16,6 +16,7 @@ from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
 from rmq_actors.store.check.finding import CheckContext, Finding, Severity
 from rmq_actors.store.dispatch.consume_queue import parse_queue_offset
+from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
 from rmq_actors.wire.dispatch_request import (
@@ -73,6 +74,8 @@ class ConsumeQueuesCheck:
     _context: CheckContext
     _log: FileRow
     _is_deleted: Callable[[str], bool]
+    #: Which records have no entry, as their topic was deleted since.
+    _deleted: DeletedTopics
     _ext: ConsumeQueueExtCheck
     _queues: dict[tuple[str, int], QueueCursor] = attrs.field(factory=dict, init=False)
     _mapped: dict[QueueCursor, None] = attrs.field(factory=dict, init=False)
@@ -122,7 +125,9 @@ class ConsumeQueuesCheck:
         findings: Iterable[Finding] = ()
         if PROPERTY_INNER_MULTI_DISPATCH in record.properties:
             return self._take_all(record)
-        if record.takes_queue_offset:
+        if record.takes_queue_offset and not self._deleted.hides(
+            record.topic, record.queue_id, record.commit_log_offset
+        ):
             queue = self._queues.get((record.topic, record.queue_id)) or self._add(record.topic, record.queue_id)
             number = record.consume_queue_offset
             at = (number - queue.view_first) * ENTRY.size

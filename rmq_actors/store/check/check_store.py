@@ -17,6 +17,8 @@ from rmq_actors.store.check.check_consume_queues import ConsumeQueuesCheck
 from rmq_actors.store.check.check_index import IndexCheck
 from rmq_actors.store.check.check_transactions import TransactionsCheck
 from rmq_actors.store.check.finding import CheckContext, CheckSummary, Finding, Progress
+from rmq_actors.store.files.deleted_topics import DeletedTopics
+from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.files.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -74,7 +76,9 @@ def check_store(
     transactions = TransactionsCheck.load(disk, context, log.row.min_offset, findings)
     yield from findings
     yield from _unknown_names(disk)
-    queues = ConsumeQueuesCheck(disk, context, log.row, is_deleted, ConsumeQueueExtCheck(disk, context))
+    queues = ConsumeQueuesCheck(
+        disk, context, log.row, is_deleted, _deleted_topics(disk), ConsumeQueueExtCheck(disk, context)
+    )
     yield from queues.load()
     index = IndexCheck(disk, context, log.row.min_offset, max_hash_slot_num)
     yield from index.load()
@@ -95,6 +99,14 @@ def check_store(
     yield from index.finish(log.end_offset)
     yield from transactions.finish()
     yield from checkpoint.finish(log.row, log.end_offset, log.newest_store_timestamp_ms, context)
+
+
+def _deleted_topics(disk: Disk) -> DeletedTopics:
+    """The table; an empty one where it cannot be read, which is a finding of its own."""
+    try:
+        return DeletedTopics.load(disk)
+    except ConfigFileDamaged:
+        return DeletedTopics.empty(disk)
 
 
 def _plan(disk: Disk, context: CheckContext, checkpoint: Checkpoint) -> None:

@@ -16,6 +16,7 @@ import attrs
 
 from rmq_actors.ports.disk import DiskFile
 from rmq_actors.store.dispatch.consume_queue_ext import ConsumeQueueExt, CqExtUnit
+from rmq_actors.store.files.deleted_topics import QueueBeginsAgain
 from rmq_actors.store.files.formats import (
     BLANK_ENTRY,
     BLANK_SIZE,
@@ -188,7 +189,7 @@ class ConsumeQueue:
     def put_message_position_info(self, entries: Sequence[QueueEntry]) -> None:
         """Append entries, in the log's order. Those of records that the queue knows, or at a taken index, are ignored.
 
-        Raises `OSError`, with any part of them appended; they may come again.
+        Raises `OSError`, with any part of them appended; they may come again. Raises `QueueBeginsAgain`.
         """
         data: list[bytes] = []
         pack, ext = QUEUE_ENTRY.pack, self.ext
@@ -234,6 +235,8 @@ class ConsumeQueue:
         is_empty = self.queue.max_offset == self.queue.min_offset and expected == self.max_offset_in_queue
         if is_empty and 0 <= index <= _INDEX_MAX:
             return True
+        if index == 0:
+            raise QueueBeginsAgain(self.topic, self.queue_id, offset)
         if 0 < index - expected <= GAP_UNITS_MAX:
             self.gaps += 1
             if self.gaps == 1:
@@ -282,15 +285,15 @@ class ConsumeQueue:
 
     # Recovery and cleaning.
 
-    def recover(self, durable_to: int) -> None:
+    def recover(self, durable_to: int, begin: int = 0) -> None:
         """Open the files, and drop every entry of a record at `durable_to` or after it.
 
-        All entries of records before it must be there; after them anything may stand. Raises `StoreLayoutError`,
-        `OSError`.
+        All entries of records from `begin` to there must be there; of others anything may stand: those before `begin`
+        were about to be removed. Raises `StoreLayoutError`, `OSError`.
         """
 
         def holds_durable(_: int, file: DiskFile) -> bool:
-            return _holds_record_before(file, durable_to)
+            return _holds_record_between(file, begin, durable_to)
 
         self.queue.load(holds_durable=holds_durable)
         self._cut(self._find_cut(durable_to))
@@ -410,11 +413,27 @@ class ConsumeQueue:
         for files in self.rows:
             await files.flush_files(least_pages)
 
+    @property
+    def first_physic_offset(self) -> int:
+        """The offset of the record of the first entry that it has a file for, -1 if none."""
+        found = self._next_entry(self._first_index, self.max_offset_in_queue)
+        return _NO_RECORD if found is None else found[1]
+
     async def destroy(self) -> None:
         """Remove all files, the newest first; each removal is durable before the next begins. Raises `OSError`."""
         for files in self.rows:
             while files.remove_last_file():
                 await files.disk.sync_directory(files.directory)
+        self._forget()
+
+    def remove_files(self) -> None:
+        """Remove all files now: after a power loss any of them may be there again. Raises `OSError`."""
+        for files in self.rows:
+            while files.remove_last_file():
+                pass
+        self._forget()
+
+    def _forget(self) -> None:
         self.max_physic_offset, self._min_index, self._min_record_offset = _NO_RECORD, 0, _NO_RECORD
 
     @property
@@ -429,11 +448,11 @@ class ConsumeQueue:
             self.ext.queue.close()
 
 
-def _holds_record_before(file: DiskFile, physical_offset: int) -> bool:
-    """Whether the first entry of a file that is not blank is of a record before `physical_offset`."""
+def _holds_record_between(file: DiskFile, begin: int, physical_offset: int) -> bool:
+    """Whether the first entry of a file that is not blank is of a record from `begin` on, before `physical_offset`."""
     view = file.map() if file.size_bytes else memoryview(b"")
     for position in range(0, len(view) - CQ_STORE_UNIT_SIZE + 1, CQ_STORE_UNIT_SIZE):
         offset, size = QUEUE_ENTRY_HEAD.unpack_from(view, position)
         if size != BLANK_SIZE:
-            return bool(size > 0 and 0 <= offset < physical_offset)
+            return bool(size > 0 and begin <= offset < physical_offset)
     return False

@@ -17,12 +17,14 @@ from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
 from rmq_actors.store.dispatch.consume_queue_ext import ConsumeQueueExt
 from rmq_actors.store.dispatch.queue_rows import queue_entry, rows_by_queue
+from rmq_actors.store.files.deleted_topics import DeletedTopics, QueueBeginsAgain
 from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY
 from rmq_actors.store.files.mapped_file_queue import (
     SYNCED_ALONE_MAX,
     DirtyDirectories,
     MappedFileQueue,
+    mark_directory,
     sync_directories,
 )
 from rmq_actors.store.files.open_files import ManagedFile, OpenFiles
@@ -46,10 +48,16 @@ _Batches = dict[ConsumeQueue, list[QueueEntry]]
 
 @attrs.define(eq=False)
 class ConsumeQueues:
-    """The queues of the store on `disk`. A `CommitLogDispatcher`."""
+    """The queues of the store on `disk`. A `CommitLogDispatcher`.
+
+    Longer than 300 lines because finding queues, dispatching to them, flushing and removing them keep the same few
+    tables of queues, and each must be right after each.
+    """
 
     disk: Disk
     config: MessageStoreConfig
+    #: Which records get no entry, as their topic was deleted since.
+    deleted: DeletedTopics = attrs.field()
     #: What is below `consumequeue/` and is no queue.
     strays: list[str] = attrs.field(factory=list, init=False)
     #: Records without an entry, because of their topic or of what they say of further queues.
@@ -64,6 +72,10 @@ class ConsumeQueues:
     _dirty_directories: DirtyDirectories = attrs.field(factory=dict, init=False)
     _refused_topics: dict[str, None] = attrs.field(factory=dict, init=False)
     _open_files: OpenFiles = attrs.field(init=False)
+
+    @deleted.default
+    def _load_deleted(self) -> DeletedTopics:
+        return DeletedTopics.load(self.disk)
 
     def __attrs_post_init__(self) -> None:
         self._open_files = OpenFiles(self.disk)
@@ -141,7 +153,8 @@ class ConsumeQueues:
         """Open every queue, and drop every entry of a record at `durable_to` or after it.
 
         Returns the end of the last record that any queue knows, at most `durable_to`; 0 if there is none: a queue may
-        know less than there is, where RocketMQ wrote it. Raises `StoreLayoutError`, `OSError`.
+        know less than there is, where RocketMQ wrote it. Of a deleted topic's queue, whose files a crash may have left,
+        only what came since stays. Raises `StoreLayoutError`, `OSError`.
         """
         known_to = 0
         for topic in self.disk.list(CONSUME_QUEUE_DIRECTORY):
@@ -154,9 +167,15 @@ class ConsumeQueues:
                 if queue is None:
                     self._name_stray(f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{name}")
                     continue
-                queue.recover(durable_to)
-                self._dirty_queues[queue] = self._grown_queues[queue] = None
+                begin = self.deleted.begin_of(topic, queue.queue_id)
+                queue.recover(durable_to, begin)
                 known_to = max(known_to, queue.max_physic_offset)
+                if 0 <= queue.first_physic_offset < begin:
+                    if queue.max_physic_offset > begin:  # what came since is dispatched again
+                        durable_to = min(durable_to, begin)
+                    self.forget(topic, queue.queue_id)
+                    continue
+                self._dirty_queues[queue] = self._grown_queues[queue] = None
         if self.config.enable_consume_queue_ext:
             self._remove_lone_extensions()
         return min(durable_to, known_to)
@@ -181,11 +200,18 @@ class ConsumeQueues:
         _log.warning("%s is no consume queue; it is left alone", path)
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
-        """Append the entries of records, in the log's order; one write a queue and batch. Raises `OSError`."""
+        """Append the entries of records, in the log's order; one write a queue and batch.
+
+        Raises `OSError`, `QueueBeginsAgain`.
+        """
         batches: _Batches = {}
-        queues, multi_dispatch = self._queues, self.config.enable_multi_dispatch
+        queues, multi_dispatch, deleted = self._queues, self.config.enable_multi_dispatch, self.deleted
+        may_hide = bool(requests) and requests[0].commit_log_offset < deleted.newest
         for request in requests:
             if not request.takes_queue_offset:
+                continue
+            if may_hide and deleted.hides(request.topic, request.queue_id, request.commit_log_offset):
+                self._multi_dispatch_lmq_queue(request, batches)
                 continue
             queue = queues.get((request.topic, request.queue_id)) or self._create(request.topic, request.queue_id)
             if queue is None:
@@ -203,7 +229,10 @@ class ConsumeQueues:
             queue.put_message_position_info(entries)
 
     def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
-        """See `CommitLogDispatcher`: consumers wait for their entries. Raises `OSError`."""
+        """See `CommitLogDispatcher`: consumers wait for their entries. Raises `OSError`, `QueueBeginsAgain`."""
+        deleted = self.deleted
+        if requests and requests[0].commit_log_offset < deleted.newest:  # they waited for a sync meanwhile
+            requests = [row for row in requests if not deleted.hides(row.topic, row.queue_id, row.commit_log_offset)]
         for each in rows_by_queue(requests):
             queue = self._queues.get((each.topic, each.queue_id)) or self._create(each.topic, each.queue_id)
             if queue is None:
@@ -219,17 +248,23 @@ class ConsumeQueues:
         """See `CommitLogDispatcher`: nothing lags."""
 
     def dispatch_batch(self, batch: DispatchBatch) -> None:
-        """`dispatch` of records as columns. Raises `OSError`."""
+        """`dispatch` of records as columns. Raises `OSError`, `QueueBeginsAgain`."""
         # This imports numpy, which takes a while: a broker that dispatches single records does without.
         from rmq_actors.store.dispatch.queue_columns import entries_by_queue  # noqa: PLC0415
 
+        deleted = self.deleted
         for each in entries_by_queue(batch):
+            begin = deleted.begin_of(each.topic, each.queue_id) if each.first_physical_offset < deleted.newest else 0
+            if each.end_physical_offset <= begin:
+                continue
             queue = self._queues.get((each.topic, each.queue_id)) or self._create(each.topic, each.queue_id)
             if queue is None:
                 self.refused += len(each) - 1
                 continue
             self._dirty_queues[queue] = self._grown_queues[queue] = None
-            if each.units is None or not queue.put_units(
+            if each.first_physical_offset < begin:
+                queue.put_message_position_info([entry for entry in each.entries() if entry.physical_offset >= begin])
+            elif each.units is None or not queue.put_units(
                 each.units, each.first_index, each.first_physical_offset, each.end_physical_offset
             ):
                 queue.put_message_position_info(each.entries())
@@ -331,6 +366,31 @@ class ConsumeQueues:
         for directory in (CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY):
             await self._remove_directory(f"{directory}/{topic}")
         return len(queues)
+
+    def forget(self, topic: str, queue_id: int) -> None:
+        """Remove a queue now. After a power loss any of its files may be there again: `deleted` must say so before.
+
+        Raises `OSError`; it may be called again then.
+        """
+        queue = self._queues[topic, queue_id]
+        queue.remove_files()
+        self._ends_sum -= self._ends.pop(queue, 0)
+        self._grown_queues.pop(queue, None)
+        self._dirty_queues.pop(queue, None)
+        del self._queues[topic, queue_id]
+        for files in queue.rows:
+            for directory in (files.directory, files.directory.rpartition("/")[0]):
+                if self.disk.exists(directory) and not self.disk.list(directory):
+                    self.disk.remove_directory(directory)
+                    self._dirty_directories.pop(directory, None)
+                    mark_directory(self._dirty_directories, directory.rpartition("/")[0])
+
+    async def begin_again(self, found: QueueBeginsAgain) -> None:
+        """Let a queue begin with the record that says so, durably. Raises `OSError`; `ValueError` for too many."""
+        _log.warning("%s: the entries before it are dropped", found)
+        await self.deleted.raise_to(found.topic, found.queue_id, found.offset)
+        if (found.topic, found.queue_id) in self._queues:
+            self.forget(found.topic, found.queue_id)
 
     async def _remove_directory(self, directory: str) -> None:
         """Remove a directory, durably, if it is there and empty."""

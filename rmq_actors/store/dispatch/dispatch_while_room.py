@@ -52,7 +52,9 @@ class DispatchWhileRoom:
                 self.last = requests[-1]
                 return
         for request in requests:
-            if request.takes_queue_offset:
+            if request.takes_queue_offset and not self._queues.deleted.hides(
+                request.topic, request.queue_id, request.commit_log_offset
+            ):
                 self._ends[request.topic, request.queue_id] = request.consume_queue_offset + 1
                 for topic, queue_id, index in self._queues.further_entries(request):
                     self._ends[topic, queue_id] = index + 1
@@ -72,6 +74,8 @@ class DispatchWhileRoom:
                 self.last = batch.last
                 return
         for each in entries_by_queue(batch):
+            if self._queues.deleted.hides(each.topic, each.queue_id, each.end_physical_offset - 1):
+                continue
             self._ends[each.topic, each.queue_id] = each.last_index + 1
 
     def topic_queue_table(self) -> dict[tuple[str, int], int]:

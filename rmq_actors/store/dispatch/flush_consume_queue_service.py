@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import attrs
 import trio
@@ -119,6 +119,21 @@ class Checkpointing:
                 raise
             self._tracer.emit(StoreCheckpointEvent(offset=offset))
             return True
+
+    @contextlib.asynccontextmanager
+    async def removing(self, *, rebuilds: bool = False) -> AsyncIterator[None]:
+        """Queues are removed in the block, and a crash within it may leave any part of them.
+
+        A start misses no entries until the next checkpoint; if `rebuilds`, it makes all that is derived again. No
+        checkpoint is written meanwhile. Raises `OSError`.
+        """
+        async with self._turn:
+            point = self._store_checkpoint.checkpoint.recovery_point
+            if point is not None and rebuilds:
+                await self._store_checkpoint.begin_rebuilding(point)
+            else:
+                await self._store_checkpoint.miss_nothing()
+            yield
 
     def _checkpoint_at(self, offset: int, last: DispatchRequest | None, counts: Counts) -> Checkpoint:
         before = self._store_checkpoint.checkpoint

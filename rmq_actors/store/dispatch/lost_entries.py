@@ -16,6 +16,7 @@ import attrs
 
 from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
 from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
+from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.formats import CQ_STORE_UNIT_SIZE
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic
@@ -42,14 +43,20 @@ class _QueueInLog:
 
 @attrs.define(eq=False)
 class QueuesInLog:
-    """What records of a part of the log say of their queues: give it to `redo`. Further queues are not looked at."""
+    """What records of a part of the log say of their queues: give it to `redo`. Further queues are not looked at.
 
+    Nor are records that have no entry, as their topic was deleted since.
+    """
+
+    _deleted: DeletedTopics
     _queues: dict[tuple[str, int], _QueueInLog] = attrs.field(factory=dict, init=False)
 
     def dispatch(self, requests: Sequence[DispatchRequest]) -> None:
         """Take records, in the log's order."""
         for request in requests:
-            if request.takes_queue_offset:
+            if request.takes_queue_offset and not self._deleted.hides(
+                request.topic, request.queue_id, request.commit_log_offset
+            ):
                 self._take(
                     request.topic,
                     request.queue_id,
@@ -65,6 +72,11 @@ class QueuesInLog:
         from rmq_actors.store.dispatch.queue_columns import entries_by_queue  # noqa: PLC0415
 
         for each in entries_by_queue(batch):
+            if self._deleted.hides(each.topic, each.queue_id, each.first_physical_offset):
+                for number, offset, size, _, _ in each.entries():
+                    if not self._deleted.hides(each.topic, each.queue_id, offset):
+                        self._take(each.topic, each.queue_id, number, offset, number + 1, offset + size)
+                continue
             self._take(
                 each.topic,
                 each.queue_id,

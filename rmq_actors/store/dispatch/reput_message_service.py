@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from rmq_actors.actors.services.timer import Timer
 from rmq_actors.store.dispatch.commit_log_dispatcher import CommitLogDispatcher
 from rmq_actors.store.dispatch.handed_rows import HandedRows
 from rmq_actors.store.dispatch.receiving import Receiving
+from rmq_actors.store.files.deleted_topics import QueueBeginsAgain
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import VisibleEnd
 from rmq_actors.store.log.log_walk import (
@@ -106,10 +107,19 @@ class Reput:
             dispatcher.drain()
         self.lagging, self.drain_failed = 0, False
 
+    def rewind(self, offset: int) -> None:
+        """Dispatch what stands from `offset` on once more. Nothing may lag."""
+        assert not self.lagging
+        if offset < self.reput_from_offset:
+            self.rows.drop()
+            self.reput_from_offset, self.last = offset, None
+            self._drained = offset, None
+
     def dispatch_some(self, limit: int) -> int:
         """Dispatch the next records that end at or before `limit`; how many there were: 0 when there is none.
 
-        Raises `OSError`, and then dispatches the same records again at the next call, or `DamagedLog`.
+        Raises `OSError` or `QueueBeginsAgain`, and then dispatches the same records again at the next call, or
+        `DamagedLog`.
         """
         # A cleaned log begins later than where this one stands.
         began = offset = max(self.reput_from_offset, self._commit_log.min_offset)
@@ -162,7 +172,7 @@ class Reput:
             self.is_within_batch = True
             for dispatcher in self.dispatchers:
                 dispatcher.dispatch_rows(rows)
-        except OSError:
+        except (OSError, QueueBeginsAgain):
             self.rows.drop()  # and read these from the log
             raise
         self.is_within_batch = False
@@ -239,6 +249,8 @@ class ReputMessageService(ServiceThread):
     _tracer: Tracer
     _timer: Timer
     _receiving: Receiving = attrs.field(factory=Receiving)
+    #: Lets a queue begin with the record that says so. None: no dispatcher has queues.
+    _begin_again: Callable[[QueueBeginsAgain], Awaitable[None]] | None = None
     _failing: bool = attrs.field(default=False, init=False)
     #: Whether the timer calls `_drain`, and what ends that.
     _drains: bool = attrs.field(default=False, init=False)
@@ -260,6 +272,9 @@ class ReputMessageService(ServiceThread):
             await self._give_way(give_way_until)
             try:
                 dispatched = self._reput.dispatch_some(self._visible_end.offset())
+            except QueueBeginsAgain as found:
+                await self._let_begin_again(found)
+                continue
             except (OSError, DamagedLog) as error:
                 self._fail(error)
                 await trio.sleep(RETRY_INTERVAL_S)
@@ -279,6 +294,15 @@ class ReputMessageService(ServiceThread):
             if self._reput.lagging and not self._drains:
                 self._drains = True
                 self._jobs.enter_context(self._timer.every(LAG_MAX_S, self._drain, self))
+
+    async def _let_begin_again(self, found: QueueBeginsAgain) -> None:
+        if self._begin_again is None:
+            raise found
+        try:
+            await self._begin_again(found)
+        except (OSError, ValueError) as error:
+            self._fail(error)
+            await trio.sleep(RETRY_INTERVAL_S)
 
     def _drain(self) -> None:
         """Let nothing lag for long; and rest where nothing does."""

@@ -177,6 +177,13 @@ class StoreCheckpoint:
         """Say that only the log is durable: entries of old records are about to be written. As `write`."""
         await self.write(attrs.evolve(self.checkpoint, recovery_point=attrs.evolve(point, queues=REBUILDING)))
 
+    async def miss_nothing(self) -> None:
+        """Say nothing of how many queues and entries there are: some are about to be removed. As `write`."""
+        point = self.checkpoint.recovery_point
+        if point is not None and point.queue_ends and not point.is_rebuilding:
+            point = attrs.evolve(point, queues=0, queue_ends=0)
+            await self.write(attrs.evolve(self.checkpoint, recovery_point=point))
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

@@ -7,13 +7,14 @@ record with good ones after it is damage then, and this store refuses to open wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import trio
 
 from rmq_actors.ports.disk import Disk
+from rmq_actors.store.files.deleted_topics import QueueBeginsAgain
 from rmq_actors.store.files.layout import CHECKPOINT_FILE, CUT_DIRECTORY, file_name
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint
@@ -203,15 +204,32 @@ class TakesRecords(Protocol):
         ...
 
 
-async def redo(walk: LogWalk, dispatchers: Sequence[TakesRecords]) -> LogEnd:
-    """Walk to the end, giving each record to every dispatcher. Raises what those raise, and `DamagedLog`."""
+async def redo(
+    walk: LogWalk,
+    dispatchers: Sequence[TakesRecords],
+    begin_again: Callable[[QueueBeginsAgain], Awaitable[None]] | None = None,
+) -> LogEnd:
+    """Walk to the end, giving each record to every dispatcher; where a queue begins again, call `begin_again`.
+
+    Raises what those raise, and `DamagedLog`.
+    """
+
+    async def give(take: Callable[[TakesRecords], None]) -> None:
+        for dispatcher in dispatchers:
+            while True:
+                try:
+                    take(dispatcher)
+                except QueueBeginsAgain as found:
+                    if begin_again is None:
+                        raise
+                    await begin_again(found)
+                else:
+                    break
+        await trio.lowlevel.checkpoint()
+
     for batch in walk.batches():
         requests = walk.passed_over.take_out(batch)
-        for dispatcher in dispatchers:
-            dispatcher.dispatch(requests)
-        await trio.lowlevel.checkpoint()
+        await give(lambda dispatcher, requests=requests: dispatcher.dispatch(requests))  # type: ignore[misc]
         while (columns := walk.next_columns()) is not None:
-            for dispatcher in dispatchers:
-                dispatcher.dispatch_batch(columns)
-            await trio.lowlevel.checkpoint()
+            await give(lambda dispatcher, columns=columns: dispatcher.dispatch_batch(columns))  # type: ignore[misc]
     return walk.found_end

@@ -24,6 +24,7 @@ from rmq_actors.store.dispatch.index_service import IndexService
 from rmq_actors.store.dispatch.lost_entries import QueueEnds, QueuesInLog, suspected_from
 from rmq_actors.store.dispatch.reput_message_service import Reput
 from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService, record_reader
+from rmq_actors.store.files.deleted_topics import DeletedTopics, QueueBeginsAgain
 from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError, sync_directories
 from rmq_actors.store.files.store_checkpoint import RecoveryPoint, StoreCheckpoint
@@ -38,6 +39,8 @@ from rmq_actors.wire.dispatch_request import DispatchRequest
 
 _log = logging.getLogger(__name__)
 
+BeginAgain = Callable[[QueueBeginsAgain], Awaitable[None]]
+
 #: What `abort` says while no sync has failed; RocketMQ looks only whether it is there.
 _SYNCS_ARE_FINE = b"no sync of the log has failed\n"
 
@@ -47,6 +50,7 @@ class StoreFiles:
     """The open files of a store whose log and derived structures agree."""
 
     commit_log: CommitLog
+    deleted_topics: DeletedTopics
     consume_queues: ConsumeQueues
     index_service: IndexService
     transaction_state_service: TransactionStateService
@@ -70,11 +74,23 @@ class StoreFiles:
     async def make_durable(self) -> None:
         """Dispatch what is not yet, and make everything durable. Raises `OSError`."""
         await self.commit_log.flush()
-        while self.reput.dispatch_some(self.commit_log.max_offset):
+        while await self._dispatch_some():
             pass
         self.reput.drain()
         if not await self.checkpointing.advance(_flushed_to(self.commit_log)):
             raise OSError("a sync has failed before: the next start recovers from the last checkpoint")
+
+    async def _dispatch_some(self) -> int:
+        while True:
+            try:
+                return self.reput.dispatch_some(self.commit_log.max_offset)
+            except QueueBeginsAgain as found:
+                await self.begin_again(found)
+
+    async def begin_again(self, found: QueueBeginsAgain) -> None:
+        """Let a queue begin with the record that says so. Raises `OSError`, `ValueError`."""
+        async with self.checkpointing.removing():
+            await self.consume_queues.begin_again(found)
 
     async def shut_down(self) -> None:
         """Make everything durable and say so: the end of an orderly stop. Raises `OSError`; `abort` then stays."""
@@ -156,6 +172,15 @@ class _Derived:
         self.index_service.rebuild()
         self.transaction_state_service.rebuild()
 
+    def begin_again(self, store_checkpoint: StoreCheckpoint) -> BeginAgain:
+        """What a recovery does where a queue begins again: the next start misses nothing of what is removed."""
+
+        async def begin_again(found: QueueBeginsAgain) -> None:
+            await store_checkpoint.miss_nothing()
+            await self.consume_queues.begin_again(found)
+
+        return begin_again
+
     def count(self) -> Counts:
         index = self.index_service
         return Counts(*self.consume_queues.add_up_ends(), index.file_count, index.newest_begin_timestamp_ms)
@@ -184,13 +209,15 @@ class _Opening:
         # A long log takes minutes: the log says what the start waits for.
         read_bytes = max(0, _written_end(queue) - plan.read_from)
         _log.info("recovery reads %d bytes of log from offset %d on: %s", read_bytes, plan.read_from, plan.reason)
-        derived = self._derived(queue, plan, is_orderly=not has_aborted)
+        deleted = DeletedTopics.load(disk)
+        derived = self._derived(queue, plan, deleted, is_orderly=not has_aborted)
         room = DispatchWhileRoom(derived.dispatchers, derived.consume_queues)
         end, last = await self._bring_to_the_end(queue, plan, store_checkpoint, derived, room)
         first, flushed_where = queue.min_offset, plan.read_from if plan.is_trusted else queue.min_offset
         is_new = config.broker_role is BrokerRole.SLAVE and bool(queue.files) and end.end_offset == first
         if is_new:
             await derived.begin_anew()
+        await self._correct_points(deleted, end.end_offset, is_new=is_new)
         # Nothing is left of a new one's: it begins where its master's log does, which may have cleaned that file.
         await _remove_past(queue, end.end_offset, files_left=0 if is_new else 1)
         if is_new:
@@ -230,6 +257,7 @@ class _Opening:
         await disk.sync_directory("")
         return StoreFiles(
             commit_log,
+            deleted,
             derived.consume_queues,
             derived.index_service,
             derived.transaction_state_service,
@@ -238,6 +266,12 @@ class _Opening:
             disk,
             self.stack.pop_all(),
         )
+
+    async def _correct_points(self, deleted: DeletedTopics, end_offset: int, *, is_new: bool) -> None:
+        if is_new:
+            await deleted.clear()
+        elif self.config.broker_role is not BrokerRole.SLAVE:  # a slave's log may still have to come to these points
+            await deleted.lower_to(end_offset)
 
     def _load_log(self, point: RecoveryPoint | None, *, after_crash: bool) -> MappedFileQueue:
         size_bytes = self.config.mapped_file_size_commit_log_bytes
@@ -254,10 +288,12 @@ class _Opening:
             queue.load(holds_durable=must_be_there(point, after_crash=after_crash))
         return queue
 
-    def _derived(self, queue: MappedFileQueue, plan: RecoveryPlan, *, is_orderly: bool) -> _Derived:
+    def _derived(
+        self, queue: MappedFileQueue, plan: RecoveryPlan, deleted: DeletedTopics, *, is_orderly: bool
+    ) -> _Derived:
         disk, wall_clock = self.environment.disk, self.environment.wall_clock
         derived = _Derived(
-            ConsumeQueues(disk, self.config),
+            ConsumeQueues(disk, self.config, deleted),
             IndexService(disk, self.config, wall_clock, is_orderly=is_orderly, is_trusted=plan.is_trusted),
             TransactionStateService(disk, record_reader(queue), is_orderly=is_orderly, is_trusted=plan.is_trusted),
         )
@@ -274,7 +310,8 @@ class _Opening:
         room: DispatchWhileRoom,
     ) -> tuple[LogEnd, DispatchRequest | None]:
         """Find the log's end, and dispatch what is missing of anything derived; also the last record met."""
-        dispatchers, durable_to, in_log = derived.dispatchers, plan.durable_to, QueuesInLog()
+        dispatchers, durable_to = derived.dispatchers, plan.durable_to
+        begin_again, in_log = derived.begin_again(store_checkpoint), QueuesInLog(derived.consume_queues.deleted)
         if durable_to is None:
             checked = self.walk(queue, plan, plan.read_from, plan.read_from)
             durable_to = (await redo(checked, (in_log,))).end_offset
@@ -293,9 +330,9 @@ class _Opening:
                 begin = min(begin, lost_from)
                 if plan.is_trusted and point is not None:
                     await store_checkpoint.begin_rebuilding(point)
-            last = await lost.dispatch_again(begin)
+            last = await lost.dispatch_again(begin, begin_again)
         walk = self.walk(queue, plan, begin if is_rebuilding else durable_to, durable_to)
-        end = await redo(walk, (room,))
+        end = await redo(walk, (room,), begin_again)
         why = f" ({end.reason})" if end.reason else ""
         _log.info("the log ends at %d%s; dispatched from %d: %s", end.end_offset, why, begin, plan.reason)
         if end.survivor is not None:
@@ -361,20 +398,21 @@ class _Lost:
 
     async def _confirmed(self, begin: int) -> int:
         """`begin`, or the log's first byte: if records from `begin` on do not join the queues, or are not enough."""
-        queues, in_log = self.derived.consume_queues, QueuesInLog()
+        queues = self.derived.consume_queues
+        in_log = QueuesInLog(queues.deleted)
         await redo(self._walk(begin), (in_log,))
         earlier = in_log.missing_from(queues)
         is_enough = self.point is None or in_log.ends_after(queues) >= self.point.queue_ends
         return begin if is_enough and (earlier is None or earlier >= begin) else self.queue.min_offset
 
-    async def dispatch_again(self, begin: int) -> DispatchRequest | None:
+    async def dispatch_again(self, begin: int, begin_again: BeginAgain) -> DispatchRequest | None:
         """Dispatch what stands before `durable_to`, and say what was missing of the queues; the last record met."""
         if begin >= self.durable_to:
             return None
         queues = self.derived.consume_queues
         before = QueueEnds.of(queues)
         walk = self._walk(begin)
-        await redo(walk, self.derived.dispatchers)
+        await redo(walk, self.derived.dispatchers, begin_again)
         before.tell_what_was_missing(queues)
         _, ends = queues.add_up_ends()
         if self.point is not None and ends < self.point.queue_ends:

@@ -15,7 +15,7 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
-from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint, StoreCheckpoint
+from rmq_actors.store.files.store_checkpoint import REBUILDING, Checkpoint, RecoveryPoint, StoreCheckpoint
 from rmq_actors.store.lifecycle.recovery import keep_aside
 from rmq_actors.store.lifecycle.store_files import StoreFiles
 from rmq_actors.store.log.log_walk import LogEnd
@@ -99,6 +99,10 @@ class _Truncation:
             point = RecoveryPoint(file_size, self.end_offset)
             if record is not None:
                 point = RecoveryPoint.behind(record, file_size, self.end_offset)
+            if self.files.deleted_topics.newest > self.end_offset:
+                # What these points have removed comes again, as far as the master's log goes on with it.
+                point = attrs.evolve(point, queues=REBUILDING)
             stamps = (before.physic_msg_timestamp_ms, before.logics_msg_timestamp_ms, before.index_msg_timestamp_ms)
             stamp = min(*stamps, point.record_store_timestamp_ms)
             await store_checkpoint.write(Checkpoint(stamp, stamp, stamp, point))
+        await self.files.deleted_topics.forget_from(self.end_offset)

@@ -10,6 +10,7 @@ import attrs
 
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.dispatch.index_service import IndexService
+from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.read.get_message import ReadableLog
 from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 from rmq_actors.wire.index_key import index_keys
@@ -108,16 +109,20 @@ async def query_message(
     max_num: int,
     begin_ms: int,
     end_ms: int,
+    deleted: DeletedTopics | None = None,
 ) -> QueryMessageResult:
     """Find at most `max_num` records, the newest, by a key and when they were stored. A checkpoint.
 
     Each is read, and must have the topic and the key: 4.9 gives out whatever has the same hash, and counts what is
-    gone against `max_num`, so that it asks the index up to three times. maxMsgsNumBatch bounds `max_num`.
+    gone against `max_num`, so that it asks the index up to three times. maxMsgsNumBatch bounds `max_num`. Records of a
+    life of the topic that is over, by `deleted`, are not found.
     """
 
     def has_key(offset: int) -> bool:
         request = lookup.dispatch_request(offset)
-        return request is not None and request.topic == topic and key in index_keys(request)
+        if request is None or request.topic != topic or key not in index_keys(request):
+            return False
+        return deleted is None or not deleted.hides(topic, request.queue_id, offset)
 
     max_num = min(max_num, config.max_msgs_num_batch)
     found = await index_service.query_offset(topic, key, max_num, begin_ms, end_ms, is_match=has_key)

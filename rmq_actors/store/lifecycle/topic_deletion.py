@@ -1,0 +1,151 @@
+"""Ends the lives of topics: what their queues had is gone for good, and they begin at 0 if they are made again.
+
+On a master the order is: let the next message of each queue be number 0, sync the log so far, write down where that is
+(`DeletedTopics`, the point from which there is no way back), remove the queues. On a slave the points are its master's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+import attrs
+import trio
+
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
+from rmq_actors.store.files.deleted_topics import Points, begin_of
+from rmq_actors.store.lifecycle.store_files import StoreFiles
+
+
+class NotDeleted(OSError):
+    """What should be deleted is still there, or may be: the store cannot make anything durable."""
+
+
+@attrs.define(eq=False)
+class TopicDeletion:
+    """Of one open store. One deletion at a time."""
+
+    _files: StoreFiles
+    #: Returns when the log is durable to its end.
+    _sync_log: Callable[[], Awaitable[int]]
+    #: Makes durable what the dispatchers have changed, removals too.
+    _sync_derived: Callable[[], Awaitable[bool]]
+    #: Lets ReputMessageService look at the log.
+    _wake: Callable[[], None]
+    _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """Topics whose queues are gone, as is promised, and of which something else may still be there."""
+        return self._files.deleted_topics.deleting
+
+    @property
+    def points(self) -> Points:
+        """Where the present lives of topics begin."""
+        return self._files.deleted_topics.points
+
+    async def delete(self, topics: Collection[str]) -> None:
+        """On a master: remove the queues of topics to which nobody sends; `finish` when all else of them is gone.
+
+        On return a crash brings nothing back. Raises `OSError`, `ValueError` (too many): call it again then.
+        """
+        async with self._lock:
+            log, deleted = self._files.commit_log, self._files.deleted_topics
+            log.commit()
+            point, before = log.max_offset, log.forget_queue_offsets(topics)
+            try:
+                await self._sync_log()
+                if point:
+                    await deleted.begin(topics, point, log.min_offset)
+            except BaseException:
+                log.restore_queue_offsets(before)
+                raise
+            async with self._files.checkpointing.removing():
+                self._forget(queue for queue in self._queues_of(topics) if queue.first_physic_offset < point)
+            await self._sync()
+
+    async def finish(self, topics: Collection[str]) -> None:
+        """Nothing is left of these topics. Raises `OSError`."""
+        await self._files.deleted_topics.finish(topics)
+
+    async def follow(self, points: Points, log_min_offset: int) -> bool:
+        """On a slave: take over the points of a master whose log begins there; whether that changed anything.
+
+        A point that the master does not have is dropped, unless its log has lost all records before it. A queue that
+        began again by what the log says keeps that. Raises `OSError`, `ValueError`.
+        """
+
+        def followed(ours: Points) -> Points:
+            merged: dict[str, dict[int | None, int]] = {}
+            for topic in {**ours, **points}:
+                theirs = points.get(topic, {})
+                mine = ours.get(topic, {})
+                merged[topic] = {
+                    **{queue: at for queue, at in mine.items() if queue is not None or at <= log_min_offset},
+                    **theirs,
+                }
+            return merged
+
+        return await self._change(followed)
+
+    async def begin_at(self, topics: Collection[str], log_end: int) -> bool:
+        """On a slave: no record of these topics before `log_end` counts; whether that changed anything.
+
+        Raises `OSError`, `ValueError`.
+        """
+        known = {queue.topic for queue in self._queues_of(topics) if 0 <= queue.first_physic_offset < log_end}
+        if not known:
+            return False
+
+        def raised(ours: Points) -> Points:
+            return {**ours, **{topic: {**ours.get(topic, {}), None: log_end} for topic in known}}
+
+        return await self._change(raised)
+
+    async def _change(self, change: Callable[[Points], Points]) -> bool:
+        async with self._lock:
+            files, deleted = self._files, self._files.deleted_topics
+            before = deleted.points
+            if change(before) == before:
+                return False
+            files.reput.drain()
+            async with files.checkpointing.removing(rebuilds=True):
+                await deleted.change(change, files.commit_log.min_offset)
+                # No record is dispatched from here to the end of the block.
+                files.reput.drain()
+                again_from = self._remove_what_differs(before, deleted.points)
+                if again_from is not None:
+                    files.reput.rewind(max(again_from, files.commit_log.min_offset))
+            self._wake()
+            await self._sync()
+            return before != deleted.points
+
+    def _remove_what_differs(self, before: Points, after: Points) -> int | None:
+        """Remove the queues that begin at another place now; from where on the log must be dispatched for them."""
+        again_from: list[int] = []
+        topics = {topic for topic in {**before, **after} if before.get(topic) != after.get(topic)}
+        for topic in topics:
+            old, new = before.get(topic, {}), after.get(topic, {})
+            again_from += [
+                new.get(queue, new.get(None, 0)) for queue in old if new.get(queue, new.get(None, 0)) < old[queue]
+            ]
+        remove: list[ConsumeQueue] = []
+        for queue in self._queues_of(topics):
+            begin = begin_of(after.get(queue.topic, {}), queue.queue_id)
+            was = begin_of(before.get(queue.topic, {}), queue.queue_id)
+            if begin < was or queue.first_physic_offset < begin:
+                remove.append(queue)
+                if queue.max_physic_offset > begin:
+                    again_from.append(begin)
+        self._forget(remove)
+        return min(again_from, default=None)
+
+    def _queues_of(self, topics: Collection[str]) -> list[ConsumeQueue]:
+        return [queue for queue in self._files.consume_queues if queue.topic in topics]
+
+    def _forget(self, queues: Iterable[ConsumeQueue]) -> None:
+        for queue in list(queues):
+            self._files.consume_queues.forget(queue.topic, queue.queue_id)
+
+    async def _sync(self) -> None:
+        if not await self._sync_derived():
+            raise NotDeleted("a sync has failed before: the next start goes on with the deletion")
