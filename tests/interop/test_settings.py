@@ -1,0 +1,29 @@
+"""The settings that docs/settings.md is held against are those of the classes of the Maven artefacts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.java_tools import ToolMissing, java_command, rocketmq_classpath
+from tests.worlds.rocketmq_settings import listed_keys
+
+pytestmark = [pytest.mark.interop]
+
+#: A field that is one of an object, as javap shows it.
+_FIELD = re.compile(r"^  (?:private|protected)(?: volatile| final)* [\w.$\[\]]+ (\w+);", re.MULTILINE)
+
+
+def test_the_list_is_that_of_the_classes() -> None:
+    try:
+        javap, classpath = Path(java_command()).with_name("javap"), rocketmq_classpath()
+    except ToolMissing as error:
+        pytest.skip(str(error))
+    if not javap.exists():
+        pytest.skip("there is no javap beside java")
+    for name, keys in listed_keys().items():
+        shown = subprocess.run([javap, "-p", "-cp", classpath, name], check=True, capture_output=True, text=True)
+        assert sorted(_FIELD.findall(shown.stdout), key=str.lower) == keys, name
