@@ -37,21 +37,12 @@ _HEADER_WORD = struct.Struct(">I")
 #: A longer header is left to the general door, which bounds what an odd one may cost.
 _HEADER_MAX_LENGTH_BYTES = 64 * 1024
 _WAITS = PROPERTY_WAIT_STORE_MSG_OK + NAME_VALUE_SEPARATOR + "true"
+_NO_PROPERTIES: tuple[bytes, Mapping[str, str]] = b"", {}
 #: What the broker does something about, or writes itself.
 _UNUSUAL_PROPERTIES = frozenset(
     {PROPERTY_DELAY, PROPERTY_INNER_MULTI_DISPATCH, "TRAN_MSG", "CLUSTER", "REAL_TOPIC", ""}
 )
 _UNUSUAL_TOPIC_PREFIXES = ("%RETRY%", "RMQ_SYS_", CHECK_MAX_TIME_TOPIC)
-
-
-class _JavaHeader(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    code: Int32
-    extFields: msgspec.Raw  # noqa: N815 - names of the protocol
-    language: str
-    opaque: Int32
-    version: Int32
-    flag: Int32 = 0
-    serializeTypeCurrentRPC: str = "JSON"  # noqa: N815
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -72,6 +63,16 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     m: bool = False
     n: str | None = None
     bname: str | None = None
+
+
+class _JavaHeader(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    code: Int32
+    extFields: msgspec.Raw  # noqa: N815 - names of the protocol
+    language: str
+    opaque: Int32
+    version: Int32
+    flag: Int32 = 0
+    serializeTypeCurrentRPC: str = "JSON"  # noqa: N815
 
 
 _decode_header = msgspec.json.Decoder(_JavaHeader).decode
@@ -123,10 +124,11 @@ def _decode_row(buffer: memoryview, begin: int, end: int) -> SendRow | None:
         fields = _decode_fields(header.extFields)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    properties = row_properties(fields.i or "")
+    is_oneway = header.flag == ONEWAY_FLAG
+    properties = row_properties(fields.i) if fields.i else _NO_PROPERTIES
     if (
         header.code != RequestCode.SEND_MESSAGE_V2
-        or header.flag not in (0, ONEWAY_FLAG)
+        or (header.flag and not is_oneway)
         or properties is None
         or fields.m
         or fields.e < 0
@@ -136,7 +138,7 @@ def _decode_row(buffer: memoryview, begin: int, end: int) -> SendRow | None:
         return None
     return SendRow(
         header.opaque,
-        header.flag == ONEWAY_FLAG,
+        is_oneway,
         header.version,
         fields.b,
         fields.e,
@@ -144,7 +146,8 @@ def _decode_row(buffer: memoryview, begin: int, end: int) -> SendRow | None:
         fields.f,
         fields.g,
         fields.j or 0,
-        *properties,
+        properties[0],
+        properties[1],
         buffer[header_end:end],
         buffer[begin:end],
     )
@@ -153,28 +156,26 @@ def _decode_row(buffer: memoryview, begin: int, end: int) -> SendRow | None:
 def row_properties(text: str) -> tuple[bytes, Mapping[str, str]] | None:
     """Properties as they are stored, encoded; and decoded. None but for well-formed, plain ones with unique names.
 
-    Decoding and encoding them again gives the same bytes, but for WAIT=true, which is left out.
+    Decoding and encoding them again gives the same bytes, but for WAIT=true, which is left out. There must be some.
     """
-    if not text:
-        return b"", {}
     if "\0" in text:
         return None
-    entries = text.removesuffix(PROPERTY_SEPARATOR).split(PROPERTY_SEPARATOR)
+    plain = text[:-1] if text[-1] == PROPERTY_SEPARATOR else text
+    entries = plain.split(PROPERTY_SEPARATOR)
     try:
         found = dict([entry.split(NAME_VALUE_SEPARATOR) for entry in entries])
     except ValueError:  # an entry without a separator, or with two
         return None
     if len(found) != len(entries) or not _UNUSUAL_PROPERTIES.isdisjoint(found) or "" in found.values():
         return None
-    if PROPERTY_WAIT_STORE_MSG_OK in found:
-        if found[PROPERTY_WAIT_STORE_MSG_OK] != "true":
+    waits = found.get(PROPERTY_WAIT_STORE_MSG_OK)
+    if waits is not None:
+        if waits != "true":
             return None
         entries.remove(_WAITS)
-        text = PROPERTY_SEPARATOR.join(entries)
-    elif text[-1] == PROPERTY_SEPARATOR:
-        text = text[:-1]
+        plain = PROPERTY_SEPARATOR.join(entries)
     try:
-        return text.encode(), found
+        return plain.encode(), found
     except UnicodeEncodeError:
         return None
 

@@ -90,7 +90,7 @@ def test_what_java_sends_is_a_row_and_what_is_special_is_none() -> None:
 
 @given(st.text(alphabet="AWIT\x01\x02true\0\u00e9=", max_size=30) | st.sampled_from(PROPERTIES))
 def test_properties_that_are_kept_are_those_that_were_decoded_and_encoded_again(text: str) -> None:
-    kept = row_properties(text)
+    kept = row_properties(text) if text else None
     if kept is not None:
         assert kept == (
             encode_properties(decode_properties(text.encode()), without="WAIT"),
