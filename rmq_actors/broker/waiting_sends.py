@@ -21,9 +21,9 @@ class WaitingSends:
         """So many more wait."""
         self._of[connection] = self._of.get(connection, 0) + count
 
-    def end(self, connection: RemotingConnection) -> None:
-        """One was answered, or its connection is gone."""
-        left = self._of[connection] - 1
+    def end(self, connection: RemotingConnection, count: int = 1) -> None:
+        """So many were answered, or their connection is gone."""
+        left = self._of[connection] - count
         if left:
             self._of[connection] = left
         else:

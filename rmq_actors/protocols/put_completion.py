@@ -1,16 +1,17 @@
 """Which waiting put is answered when, and with what status.
 
 One machine holds every put that waits: for a sync of the disk (SYNC_FLUSH), for a slave (SYNC_MASTER), or for both.
-Puts enter in the order of their end offsets, so one watermark and one queue per condition are enough: a rising
-watermark releases puts from the front, and the sweeper looks only at the front. In RocketMQ this work is spread over
-GroupCommitService, FlushDiskWatcher, GroupTransferService and the futures of CommitLog.asyncPutMessage.
+Puts enter in the order of their end offsets, many at a time as runs, so one watermark and one queue per condition are
+enough: a rising watermark releases puts from the front, and the sweeper looks only at the front. In RocketMQ this work
+is spread over GroupCommitService, FlushDiskWatcher, GroupTransferService and the futures of CommitLog.asyncPutMessage.
 """
 
 from __future__ import annotations
 
+import bisect
 import enum
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 import attrs
@@ -35,26 +36,56 @@ class PutStatus(enum.Enum):
 
 
 @attrs.define(eq=False)
-class _Waiting(Generic[Token]):
-    token: Token
-    end_offset: int
-    flush_status: PutStatus | None
-    replica_status: PutStatus | None
+class _Progress:
+    """How far one condition has come for a run: its first `count` puts have it; `rest`: what the others get instead."""
 
-    @property
-    def status(self) -> PutStatus | None:
-        """The answer, or None while something is awaited. A slave's failure hides the disk's, as in RocketMQ."""
-        if self.flush_status is None or self.replica_status is None:
-            return None
-        return self.flush_status if self.replica_status is PutStatus.PUT_OK else self.replica_status
+    count: int
+    #: None: they wait.
+    rest: PutStatus | None
+
+    def settled(self, puts: int) -> int:
+        """How many of its puts wait for this no more."""
+        return self.count if self.rest is None else puts
+
+    def status(self, number: int) -> PutStatus:
+        """What this condition says of a put that waits for it no more."""
+        return PutStatus.PUT_OK if number < self.count or self.rest is None else self.rest
+
+
+@attrs.define(eq=False)
+class _Run(Generic[Token]):
+    """Puts that were made together, answered from the first one on."""
+
+    token: Token
+    end_offsets: Sequence[int]
+    flush: _Progress
+    replica: _Progress
+    answered: int = 0
+
+    def answers(self) -> list[Completed[Token]]:
+        """Those that are to be answered now. A slave's failure hides the disk's, as in RocketMQ."""
+        puts = len(self.end_offsets)
+        begin, end = self.answered, min(self.flush.settled(puts), self.replica.settled(puts))
+        self.answered = end
+        done: list[Completed[Token]] = []
+        while begin < end:
+            edge = min([count for count in (self.flush.count, self.replica.count) if begin < count < end], default=end)
+            status = self.replica.status(begin)
+            if status is PutStatus.PUT_OK:
+                status = self.flush.status(begin)
+            done.append(Completed(self.token, status, begin, edge))
+            begin = edge
+        return done
 
 
 @attrs.frozen
 class Completed(Generic[Token]):
-    """An effect: answer the put of `token` with `status`."""
+    """An effect: answer the puts of `token` from number `begin` to before `end` with `status`. One put is number 0."""
 
     token: Token
     status: PutStatus
+    begin: int = 0
+    end: int = 1
 
 
 @attrs.define(eq=False)
@@ -63,20 +94,35 @@ class _Condition(Generic[Token]):
 
     timeout_status: PutStatus
     reached: int = 0
-    queue: deque[tuple[float, _Waiting[Token]]] = attrs.field(factory=deque)
+    queue: deque[tuple[float, _Run[Token], _Progress]] = attrs.field(factory=deque)
+    #: How many puts wait for it.
+    waiting: int = 0
 
-    def wait(self, put: _Waiting[Token], deadline: float) -> None:
+    def wait(self, run: _Run[Token], progress: _Progress, deadline: float) -> None:
         # Puts are swept in the order of their offsets: a deadline before its predecessor's would be seen too late.
-        self.queue.append((max(deadline, self.queue[-1][0]) if self.queue else deadline, put))
+        self.queue.append((max(deadline, self.queue[-1][0]) if self.queue else deadline, run, progress))
+        self.waiting += len(run.end_offsets) - progress.count
 
-    def advance(self, offset: int) -> Iterator[_Waiting[Token]]:
+    def advance(self, offset: int) -> Iterator[_Run[Token]]:
         self.reached = max(self.reached, offset)
-        while self.queue and self.queue[0][1].end_offset <= self.reached:
-            yield self.queue.popleft()[1]
+        while self.queue:
+            _, run, progress = self.queue[0]
+            count = bisect.bisect_right(run.end_offsets, self.reached)
+            if count == progress.count:
+                return
+            self.waiting -= count - progress.count
+            progress.count = count
+            yield run
+            if count < len(run.end_offsets):
+                return
+            self.queue.popleft()
 
-    def expire(self, now: float) -> Iterator[_Waiting[Token]]:
+    def expire(self, now: float, status: PutStatus) -> Iterator[_Run[Token]]:
         while self.queue and self.queue[0][0] <= now:
-            yield self.queue.popleft()[1]
+            _, run, progress = self.queue.popleft()
+            self.waiting -= len(run.end_offsets) - progress.count
+            progress.rest = status
+            yield run
 
 
 @attrs.define(eq=False)
@@ -102,12 +148,13 @@ class PutCompletion(Generic[Token]):
     @property
     def room(self) -> int:
         """How many more puts may wait."""
-        return max(0, self.waiting_max - max(len(self._flush.queue), len(self._replica.queue)))
+        return max(0, self.waiting_max - max(self._flush.waiting, self._replica.waiting))
 
     @property
     def waiting(self) -> int:
         """How many puts wait for at least one thing; those that wait for both count once."""
-        return len({id(put) for condition in (self._flush, self._replica) for _, put in condition.queue})
+        runs = {id(run): run for condition in (self._flush, self._replica) for _, run, _ in condition.queue}
+        return sum(len(run.end_offsets) - run.answered for run in runs.values())
 
     def add(
         self,
@@ -118,62 +165,72 @@ class PutCompletion(Generic[Token]):
         replica_deadline: float | None,
         slave_available: bool = True,
     ) -> list[Completed[Token]]:
-        """Take a put whose record ends at `end_offset`; a deadline of None means that thing is not awaited.
-
-        If `slave_available` is False, the put does not wait for a slave, and its status is SLAVE_NOT_AVAILABLE. Raises
-        `ValueError` if the offset is not above all earlier ones, which is our mistake.
-        """
-        if end_offset <= self.last_end_offset:
-            raise ValueError(f"a put that ends at {end_offset} after one that ends at {self.last_end_offset}")
-        self.last_end_offset = end_offset
-        wants_flush = flush_deadline is not None and end_offset > self._flush.reached
-        wants_replica = replica_deadline is not None and slave_available and end_offset > self._replica.reached
-        put = _Waiting(
+        """`add_run` of one put, whose record ends at `end_offset`."""
+        return self.add_run(
             token,
-            end_offset,
-            None if wants_flush else PutStatus.PUT_OK,
-            None if wants_replica else PutStatus.PUT_OK if slave_available else PutStatus.SLAVE_NOT_AVAILABLE,
+            (end_offset,),
+            flush_deadline=flush_deadline,
+            replica_deadline=replica_deadline,
+            slave_available=slave_available,
         )
-        if wants_flush and flush_deadline is not None:
-            self._flush.wait(put, flush_deadline)
-        if wants_replica and replica_deadline is not None:
-            self._replica.wait(put, replica_deadline)
-        return [] if put.status is None else [Completed(token, put.status)]
+
+    def add_run(
+        self,
+        token: Token,
+        end_offsets: Sequence[int],
+        *,
+        flush_deadline: float | None,
+        replica_deadline: float | None,
+        slave_available: bool = True,
+    ) -> list[Completed[Token]]:
+        """Take puts whose records end at these offsets; a deadline of None means that thing is not awaited.
+
+        If `slave_available` is False, they do not wait for a slave, and their status is SLAVE_NOT_AVAILABLE. Raises
+        `ValueError` if an offset is not above all earlier ones, which is our mistake.
+        """
+        if end_offsets[0] <= self.last_end_offset:
+            raise ValueError(f"a put that ends at {end_offsets[0]} after one that ends at {self.last_end_offset}")
+        self.last_end_offset = end_offsets[-1]
+        flush = self._progress(self._flush, end_offsets, flush_deadline)
+        if slave_available:
+            replica = self._progress(self._replica, end_offsets, replica_deadline)
+        else:
+            replica = _Progress(0, PutStatus.SLAVE_NOT_AVAILABLE)
+        run = _Run(token, end_offsets, flush, replica)
+        if flush.rest is None and flush_deadline is not None:
+            self._flush.wait(run, flush, flush_deadline)
+        if replica.rest is None and replica_deadline is not None:
+            self._replica.wait(run, replica, replica_deadline)
+        return run.answers()
+
+    @staticmethod
+    def _progress(condition: _Condition[Token], end_offsets: Sequence[int], deadline: float | None) -> _Progress:
+        puts = len(end_offsets)
+        count = puts if deadline is None else bisect.bisect_right(end_offsets, condition.reached)
+        return _Progress(count, PutStatus.PUT_OK if count == puts else None)
 
     def flushed_to(self, offset: int) -> list[Completed[Token]]:
         """Everything before `offset` is durable."""
-        return self._settle_flush(self._flush.advance(offset), PutStatus.PUT_OK)
+        return _answers(self._flush.advance(offset))
 
     def replicated_to(self, offset: int) -> list[Completed[Token]]:
         """Enough live slaves have everything before `offset`."""
-        return self._settle_replica(self._replica.advance(offset), PutStatus.PUT_OK)
+        return _answers(self._replica.advance(offset))
 
     def flush_failed(self) -> list[Completed[Token]]:
         """A sync failed: what waits for the disk is not durable and will not become so in this life of the store."""
-        return self._settle_flush(self._flush.expire(float("inf")), PutStatus.FLUSH_DISK_TIMEOUT)
+        return _answers(self._flush.expire(float("inf"), self._flush.timeout_status))
 
     def expire(self, now: float) -> list[Completed[Token]]:
         """Answer what has waited too long."""
-        done = self._settle_flush(self._flush.expire(now), self._flush.timeout_status)
-        return done + self._settle_replica(self._replica.expire(now), self._replica.timeout_status)
+        done = _answers(self._flush.expire(now, self._flush.timeout_status))
+        return done + _answers(self._replica.expire(now, self._replica.timeout_status))
 
     def wake_at(self) -> float:
         """When `expire` next has something to do; infinite when nothing waits."""
         flush, replica = self._flush.queue, self._replica.queue
         return min(flush[0][0] if flush else float("inf"), replica[0][0] if replica else float("inf"))
 
-    def _settle_flush(self, puts: Iterator[_Waiting[Token]], status: PutStatus) -> list[Completed[Token]]:
-        done = []
-        for put in puts:
-            put.flush_status = status
-            if put.status is not None:
-                done.append(Completed(put.token, put.status))
-        return done
 
-    def _settle_replica(self, puts: Iterator[_Waiting[Token]], status: PutStatus) -> list[Completed[Token]]:
-        done = []
-        for put in puts:
-            put.replica_status = status
-            if put.status is not None:
-                done.append(Completed(put.token, put.status))
-        return done
+def _answers(runs: Iterator[_Run[Token]]) -> list[Completed[Token]]:
+    return [completed for run in runs for completed in run.answers()]

@@ -64,14 +64,14 @@ def main() -> None:
     sys.stdout.write(
         f"CPU us a pull of {MESSAGES} messages (min, median, max), pulls a second; goal {GOAL_US:.0f} us\n"
     )
-    for (shape, name), of_shape in runs.items():
+    for (shape, server), of_shape in runs.items():
         costs_us = sorted(run.cpu_us for run in of_shape)
         bare = [run.cpu_us for run in runs[shape, BARE]]
         times = statistics.median(run.cpu_us / other for run, other in zip(of_shape, bare, strict=True))
-        sys.stdout.write(
-            f"{shape.connections} x {shape.in_flight:<3} {name:15} {costs_us[0]:7.1f} {statistics.median(costs_us):7.1f} "
-            f"{costs_us[-1]:7.1f} {statistics.median(run.per_second for run in of_shape):10,.0f} {times:6.1f} x bare\n"
-        )
+        name = f"{shape.connections} x {shape.in_flight:<3} {server:15}"
+        spread = f"{costs_us[0]:7.1f} {statistics.median(costs_us):7.1f} {costs_us[-1]:7.1f}"
+        per_second = statistics.median(run.per_second for run in of_shape)
+        sys.stdout.write(f"{name} {spread} {per_second:10,.0f} {times:6.1f} x bare\n")
 
 
 if __name__ == "__main__":

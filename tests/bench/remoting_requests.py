@@ -71,9 +71,9 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def server_process(name: str) -> Iterator[ServerProcess]:
-    """Run a server for the length of a block."""
-    command = [sys.executable, "-m", "tests.bench.remoting_server", name, str(OPAQUE)]
+def server_process(name: str, *, answer_body_bytes: int = 0) -> Iterator[ServerProcess]:
+    """Run a server for the length of a block. The bare one's answers may have bodies."""
+    command = [sys.executable, "-m", "tests.bench.remoting_server", name, str(OPAQUE), str(answer_body_bytes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

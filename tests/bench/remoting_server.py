@@ -49,9 +49,11 @@ async def serve_remoting() -> None:
         await trio.sleep_forever()
 
 
-async def serve_bare(opaque: int) -> None:
-    """The same of the bare loop, whose answers have this opaque."""
-    response = encode_command(answer(RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque=opaque)))
+async def serve_bare(opaque: int, body_bytes: int) -> None:
+    """The same of the bare loop, whose answers have this opaque and such bodies."""
+    command = answer(RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque=opaque))
+    command.body = bytes(body_bytes)
+    response = encode_command(command)
 
     async def serve(stream: trio.SocketStream) -> None:
         with contextlib.suppress(ConnectionError):
@@ -91,4 +93,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "remoting":
         trio.run(serve_remoting)
     else:
-        trio.run(serve_bare, int(sys.argv[2]))
+        trio.run(serve_bare, int(sys.argv[2]), int(sys.argv[3]))

@@ -111,45 +111,51 @@ class Run:
     def add(
         self, number: int, flush: bool, replica: bool, slave: bool
     ) -> tuple[list[Completed[int]], set[tuple[int, PutStatus]]]:
-        token = len(self.ends)
-        self.end += number
-        self.ends[token], self.wants[token] = self.end, (flush, replica)
+        """Take a run of 1 to 4 puts, `number` bytes apart."""
+        first, count = len(self.ends), 1 + number % 4
         # Deadlines of one store do not fall: an arrival and a constant.
         deadline = self.model.now + 2.0
-        done = self.machine.add(
-            token,
-            self.end,
+        # A put of ASYNC_MASTER looks for no slave: whether one is there does not matter to it in the store's use.
+        no_replica = OK if slave else PutStatus.SLAVE_NOT_AVAILABLE
+        for token in range(first, first + count):
+            self.end += number
+            self.ends[token], self.wants[token] = self.end, (flush, replica)
+            waits_for_slave = replica and slave
+            self.model.puts.append(
+                NaivePut(
+                    token,
+                    self.end,
+                    None if flush else OK,
+                    None if waits_for_slave else no_replica,
+                    deadline,
+                    deadline,
+                    replica,
+                )
+            )
+        done = self.machine.add_run(
+            first,
+            [self.ends[token] for token in range(first, first + count)],
             flush_deadline=deadline if flush else None,
             replica_deadline=deadline if replica else None,
             slave_available=slave,
         )
-        # A put of ASYNC_MASTER looks for no slave: whether one is there does not matter to it in the store's use.
-        no_replica = OK if slave else PutStatus.SLAVE_NOT_AVAILABLE
-        self.model.puts.append(
-            NaivePut(
-                token,
-                self.end,
-                None if flush else OK,
-                None if replica and slave else no_replica,
-                deadline,
-                deadline,
-                replica,
-            )
-        )
         return done, self.model.rise()
 
     def note(self, done: list[Completed[int]], expected: set[tuple[int, PutStatus]]) -> None:
-        assert {(completed.token, completed.status) for completed in done} == expected
-        assert len(done) == len(expected)
-        for completed in done:
-            assert completed.token not in self.answered, "answered twice"
-            self.answered[completed.token] = completed.status
-            self.check_promise(completed)
+        answered = [(each.token + n, each.status) for each in done for n in range(each.begin, each.end)]
+        assert set(answered) == expected
+        assert len(answered) == len(expected)
+        for token, status in answered:
+            assert token not in self.answered, "answered twice"
+            self.answered[token] = status
+            self.check_promise(token, status)
         assert self.machine.waiting == len(self.model.puts)
+        waits = [sum(getattr(put, what) is None for put in self.model.puts) for what in ("flush", "replica")]
+        assert self.machine.room == max(0, self.machine.waiting_max - max(waits))
 
-    def check_promise(self, completed: Completed[int]) -> None:
-        end, (flush, replica) = self.ends[completed.token], self.wants[completed.token]
-        if completed.status is OK:
+    def check_promise(self, token: int, status: PutStatus) -> None:
+        end, (flush, replica) = self.ends[token], self.wants[token]
+        if status is OK:
             assert not flush or end <= self.model.flushed
             assert not replica or end <= self.model.replicated
 

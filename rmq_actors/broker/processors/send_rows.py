@@ -1,12 +1,14 @@
 """The send lane: plain messages of some receives, from rows to records to answers, without a step for each.
 
 It refuses nothing. Whatever is special, refusals above all, goes through the general door (`SendMessageProcessor`),
-in its place among the rows: so both doors say the same. Where answers wait for a disk or a slave, each row has a put.
+in its place among the rows: so both doors say the same. Answers that one sync or one report of a slave releases go out
+together, one send for each connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import attrs
 import trio
@@ -14,15 +16,18 @@ import trio
 from rmq_actors.broker.client_requests import ClientRequests
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.processors.send_message import PROPERTY_CLUSTER, SendMessageProcessor
+from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.row_group import ReceivedRows
+from rmq_actors.store.log.commit_log import AppendMessageResult
+from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.headers.messages import SendMessageRequestHeader
 from rmq_actors.wire.message_rows import MessageRow
 from rmq_actors.wire.properties import PROPERTY_SEPARATOR, IllegalProperty, encode_properties
 from rmq_actors.wire.record import encode_host
-from rmq_actors.wire.remoting_command import ONEWAY_FLAG, RemotingCommand
+from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.send_rows import SendAnswers, SendRow
 
@@ -58,6 +63,7 @@ class SendLane:
     _clients: ClientRequests
     _general: SendMessageProcessor
     _settings: _Settings | None = attrs.field(default=None, init=False)
+    _owed: dict[RemotingConnection, list[bytes]] = attrs.field(factory=dict, init=False)
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the rows of every connection."""
@@ -83,17 +89,32 @@ class SendLane:
         stored = store.puts.put_rows(messages, settings.store_host) if messages else None
         if stored is None:
             return nothing
-        begin = 0
+        begin, spans, placed = 0, list[_Span](), stored.encoded.requests
         for number, (connection, rows) in enumerate(received):
-            placed = stored.encoded.requests[begin : begin + counts[number]]
-            if stored.pending:
-                for row, where, put in zip(rows, placed, stored.pending[begin:], strict=False):
-                    self._general.tell(put, _request(connection, row), where.queue_id)
-            elif answers := _answers(rows, placed, settings.answers):
-                connection.send_answers(answers)
-            counts[number] = len(placed)
-            begin += len(placed)
+            end = min(begin + counts[number], len(placed))
+            if begin < end:
+                spans.append(_Span(begin, end, connection, _owed(rows, placed[begin:end])))
+            counts[number], begin = end - begin, end
+        if stored.answers.may_wait:
+            for span in spans:
+                self._general.waiting.begin(span.connection, span.end - span.begin)
+            waiting = _WaitingAnswers(self, self._general, settings, spans)
+            stored.answers.tell(waiting.tell)
+        else:
+            for span in spans:
+                if answers := settings.answers.frames([each for each in span.owed if each is not None]):
+                    span.connection.send_answers(answers)
         return counts
+
+    def owe(self, connection: RemotingConnection, answers: bytes) -> None:
+        """Have answers sent at the end of this step, with all others of the connection: see `send_owed`."""
+        self._owed.setdefault(connection, []).append(answers)
+
+    def send_owed(self) -> None:
+        """Send what connections are owed."""
+        owed, self._owed = self._owed, {}
+        for connection, answers in owed.items():
+            connection.send_answers(b"".join(answers))
 
     def _current_settings(self) -> _Settings:
         config, store_host = self._clients.config(), self._clients.store_host()
@@ -139,13 +160,6 @@ class SendLane:
             )
 
 
-def _request(connection: RemotingConnection, row: SendRow) -> RemotingRequest:
-    """What an answer needs of the request, which is gone when the answer comes."""
-    flag = ONEWAY_FLAG if row.is_oneway else 0
-    command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, flag=flag, opaque=row.opaque)
-    return RemotingRequest(connection, command, trio.current_time())
-
-
 def _header(row: SendRow) -> SendMessageRequestHeader:
     """What the rules look at, of a topic that is there and is none of retries."""
     return SendMessageRequestHeader(
@@ -160,11 +174,52 @@ def _header(row: SendRow) -> SendMessageRequestHeader:
     )
 
 
-def _answers(rows: Sequence[SendRow], placed: Sequence[DispatchRequest], answers: SendAnswers) -> bytes:
-    return answers.frames(
-        [
-            (where.commit_log_offset, where.queue_id, where.consume_queue_offset, row.opaque)
-            for row, where in zip(rows, placed, strict=False)
-            if not row.is_oneway
-        ]
-    )
+def _owed(rows: Sequence[SendRow], placed: Sequence[DispatchRequest]) -> Sequence[tuple[int, int, int, int] | None]:
+    return [
+        None if row.is_oneway else (where.commit_log_offset, where.queue_id, where.consume_queue_offset, row.opaque)
+        for row, where in zip(rows, placed, strict=False)
+    ]
+
+
+class _Span(NamedTuple):
+    """The rows of one connection among those that were stored together, and what their answers tell, None for none."""
+
+    begin: int
+    end: int
+    connection: RemotingConnection
+    owed: Sequence[tuple[int, int, int, int] | None]
+
+
+@attrs.frozen(eq=False)
+class _WaitingAnswers:
+    """What the answers to rows need, whose requests are gone by then."""
+
+    _lane: SendLane
+    _general: SendMessageProcessor
+    _settings: _Settings
+    _spans: Sequence[_Span]
+
+    def tell(self, begin: int, end: int, status: PutStatus) -> Callable[[], None] | None:
+        """A `TellRows`."""
+        for span in self._spans:
+            first, last = max(begin, span.begin), min(end, span.end)
+            if first < last:
+                self._general.waiting.end(span.connection, last - first)
+                self._answer(span, span.owed[first - span.begin : last - span.begin], status)
+        return self._lane.send_owed
+
+    def _answer(self, span: _Span, owed: Sequence[tuple[int, int, int, int] | None], status: PutStatus) -> None:
+        answers = self._settings.answers
+        assert answers is not None
+        answered = [each for each in owed if each is not None]
+        if status is PutStatus.PUT_OK:
+            if answered:
+                self._lane.owe(span.connection, answers.frames(answered))
+            return
+        self._lane.send_owed()  # what comes before it
+        for offset, queue_id, queue_offset, opaque in answered:
+            request = RemotingRequest(
+                span.connection, RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque=opaque), trio.current_time()
+            )
+            appended = AppendMessageResult(offset, 0, queue_offset, 0, self._settings.store_host)
+            self._general.answer(request, queue_id, PutResult(status, appended))

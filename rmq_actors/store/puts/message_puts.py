@@ -6,6 +6,7 @@ the answer yields.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -29,7 +30,8 @@ from rmq_actors.store.puts.message_encoder import (
     MultiDispatchFailed,
     check_topic_once,
 )
-from rmq_actors.store.puts.put_completion_service import PutCompletionService
+from rmq_actors.store.puts.put_completion_service import PutCompletionService, WaitingPuts
+from rmq_actors.store.puts.row_answers import RowAnswers, WaitingRows
 from rmq_actors.store.running_flags import RunningFlags
 from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.events.store import PutBegin, PutEnd
@@ -83,7 +85,7 @@ class PendingPut:
         """Where the message is, before there is an answer too; None if the store did not take it."""
         return self._append
 
-    def answered(self, status: PutStatus) -> None:
+    def answered(self, status: PutStatus, begin: int = 0, end: int = 1) -> None:
         """Give the answer, and wake the task that waits for it."""
         append = self._append
         if append is not None and self._tracer is not None:
@@ -116,10 +118,10 @@ class PendingPut:
 
 
 class PutRows(NamedTuple):
-    """Rows that were appended. `pending`: the put of each; none at all where all are answered PUT_OK already."""
+    """Rows that were appended, and their answers."""
 
     encoded: EncodedRows
-    pending: Sequence[PendingPut]
+    answers: RowAnswers
 
 
 @attrs.define(eq=False)
@@ -230,10 +232,12 @@ class MessagePuts:
         self._note_duration(arrived)
         for topic, (size_bytes, count) in encoded.topics.items():
             self.stats.put(topic, size_bytes, count)
+        answers = RowAnswers(waits)
         if waits:
-            return PutRows(encoded, self._await_rows(encoded, store_host, arrived))
-        self._answer_rows(encoded, arrived)
-        return PutRows(encoded, [])
+            self._await_rows(encoded, answers, arrived)
+        else:
+            self._begin_rows(encoded, answers, 0, len(encoded), arrived).answered(PutStatus.PUT_OK, 0, len(encoded))
+        return PutRows(encoded, answers)
 
     @property
     def may_more_wait(self) -> bool:
@@ -244,26 +248,36 @@ class MessagePuts:
     def _puts_may_wait(self) -> bool:
         return self._flush_mode.puts_wait_for_sync or self.config.broker_role is BrokerRole.SYNC_MASTER
 
-    def _answer_rows(self, encoded: EncodedRows, arrived: float) -> None:
-        count, begin, end = len(encoded), encoded.begin_offset, encoded.end_offset
-        msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + count
-        self.stats.puts_took(1000 * (trio.current_time() - arrived), count)
-        self._tracer.emit(PutBegin(msg_id=msg_id, offset=begin, size=end - begin))
-        self._tracer.emit(PutEnd(msg_id=msg_id, offset=end, status=PutStatus.PUT_OK.value))
-
-    def _await_rows(self, encoded: EncodedRows, store_host: str, arrived: float) -> list[PendingPut]:
-        pending: list[PendingPut] = []
-        for placed in encoded.requests:
-            appended = AppendMessageResult(
-                placed.commit_log_offset,
-                placed.msg_size,
-                placed.consume_queue_offset,
-                encoded.store_timestamp_ms,
-                store_host,
+    def _begin_rows(
+        self, encoded: EncodedRows, answers: RowAnswers, begin: int, end: int, arrived: float
+    ) -> WaitingRows:
+        """Tell of some rows as puts that have begun."""
+        rows = encoded.requests[begin:end]
+        first_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + len(rows)
+        offset = rows[0].commit_log_offset
+        self._tracer.emit(
+            PutBegin(
+                msg_id=first_id,
+                msg_id_last=first_id + len(rows) - 1 if len(rows) > 1 else None,
+                offset=offset,
+                size=rows[-1].end_offset - offset,
             )
-            pending.append(self._pending(appended, arrived))
-            self._await_confirmation(pending[-1], placed.end_offset, arrived)
-        return pending
+        )
+        ends = [row.end_offset for row in rows]
+        return WaitingRows(answers, begin, ends, first_id, self._tracer, self.stats, arrived)
+
+    def _await_rows(self, encoded: EncodedRows, answers: RowAnswers, arrived: float) -> None:
+        """Let rows wait, together where they wait for the same things."""
+        begin = 0
+        ends = [request.end_offset for request in encoded.requests]
+        for wait, of_group in itertools.groupby(ends, self._what_to_await):
+            end = begin + len(list(of_group))
+            rows = self._begin_rows(encoded, answers, begin, end, arrived)
+            if wait is None:
+                rows.answered(PutStatus.PUT_OK, 0, end - begin)
+            else:
+                self._await(rows, rows.end_offsets, wait, arrived)
+            begin = end
 
     def _pending(self, appended: AppendMessageResult, arrived: float) -> PendingPut:
         msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
@@ -360,19 +374,34 @@ class MessagePuts:
         return pending
 
     def _await_confirmation(self, pending: PendingPut, end_offset: int, arrived: float) -> None:
-        config = self.config
-        sync_flush = self._flush_mode.puts_wait_for_sync
-        replication = self._completion_service.replication_for(end_offset)
-        sync_master = config.broker_role is BrokerRole.SYNC_MASTER and replication.is_needed
-        if not sync_flush and not sync_master:
+        wait = self._what_to_await(end_offset)
+        if wait is None:
             pending.answered(PutStatus.PUT_OK)
-            return
+        else:
+            self._await(pending, (end_offset,), wait, arrived)
+
+    def _what_to_await(self, end_offset: int) -> tuple[bool, bool] | None:
+        """Whether a put that ends there waits for a slave, and whether one is near enough; None: it waits for nothing.
+
+        Whether it waits for the disk is the same for all puts.
+        """
+        config = self.config
+        if config.broker_role is not BrokerRole.SYNC_MASTER:
+            return (False, True) if self._flush_mode.puts_wait_for_sync else None
+        replication = self._completion_service.replication_for(end_offset)
+        if not replication.is_needed:
+            return (False, True) if self._flush_mode.puts_wait_for_sync else None
+        return True, replication.is_slave_ok(end_offset, config.ha_slave_fallbehind_max_bytes)
+
+    def _await(self, waiting: WaitingPuts, end_offsets: Sequence[int], wait: tuple[bool, bool], arrived: float) -> None:
+        config, (for_slave, is_slave_ok) = self.config, wait
+        sync_flush = self._flush_mode.puts_wait_for_sync
         self._completion_service.add(
-            pending,
-            end_offset,
+            waiting,
+            end_offsets,
             flush_deadline=arrived + config.sync_flush_timeout_ms / 1000 if sync_flush else None,
-            replica_deadline=arrived + config.slave_timeout_ms / 1000 if sync_master else None,
-            ok=not sync_master or replication.is_slave_ok(end_offset, config.ha_slave_fallbehind_max_bytes),
+            replica_deadline=arrived + config.slave_timeout_ms / 1000 if for_slave else None,
+            ok=is_slave_ok,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import attrs
@@ -19,11 +20,14 @@ class StoreStopped(RuntimeError):
     """What was waited for cannot come any more."""
 
 
-class WaitingPut(Protocol):
-    """One put that waits for its answer."""
+class WaitingPuts(Protocol):
+    """One put, or several that were made together, and wait for their answers."""
 
-    def answered(self, status: PutStatus) -> None:
-        """The answer; called once."""
+    def answered(self, status: PutStatus, begin: int = 0, end: int = 1) -> Callable[[], None] | None:
+        """The answer to the puts from number `begin` to before `end`; each has one.
+
+        What this returns is called after all answers of the same step, once however often it was returned.
+        """
         ...
 
 
@@ -34,7 +38,7 @@ class PutCompletionService(ServiceThread):
     name = "PutCompletionService"
     _config: MessageStoreConfig
     _outcomes: Broadcast[FlushOutcome]
-    completion: PutCompletion[WaitingPut] = attrs.field(init=False)
+    completion: PutCompletion[WaitingPuts] = attrs.field(init=False)
     replication: ReplicationState = attrs.field(factory=ReplicationState, init=False)
     #: From here on nobody answers a put: the store refuses it.
     stopped: bool = attrs.field(default=False, init=False)
@@ -44,7 +48,7 @@ class PutCompletionService(ServiceThread):
     _waiting_for_slaves: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
     @completion.default
-    def _make_completion(self) -> PutCompletion[WaitingPut]:
+    def _make_completion(self) -> PutCompletion[WaitingPuts]:
         return PutCompletion(self._config.waiting_puts_max)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -67,16 +71,16 @@ class PutCompletionService(ServiceThread):
 
     def add(
         self,
-        put: WaitingPut,
-        end_offset: int,
+        puts: WaitingPuts,
+        end_offsets: Sequence[int],
         *,
         flush_deadline: float | None,
         replica_deadline: float | None,
         ok: bool,
     ) -> None:
-        """Take a put; it may be answered before this returns. `ok`: a slave that can keep up is there."""
-        done = self.completion.add(
-            put, end_offset, flush_deadline=flush_deadline, replica_deadline=replica_deadline, slave_available=ok
+        """Take puts; some may be answered before this returns. `ok`: a slave that can keep up is there."""
+        done = self.completion.add_run(
+            puts, end_offsets, flush_deadline=flush_deadline, replica_deadline=replica_deadline, slave_available=ok
         )
         if self.completion.wake_at() < self._sweep_at:
             self._sooner.set()
@@ -118,6 +122,11 @@ class PutCompletionService(ServiceThread):
             self._answer(self.completion.expire(trio.current_time()))
 
     @staticmethod
-    def _answer(done: list[Completed[WaitingPut]]) -> None:
+    def _answer(done: list[Completed[WaitingPuts]]) -> None:
+        last: dict[Callable[[], None], None] = {}
         for completed in done:
-            completed.token.answered(completed.status)
+            finish = completed.token.answered(completed.status, completed.begin, completed.end)
+            if finish is not None:
+                last[finish] = None
+        for finish in last:
+            finish()
