@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 
@@ -31,6 +32,14 @@ STORE = MessageStoreConfig(
 _READ_BUFFER_BYTES = 4096
 #: Where a broker keeps what requests change.
 _FILE = "conf/broker.conf"
+
+
+#: Transactions are asked about soon, and never given up.
+_CHECKS: Mapping[str, Any] = {
+    "transaction_check_interval_ms": 500,
+    "transaction_time_out_ms": 300,
+    "transaction_check_max": 1_000_000,
+}
 
 
 @attrs.define(eq=False, repr=False)
@@ -84,6 +93,8 @@ class BrokersUnderTest(SimBrokers):
 
     def _config(self, name: str) -> BrokerConfig:
         config = super()._config(name)
+        if self.workload.transactions:
+            config = attrs.evolve(config, **_CHECKS)
         if self.changes_roles:
             return config
         if self.workload.clients:

@@ -57,6 +57,11 @@ class Writers:
     async def stop(self) -> None:
         """Stop what has a machine of its own."""
 
+    @property
+    def are_done(self) -> bool:
+        """Whether nothing of theirs is left to be ended, once all was put."""
+        return True
+
     def has_let_go(self, name: str) -> bool:
         """Whether nothing is under way to that broker, which runs, that would still be stored there."""
         return True

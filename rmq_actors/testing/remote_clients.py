@@ -128,12 +128,16 @@ class RemoteClients(Writers):
         brokers = self.brokers
         return next((name for name in brokers.running if self.is_put_to(brokers.broker(name), name)), None)
 
+    def _answers(self, processors: ProcessorTable) -> None:
+        """What else clients answer."""
+
     @contextlib.asynccontextmanager
     async def _open(self, name: str, node: Node) -> AsyncIterator[RemotingClient]:
         tracer = self.brokers.recorder.tracer(node.name)
         async with open_actor_system(name, tracer, entropy=node.entropy) as system:
             processors = ProcessorTable(tracer)
             processors.register([RequestCode.NOTIFY_CONSUMER_IDS_CHANGED], lambda _: None)
+            self._answers(processors)
             remoting = RemotingClient(RemotingClientConfig(), node.entropy, tracer, processors)
             await system.start(remoting)
             yield remoting
@@ -194,6 +198,9 @@ class RemoteClients(Writers):
             messages.append(message)
             self.puts_left -= 1
         return messages
+
+    def _message(self, key: str, queue_id: int, body: bytes) -> _Sent:
+        return _Sent(key, queue_id, body)
 
     def _new(self, queue_id: int, body: bytes) -> _Sent:
         message = _Sent(f"{len(self._sent)}", queue_id, body)

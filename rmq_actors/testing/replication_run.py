@@ -21,6 +21,7 @@ from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.table_clients import TableClients
+from rmq_actors.testing.transactional_clients import TransactionalClients
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
@@ -95,7 +96,7 @@ class ReplicationRun:
         self.recorder.subscribe(self._of_brokers(self.observer.observe), self.observer.kinds)
         self.recorder.subscribe(self._on_crash, [ActorCrash])
         self.recorder.subscribe(self._on_move, _MOVES)
-        self.clients = (RemoteClients if self.workload.clients else Writers)(self.brokers)
+        self.clients = _clients_of(self.workload)(self.brokers)
         self.table_clients = TableClients(self.brokers)
         self.operator = scenario.operator(self.brokers, self.clients)
 
@@ -220,6 +221,7 @@ class ReplicationRun:
             and len(master.ha_service.connections) == self._followers
             and master.store.running_flags.is_writeable
             and self.table_clients.agree
+            and self.clients.are_done
             and all(map(self.clients.has_let_go, brokers.names))
         )
 
@@ -293,3 +295,9 @@ class ReplicationRun:
             await self.brokers.stop_all()
         if waiting.cancelled_caught:
             raise NotConverged(f"a broker has not stopped in {self.scenario.converges_in_s:g} s")
+
+
+def _clients_of(workload: Workload) -> type[Writers]:
+    if workload.transactions:
+        return TransactionalClients
+    return RemoteClients if workload.clients else Writers

@@ -13,6 +13,7 @@ import attrs
 
 from rmq_actors.testing.fail_over import FailOverOperator
 from rmq_actors.testing.fault_families import FaultFamilies
+from rmq_actors.testing.invariants import Transactions
 from rmq_actors.testing.observation import (
     OBSERVABLE,
     OBSERVABLE_IN_FAIL_OVERS,
@@ -24,7 +25,7 @@ from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.topology import Topology
-from rmq_actors.testing.workload import draw_fail_overs, draw_replication
+from rmq_actors.testing.workload import draw_fail_overs, draw_replication, draw_transactions
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events.run import RunEnd, RunStart
 from sim_net import Deadlock, Livelock, NodeFailed, StepsExceeded, VirtualTimeExceeded, World
@@ -47,9 +48,17 @@ FAIL_OVER = Scenario(
     FailOverOperator,
     observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
 )
+TRANSACTIONS = attrs.evolve(
+    FAIL_OVER,
+    name="transactions",
+    description="the same, and producers prepare messages, commit and roll back, and answer when they are asked",
+    workload=draw_transactions,
+    invariants=(*FAIL_OVER.invariants, Transactions),
+)
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
-    scenario.name: scenario for scenario in (REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED)
+    scenario.name: scenario
+    for scenario in (REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, TRANSACTIONS)
 }
 
 Outcome = Literal["passed", "invariant", "crash", "liveness"]

@@ -87,7 +87,8 @@ class Workload:
     whose master has deleted what comes next is set up again.
 
     With `clients` the writers are producers that send requests from another machine, again until one is answered, and a
-    consumer pulls what they send; else writers call the broker in its process.
+    consumer pulls what they send; else writers call the broker in its process. With `transactions` producers send a
+    part of the messages in transactions; it needs `clients`.
 
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
@@ -123,9 +124,12 @@ class Workload:
     clean_every_s: float = attrs.field(default=0.0, validator=_seconds)
     table_changes: int = attrs.field(default=0, validator=_whole_number(0))
     clients: bool = attrs.field(default=False, validator=_flag)
+    transactions: bool = attrs.field(default=False, validator=_flag)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
+        if self.transactions and not self.clients:
+            raise ValueError("parameters['transactions'] needs parameters['clients']: producers have a connection")
         fits = self.log_file_bytes - RECORD_BESIDE_BODY_BYTES
         if self.body_bytes_max > fits:
             raise ValueError(
@@ -179,6 +183,12 @@ def draw_fail_overs(rng: random.Random, seed: int) -> Workload:
         back_after_s=rng.choice((0.0, 0.3, 3.0)),
         divergence=rng.choice(DIVERGENCE),
     )
+
+
+def draw_transactions(rng: random.Random, seed: int) -> Workload:
+    """A random one in which producers send messages in transactions, and most masters are lost."""
+    workload = draw_fail_overs(rng, seed)
+    return attrs.evolve(workload, clients=True, transactions=True, fail_overs=rng.choice((0, 1, 1, 2)))
 
 
 def _draw(rng: random.Random, seed: int) -> Workload:

@@ -89,6 +89,16 @@ class ClientSend(Event, kind="client.send", emitter="testing.remote_clients", ac
     queue_offset: int
 
 
+class ClientTransaction(Event, kind="client.transaction", emitter="testing.transactional_clients", actor="Producer"):
+    """A producer has decided how a transaction ends, or a broker has confirmed it; key names its message.
+
+    status: commit or roll_back: decided; committed or rolled_back: confirmed.
+    """
+
+    status: str
+    key: str
+
+
 class ClientPull(Event, kind="client.pull", emitter="testing.remote_clients", actor="Consumer"):
     """A consumer's pull from queue_offset was answered with status, a code's name, and where to pull next."""
 
