@@ -123,7 +123,16 @@ class TransactionalMessageCheckService(ServiceThread):
             look_at_ms[offset] = self._look_at_ms.get(offset, 0)
             if self._wall_clock.now_ms() < look_at_ms[offset]:
                 continue
-            if not await self._look(store, transaction, look_at_ms):
+            try:
+                goes_on = await self._look(store, transaction, look_at_ms)
+            except Exception as error:  # noqa: BLE001 - logged, traced, and looked at again in the next round
+                # One that cannot be looked at must not keep the others from being asked about (RocketMQ: #9500).
+                _log.exception("the half message at %d cannot be checked", offset)
+                self._tracer.emit(
+                    TransactionCheck(status=type(error).__name__, offset=offset, check_times=-1, producer_group="")
+                )
+                goes_on = True
+            if not goes_on:
                 break
         self._look_at_ms = look_at_ms
         if self._store is store:

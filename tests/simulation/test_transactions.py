@@ -387,6 +387,36 @@ def test_a_half_message_in_the_pool_is_ended_once_it_is_committed_to_the_log() -
     TransactionWorld.of(transient_store_pool_enable=True).run(use)
 
 
+def test_the_commit_is_in_the_log_before_its_op_message() -> None:
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            half = await world.prepare(client, b"x")
+            assert (await client.end(half, COMMIT)).code == SUCCESS
+            await trio.sleep(0.1)
+            (op,) = world.records(OP_HALF_TOPIC)
+            assert half.offset < world.records(TOPIC)[0].physical_offset < op.physical_offset
+
+    TransactionWorld.of().run(use)
+
+
+def test_a_message_for_further_queues_is_in_these_once_it_is_committed() -> None:
+    """RocketMQ shows the half message there, also one that is rolled back."""
+
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            names = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
+            half = await world.prepare(client, b"commit", properties=names)
+            other = await world.prepare(client, b"rollback", properties=names)
+            await trio.sleep(0.1)
+            assert world.bodies("%LMQ%a") == []
+            assert (await client.end(half, COMMIT)).code == SUCCESS
+            assert (await client.end(other, ROLLBACK)).code == SUCCESS
+            await trio.sleep(0.1)
+            assert world.bodies("%LMQ%a") == [b"commit"]
+
+    TransactionWorld.of(enable_multi_dispatch=True, enable_lmq=True).run(use)
+
+
 def test_a_oneway_end_is_not_answered() -> None:
     async def use(world: TransactionWorld) -> None:
         async with world.producer() as client:
