@@ -144,10 +144,9 @@ def check(
         raise typer.Exit(ExitCode.CHECK_FAILED)
 
 
-@store_app.command("repair")
-def repair(
+@store_app.command("advise")
+def advise(
     directory: Directory,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per step, one per line.")] = False,
     message_delay_level: DelayLevels = None,
     max_hash_slot_num: HashSlots = None,
@@ -157,18 +156,15 @@ def repair(
     Lines of `start` are what the next start does; `refusal` says why the store will not start; `person` is advice, one
     line per file with errors. Exit code 1 if the next start refuses or errors are left.
     """
-    if not dry_run:
-        typer.echo("rmq-actors store repair: only with --dry-run: repairing in place is not offered yet", err=True)
-        raise typer.Exit(ExitCode.BAD_INPUT)
     levels = _delay_levels(message_delay_level)
-    with _closed_store("repair", directory) as disk:
-        found = _check("repair", directory, disk, CheckSummary(), levels, max_hash_slot_num)
+    with _closed_store("advise", directory) as disk:
+        found = _check("advise", directory, disk, CheckSummary(), levels, max_hash_slot_num)
         # One error per file is enough for its line of advice.
         errors = {finding.path: finding for finding in found if finding.severity == "error"}
         try:
             steps = list(plan_repair(disk, list(errors.values()), levels))
         except OSError as error:
-            _refuse("repair", directory, str(error), error)
+            _refuse("advise", directory, str(error), error)
     for step in steps:
         typer.echo(json.dumps(step._asdict()) if as_json else f"{step.path}: {step.who}: {step.text}")
     if any(step.who != "start" for step in steps):

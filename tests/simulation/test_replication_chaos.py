@@ -249,7 +249,7 @@ def test_a_kept_schedule_still_shows_its_bug_and_passes_without(path: Path) -> N
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_case_that_was_found_passes(path: Path) -> None:
-    """Each showed a bug once, of the product or the scenario, with its seed; where it still can, a mutant brings it back."""
+    """Each showed a bug once, of the product or the scenario, with its seed; where it can, a mutant brings it back."""
     found = CaseFile.load(path)
     assert run_case(found.case, SCENARIOS[found.scenario]).outcome == "passed"
 

@@ -1,4 +1,4 @@
-"""`rmq-actors store check` and `store repair`: what they print, what they say of bad input, and their exit codes."""
+"""`rmq-actors store check` and `store advise`: what they print, what they say of bad input, and their exit codes."""
 
 from __future__ import annotations
 
@@ -103,38 +103,38 @@ def test_another_delay_level(store: Path) -> None:
     assert "2x" in result.stderr
 
 
-@pytest.mark.parametrize("command", [("check",), ("repair", "--dry-run")], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", ["check", "advise"])
 class TestBadInput:
-    def test_no_directory(self, command: tuple[str, ...], tmp_path: Path) -> None:
-        result = run(*command, tmp_path / "nowhere")
+    def test_no_directory(self, command: str, tmp_path: Path) -> None:
+        result = run(command, tmp_path / "nowhere")
         assert (result.exit_code, result.stdout) == (2, "")
         assert f"{tmp_path / 'nowhere'}: no such directory" in result.stderr
 
-    def test_a_file(self, command: tuple[str, ...], tmp_path: Path) -> None:
+    def test_a_file(self, command: str, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        result = run(*command, tmp_path / "file")
+        result = run(command, tmp_path / "file")
         assert (result.exit_code, result.stdout) == (2, "")
         assert f"{tmp_path / 'file'}: not a directory" in result.stderr
 
-    def test_an_empty_directory(self, command: tuple[str, ...], tmp_path: Path) -> None:
-        result = run(*command, tmp_path)
+    def test_an_empty_directory(self, command: str, tmp_path: Path) -> None:
+        result = run(command, tmp_path)
         assert (result.exit_code, result.stdout) == (2, "")
         assert f"{tmp_path}: no store: it holds no commitlog/" in result.stderr
 
-    def test_a_store_that_somebody_has_open(self, command: tuple[str, ...], store: Path) -> None:
+    def test_a_store_that_somebody_has_open(self, command: str, store: Path) -> None:
         lock = OsDisk(store).lock("lock")
         try:
-            result = run(*command, store)
+            result = run(command, store)
             shutil.rmtree(store / "commitlog")  # as long as nothing is stored
-            empty = run(*command, store)
+            empty = run(command, store)
         finally:
             lock.close()
         for refused in (result, empty):
             assert (refused.exit_code, refused.stdout) == (2, "")
             assert f"a broker has the store open: {store} is in use by" in refused.stderr
 
-    def test_an_unknown_option(self, command: tuple[str, ...], store: Path) -> None:
-        result = run(*command, store, "--jsn")
+    def test_an_unknown_option(self, command: str, store: Path) -> None:
+        result = run(command, store, "--jsn")
         assert result.exit_code == 2
         assert "--jsn" in result.stderr
 
@@ -147,25 +147,19 @@ def test_a_file_that_cannot_be_read_is_an_error(store: Path) -> None:
     assert f"{QUEUE}: offset 0: error: cannot be opened: Is a directory" in result.stdout
 
 
-def test_repair_only_says_what_would_be_done(store: Path) -> None:
-    result = run("repair", store)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "only with --dry-run: repairing in place is not offered yet" in result.stderr
-
-
-def test_repair_of_a_store_that_is_right(store: Path) -> None:
+def test_advice_for_a_store_that_is_right(store: Path) -> None:
     before = tree(store)
-    result = run("repair", store, "--dry-run")
+    result = run("advise", store)
     assert (result.exit_code, result.stderr) == (0, "")
     assert f"commitlog: start: the log ends at offset {END_OFFSET}\n" in result.stdout
     assert ": person: " not in result.stdout
     assert tree(store) == before
 
 
-def test_repair_says_how_much_the_next_start_cuts(store: Path) -> None:
+def test_advice_says_how_much_the_next_start_cuts(store: Path) -> None:
     put(store / LOG_2, END_OFFSET - 262144, b"torn")
     (store / "abort").touch()
-    result = run("repair", store, "--dry-run", "--json")
+    result = run("advise", store, "--json")
     assert result.exit_code == 0
     steps = [json.loads(line) for line in result.stdout.splitlines()]
     assert {step["who"] for step in steps} == {"start"}
@@ -173,10 +167,10 @@ def test_repair_says_how_much_the_next_start_cuts(store: Path) -> None:
     assert any("from offset 0 on are dropped and dispatched again" in step["text"] for step in steps)
 
 
-def test_repair_says_that_whole_records_are_kept_aside(store: Path) -> None:
+def test_advice_says_that_whole_records_are_kept_aside(store: Path) -> None:
     flip(store / LOG, 90)
     (store / "abort").touch()
-    result = run("repair", store, "--dry-run")
+    result = run("advise", store)
     assert result.exit_code == 1
     assert "commitlog: start: the log ends at offset 0\n" in result.stdout
     assert (
@@ -185,9 +179,9 @@ def test_repair_says_that_whole_records_are_kept_aside(store: Path) -> None:
     assert f"{LOG}: person: copy this file from a replica" in result.stdout
 
 
-def test_repair_says_that_the_next_start_refuses_and_what_to_do(store: Path) -> None:
+def test_advice_says_that_the_next_start_refuses_and_what_to_do(store: Path) -> None:
     flip(store / LOG, 90)
-    result = run("repair", store, "--dry-run")
+    result = run("advise", store)
     assert result.exit_code == 1
     refusal, advice = result.stdout.splitlines()[-2:]
     assert refusal.startswith(
@@ -205,10 +199,10 @@ def test_repair_says_that_the_next_start_refuses_and_what_to_do(store: Path) -> 
         ("checkpoint", "move checkpoint away"),
     ],
 )
-def test_repair_has_advice_for_each_kind_of_file(store: Path, path: str, words: str) -> None:
+def test_there_is_advice_for_each_kind_of_file(store: Path, path: str, words: str) -> None:
     with (store / path).open("r+b") as file:
         file.write(b"\xff" * 20)
-    result = run("repair", store, "--dry-run")
+    result = run("advise", store)
     assert result.exit_code == 1
     (advice,) = (line for line in result.stdout.splitlines() if ": person: " in line)
     assert advice.startswith(f"{path}: person: ")

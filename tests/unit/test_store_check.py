@@ -468,7 +468,7 @@ def test_unknown_names_are_notes_but_where_a_start_refuses_them(store: Path) -> 
     "missing", [(), ("consumequeue", "index", "checkpoint"), ("index/20261121012540073",)], ids=str
 )
 def test_nothing_is_wrong_with_a_store_that_was_opened(tmp_path: Path, source: Path, missing: tuple[str, ...]) -> None:
-    """While it runs, after a kill, after an orderly stop; and `store repair` is right in what it advises."""
+    """While it runs, after a kill, after an orderly stop; and `store advise` is right in what it advises."""
     root = copy_store(source, tmp_path / "store")
     for name in missing:
         if (root / name).is_dir():

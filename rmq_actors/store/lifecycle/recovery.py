@@ -43,7 +43,7 @@ class RecoveryPlan:
     after_crash: bool
     #: Whether this store's own recovery point says so: RocketMQ's time stamps may run ahead of the disk (#678).
     is_trusted: bool
-    #: What the choice was made by: for the log, the trace and `store repair`.
+    #: What the choice was made by: for the log, the trace and `store advise`.
     reason: str
     #: Nothing of the log was ever synced, and its beginning is lost: no file stays.
     drops_log: bool = False
