@@ -14,6 +14,7 @@ from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
+from rmq_actors.broker.broker_stats_manager import BrokerStatsManager
 from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
 from rmq_actors.broker.client_requests import ClientRequests
 from rmq_actors.broker.config import BrokerConfig
@@ -88,7 +89,10 @@ class _AccessControl:
 
 @attrs.define(eq=False, repr=False)
 class BrokerRemoting:
-    """Both servers share the processors; a request that has none is answered REQUEST_CODE_NOT_SUPPORTED."""
+    """Both servers share the processors; a request that has none is answered REQUEST_CODE_NOT_SUPPORTED.
+
+    More than 20 fields because everything that processors share, and every service beside them, is put together here.
+    """
 
     _config: BrokerConfig
     _environment: Environment
@@ -107,6 +111,7 @@ class BrokerRemoting:
     _fetch_name_servers: FetchNameServers | None
     _access: _AccessControl
     _transaction_checks: TransactionalMessageCheckService = attrs.field(init=False)
+    _stats: BrokerStatsManager = attrs.field(init=False)
     #: Once started, where name servers are configured.
     registration: BrokerRegistrationService | None = attrs.field(default=None, init=False)
     _store: MessageStore | None = attrs.field(default=None, init=False)
@@ -118,7 +123,12 @@ class BrokerRemoting:
     def __attrs_post_init__(self) -> None:
         MetadataProcessor(self.metadata, lambda: self._store).register(self.processors)
         QueryMessageProcessor(lambda: self._store, self._pools.query).register(self.processors)
-        clients = ClientRequests(self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host)
+        self._stats = BrokerStatsManager(
+            lambda: self._store, lambda: self._config.broker_cluster_name, self._environment.wall_clock
+        )
+        clients = ClientRequests(
+            self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host, self._stats
+        )
         pool, consumers = self._pools.table, self._housekeeping.consumers
         pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
         self._hold_service.answers_through(pulls.pull_again)
@@ -268,6 +278,7 @@ class BrokerRemoting:
         await system.start(self._schedule)
         await system.start(self._housekeeping)
         await system.start(self._transaction_checks)
+        await system.start(self._stats)
         await system.start(self.remoting_server)
         self._store_host = address_text((await _numeric_host(self._config.broker_ip1), self.remoting_server.port))
         if self.fast_remoting_server is not None:

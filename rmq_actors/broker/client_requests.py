@@ -11,6 +11,7 @@ from collections.abc import Callable
 import attrs
 
 from rmq_actors.broker.broker_metadata import BrokerMetadata
+from rmq_actors.broker.broker_stats_manager import BrokerStatsManager
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.protocols.send_rules import (
     RETRY_GROUP_TOPIC_PREFIX,
@@ -36,6 +37,7 @@ class ClientRequests:
     open_store: Callable[[], MessageStore | None]
     #: The "ip:port" under which this broker's messages are stored.
     store_host: Callable[[], str]
+    stats: BrokerStatsManager
 
     @property
     def store(self) -> MessageStore:

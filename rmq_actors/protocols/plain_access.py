@@ -187,6 +187,15 @@ def _look(topic_field: str) -> Callable[[RemotingCommand], _Resources]:
     return resources
 
 
+def _stats(command: RemotingCommand) -> _Resources:
+    """Statistics of a topic, and of a group in it; those of the whole broker every account may see."""
+    fields = command.ext_fields or {}
+    topic, _, group = fields.get("statsKey", "").partition("@")
+    if fields.get("statsName", "").startswith("BROKER_"):
+        return {}
+    return {topic: Permission.PUB | Permission.SUB, **({retry_topic(group): Permission.SUB} if group else {})}
+
+
 def _clone(command: RemotingCommand) -> _Resources:
     return _subscribe("srcGroup", "topic")(command) | _subscribe("destGroup")(command)
 
@@ -248,6 +257,7 @@ _RESOURCES: Mapping[int, Callable[[RemotingCommand], _Resources]] = {
     RequestCode.GET_TOPIC_STATS_INFO: _look("topic"),
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _look("topic"),
     RequestCode.GET_CONSUME_STATS: _subscribe("consumerGroup", "topic"),
+    RequestCode.VIEW_BROKER_STATS_DATA: _stats,
     RequestCode.QUERY_CONSUME_TIME_SPAN: _subscribe("group", "topic"),
     RequestCode.QUERY_CORRECTION_OFFSET: _subscribe("compareGroup", "topic"),
     RequestCode.CLONE_GROUP_OFFSET: _clone,

@@ -15,6 +15,7 @@ FIELDS_MAX = 20
 #: Classes that are larger on purpose, by module.
 LARGER = {
     "rmq_actors.analysis.report_data:RunRow",
+    "rmq_actors.broker.broker_remoting:BrokerRemoting",
     "rmq_actors.broker.config:BrokerConfig",
     "rmq_actors.namesrv.route_table:RouteInfoManager",
     "rmq_actors.remoting.connection:RemotingConnection",

@@ -15,6 +15,7 @@ from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.thin_client import ThinClient, subscription
+from rmq_actors.wire.bodies.broker_stats import BrokerStatsData
 from rmq_actors.wire.bodies.clients import ConsumerConnection, GroupList, ProducerConnection, ProducerTableInfo
 from rmq_actors.wire.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -33,6 +34,7 @@ from rmq_actors.wire.bodies.offsets import (
 from rmq_actors.wire.bodies.routes import TopicList
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.headers import CommandHeader, encode_header
+from rmq_actors.wire.headers.admin import ViewBrokerStatsDataRequestHeader
 from rmq_actors.wire.headers.clients import (
     ConsumeMessageDirectlyResultRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -51,7 +53,11 @@ from rmq_actors.wire.headers.offsets import (
     ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, GetTopicStatsInfoRequestHeader
+from rmq_actors.wire.headers.topics import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
 from rmq_actors.wire.record import decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -440,5 +446,45 @@ def test_a_client_that_does_not_answer_is_waited_for_10_s_and_holds_up_nobody() 
                 await trio.sleep(0.1)
                 await fill(client)
                 assert trio.current_time() - began < 1
+
+    run(use)
+
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+async def stats_of(client: ThinClient, name: str, key: str) -> BrokerStatsData | str | None:
+    answer = await client.request(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader(name, key))
+    return decode_body(BrokerStatsData, answer.body) if answer.code == OK else answer.remark
+
+
+def minute_of(data: BrokerStatsData | str | None) -> tuple[int, float]:
+    assert isinstance(data, BrokerStatsData)
+    assert data.stats_minute is not None
+    return data.stats_minute.sum, data.stats_minute.tps
+
+
+def test_statistics_are_what_clients_have_put_and_got_in_the_last_minute() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client(group=GROUP) as client:
+            assert await stats_of(client, "TOPIC_PUT_NUMS", TOPIC) == f"The stats <TOPIC_PUT_NUMS> <{TOPIC}> not exist"
+            await fill(client, 15)
+            await client.heartbeat(subscription(TOPIC))
+            assert len((await client.pull(TOPIC, 0)).bodies) == 15
+            assert (await client.pull(TOPIC, 15)).code != OK
+            await trio.sleep(11)
+            sent, tps = minute_of(await stats_of(client, "TOPIC_PUT_NUMS", TOPIC))
+            assert (sent, 0.5 < tps < 1.6) == (15, True)
+            size, _ = minute_of(await stats_of(client, "TOPIC_PUT_SIZE", TOPIC))
+            assert size == minute_of(await stats_of(client, "GROUP_GET_SIZE", f"{TOPIC}@{GROUP}"))[0] > 1500
+            got, tps = minute_of(await stats_of(client, "GROUP_GET_NUMS", f"{TOPIC}@{GROUP}"))
+            assert got == 15
+            assert minute_of(await stats_of(client, "BROKER_PUT_NUMS", "DefaultCluster"))[0] >= 15
+            answer = await client.request(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(GROUP, TOPIC))
+            assert decode_body(ConsumeStats, answer.body).consume_tps == tps > 0
+            await trio.sleep(80)
+            assert minute_of(await stats_of(client, "TOPIC_PUT_NUMS", TOPIC)) == (0, 0.0)
+            await client.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(TOPIC))
+            assert isinstance(await stats_of(client, "TOPIC_PUT_NUMS", TOPIC), str)
 
     run(use)

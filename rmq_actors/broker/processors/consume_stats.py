@@ -14,6 +14,7 @@ from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.send_rules import Refusal
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.wire.bodies.broker_stats import BrokerStatsData, BrokerStatsItem
 from rmq_actors.wire.bodies.clients import GroupList
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.message_queues import MessageQueue
@@ -27,6 +28,7 @@ from rmq_actors.wire.bodies.offsets import (
 )
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.headers import decode_header
+from rmq_actors.wire.headers.admin import ViewBrokerStatsDataRequestHeader
 from rmq_actors.wire.headers.clients import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
@@ -58,9 +60,22 @@ class ConsumeStatsProcessor:
             (RequestCode.QUERY_CONSUME_TIME_SPAN, self._query_consume_time_span),
         ):
             processors.register_pooled([code], process, self._pools.query)
+        processors.register([RequestCode.VIEW_BROKER_STATS_DATA], self._view_broker_stats_data)
         processors.register([RequestCode.QUERY_TOPIC_CONSUME_BY_WHO], self._query_topic_consume_by_who)
         processors.register([RequestCode.QUERY_CORRECTION_OFFSET], self._query_correction_offset)
         processors.register([RequestCode.CLONE_GROUP_OFFSET], self._clone_group_offset)
+
+    def _view_broker_stats_data(self, request: RemotingRequest) -> RemotingCommand:
+        header = decode_header(ViewBrokerStatsDataRequestHeader, request.command)
+        item = self._clients.stats.stats.find(header.stats_name, header.stats_key)
+        if item is None:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            raise refused(Refusal(ResponseCode.SYSTEM_ERROR, remark))
+        minute, hour, day = (
+            BrokerStatsItem(avgpt=each.avgpt, sum=each.sum, tps=each.tps) for each in (item.minute, item.hour, item.day)
+        )
+        body = encode_body(BrokerStatsData(stats_day=day, stats_hour=hour, stats_minute=minute))
+        return request.command.response(ResponseCode.SUCCESS, body=body)
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
@@ -69,10 +84,13 @@ class ConsumeStatsProcessor:
         group, topic = header.consumer_group, (header.topic or "").strip()
         topics = [topic] if topic else self._clients.metadata.consumer_offsets.topics_of(group)
         table: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
         for config in self._consumed(group, topics):
             table |= self._progress(group, config.topic_name, config.read_queue_nums)
+            tps += self._clients.stats.tps_group_get_nums(group, config.topic_name)
             await trio.lowlevel.checkpoint()
-        return request.command.response(ResponseCode.SUCCESS, body=encode_body(ConsumeStats(offset_table=table)))
+        body = encode_body(ConsumeStats(consume_tps=tps, offset_table=table))
+        return request.command.response(ResponseCode.SUCCESS, body=body)
 
     async def _get_broker_consume_stats(self, request: RemotingRequest) -> RemotingCommand:
         is_order = decode_header(GetConsumeStatsInBrokerHeader, request.command).is_order
@@ -84,7 +102,8 @@ class ConsumeStatsProcessor:
                     continue
                 table = self._progress(group, config.topic_name, config.write_queue_nums)
                 total += sum(each.broker_offset - each.consumer_offset for each in table.values())
-                of_group.append(ConsumeStats(offset_table=table))
+                tps = self._clients.stats.tps_group_get_nums(group, config.topic_name)
+                of_group.append(ConsumeStats(consume_tps=tps, offset_table=table))
                 await trio.lowlevel.checkpoint()
             stats.append({group: of_group})
         address = self._clients.store_host()

@@ -100,7 +100,7 @@ class PullMessageProcessor:
     def _process(
         self, request: RemotingRequest, header: PullMessageRequestHeader, *, may_hold: bool
     ) -> RemotingCommand | None:
-        clients, flags = self._clients, PullSysFlag(header.sys_flag)
+        clients, flags, began_s = self._clients, PullSysFlag(header.sys_flag), trio.current_time()
         group = self._check(request, header)
         store = clients.store
         tags = TagFilter.of(self._subscription(header, flags, group))
@@ -130,6 +130,10 @@ class PullMessageProcessor:
             and self._hold(request, header)
         ):
             return None
+        if answer.code is ResponseCode.SUCCESS:
+            latency_ms = int(1000 * (trio.current_time() - began_s))
+            size_bytes = result.buffer_total_size
+            clients.stats.got(header.consumer_group, header.topic, result.message_count, size_bytes, latency_ms)
         return _response(request, result, answer.code, answer.suggest_which_broker_id)
 
     def _hold(self, request: RemotingRequest, header: PullMessageRequestHeader) -> bool:

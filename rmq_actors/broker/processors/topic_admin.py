@@ -101,6 +101,7 @@ class TopicAdminProcessor:
             await metadata.subscription_groups.delete_subscription_group_config(header.group_name)
         except (OSError, ValueError) as error:
             raise _not_changed(f"group {header.group_name}", error) from error
+        self._clients.stats.stats.forget_group(header.group_name)
         if header.remove_offset:
             metadata.consumer_offsets.remove_offset(header.group_name)
         return request.command.response(ResponseCode.SUCCESS)
@@ -113,6 +114,7 @@ class TopicAdminProcessor:
             raise refused(refusal)
         try:
             await self._removal.delete(self._clients.store, [topic])
+            self._clients.stats.stats.forget_topic(topic)
         except (OSError, ValueError) as error:
             raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"topic {topic} cannot be deleted: {error}") from error
         return request.command.response(ResponseCode.SUCCESS)
