@@ -122,7 +122,7 @@ class BrokerRemoting:
 
     def __attrs_post_init__(self) -> None:
         MetadataProcessor(self.metadata, lambda: self._store).register(self.processors)
-        QueryMessageProcessor(lambda: self._store, self._pools.query).register(self.processors)
+        QueryMessageProcessor(lambda: self._store, self._pools.query, self._access.authorize).register(self.processors)
         self._stats = BrokerStatsManager(
             lambda: self._store, lambda: self._config.broker_cluster_name, self._environment.wall_clock
         )

@@ -34,7 +34,7 @@ class BrokerStatsManager(ServiceThread):
     _cluster_name: Callable[[], str]
     _wall_clock: WallClock
     stats: BrokerStats = attrs.field(factory=BrokerStats, init=False)
-    #: Of which store what was counted of its puts, by topic: messages and bytes.
+    #: What was counted of a store's puts, by topic: messages and bytes.
     _counted_store: MessageStore | None = attrs.field(default=None, init=False)
     _counted: dict[str, tuple[int, int]] = attrs.field(factory=dict, init=False)
 

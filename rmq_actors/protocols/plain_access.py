@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import attrs
 
@@ -43,6 +44,9 @@ ADMIN_CODES: frozenset[int] = frozenset(
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
         RequestCode.GET_ALL_PRODUCER_INFO,
         RequestCode.GET_BROKER_CONSUME_STATS,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
         OwnRequestCode.TRUNCATE_LOG,
         OwnRequestCode.BEGIN_EXCHANGE,
@@ -133,6 +137,16 @@ def needed_permissions(command: RemotingCommand) -> dict[str, Permission]:
     """What a request needs, by resource. Raises `AclException` for a heartbeat that cannot be read."""
     resources_of = _RESOURCES.get(command.code)
     return {} if resources_of is None else resources_of(command)
+
+
+def rule_of(code: int) -> Literal["administrator", "topics and groups", "account"]:
+    """What a request needs beside an account: to be an administrator's, permissions of what it names, or nothing.
+
+    Processors ask for more where only the answer shows what it is about (VIEW_MESSAGE_BY_ID, END_TRANSACTION).
+    """
+    if code in ADMIN_CODES:
+        return "administrator"
+    return "topics and groups" if code in _RESOURCES else "account"
 
 
 def retry_topic(group: str) -> str:
@@ -258,6 +272,7 @@ _RESOURCES: Mapping[int, Callable[[RemotingCommand], _Resources]] = {
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _look("topic"),
     RequestCode.GET_CONSUME_STATS: _subscribe("consumerGroup", "topic"),
     RequestCode.VIEW_BROKER_STATS_DATA: _stats,
+    RequestCode.QUERY_CONSUME_QUEUE: _subscribe(None, "topic"),
     RequestCode.QUERY_CONSUME_TIME_SPAN: _subscribe("group", "topic"),
     RequestCode.QUERY_CORRECTION_OFFSET: _subscribe("compareGroup", "topic"),
     RequestCode.CLONE_GROUP_OFFSET: _clone,

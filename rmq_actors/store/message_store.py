@@ -152,6 +152,20 @@ class MessageStore:
             deleted=files.deleted_topics,
         )
 
+    async def clean_expired_consume_queue(self) -> int:
+        """Remove the files of queues and index that speak only of what the log has lost; how many.
+
+        Each removal of a queue is durable before the next (cleanExpiredConsumerQueue). Raises `OSError`.
+        """
+        total = 0
+        while await self._flush_consume_queue_service.sync():
+            log_min = self.commit_log.min_offset
+            removed = sum(dispatcher.delete_expired(log_min) for dispatcher in self.files.reput.dispatchers)
+            total += removed
+            if not removed:
+                break
+        return total
+
     def replicated(self, state: ReplicationState) -> None:
         """Take what is known of the slaves now, and answer the puts that enough of them have."""
         self._completion_service.replicated(state)

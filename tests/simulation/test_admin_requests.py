@@ -14,6 +14,7 @@ from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.store.lifecycle.clean_services import MAX_MANUAL_DELETE_FILE_TIMES
 from rmq_actors.testing.thin_client import ThinClient, subscription
 from rmq_actors.wire.bodies.broker_stats import BrokerStatsData
 from rmq_actors.wire.bodies.clients import ConsumerConnection, GroupList, ProducerConnection, ProducerTableInfo
@@ -58,7 +59,7 @@ from rmq_actors.wire.headers.topics import (
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from rmq_actors.wire.record import decode_message
+from rmq_actors.wire.record import Message, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -486,5 +487,33 @@ def test_statistics_are_what_clients_have_put_and_got_in_the_last_minute() -> No
             assert minute_of(await stats_of(client, "TOPIC_PUT_NUMS", TOPIC)) == (0, 0.0)
             await client.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(TOPIC))
             assert isinstance(await stats_of(client, "TOPIC_PUT_NUMS", TOPIC), str)
+
+    run(use)
+
+
+def test_what_is_expired_is_removed_when_somebody_asks() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            await fill(client)
+            for code in (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.DELETE_EXPIRED_COMMITLOG):
+                assert (await client.request(code)).code == OK
+            store = clients.servers.controller("a-0").store
+            assert store.clean_commit_log_service.manual_delete_file_several_times == MAX_MANUAL_DELETE_FILE_TIMES
+            assert len((await client.pull(TOPIC, 0)).bodies) == 3
+
+    run(use)
+
+
+def test_the_queues_of_topics_that_nobody_has_are_removed() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            await fill(client)
+            broker = clients.servers.controller("a-0")
+            await broker.put_message(Message("NobodyHasIt", b""))
+            await trio.sleep(0.2)
+            assert broker.store.offsets.get_max_offset_in_queue("NobodyHasIt", 0) == 1
+            assert (await client.request(RequestCode.CLEAN_UNUSED_TOPIC)).code == OK
+            assert broker.store.offsets.get_max_offset_in_queue("NobodyHasIt", 0) == 0
+            assert len((await client.pull(TOPIC, 0)).bodies) == 3
 
     run(use)

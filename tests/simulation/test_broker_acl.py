@@ -21,6 +21,7 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.wire.acl_signature import SessionCredentials
+from rmq_actors.wire.record import Message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5
 from rmq_actors.wire.response_code import ResponseCode
@@ -93,6 +94,7 @@ class BrokerWorld:
 
 def register_asked(broker: BrokerController) -> None:
     assert broker.remoting is not None
+    broker.async_put_message(Message("Shown", b"at offset 0"))
     broker.remoting.processors.register([ASKED], lambda request: request.command.response(ResponseCode.QUERY_NOT_FOUND))
 
 
@@ -202,3 +204,19 @@ def test_a_broker_whose_accounts_cannot_be_used_does_not_start(account: SessionC
     acl.world.run(main)
     assert len(refused) == 1
     assert "conf/plain_acl.yml" in str(refused[0])
+
+
+def test_a_message_is_shown_by_its_id_to_who_may_use_its_topic_alone() -> None:
+    acl = BrokerWorld(acl_enable=True)
+    text = (
+        "accounts:\n- {accessKey: alice-key, secretKey: alice-secret, topicPerms: [Other=SUB]}\n"
+        "- {accessKey: bob-key, secretKey: bob-secret, topicPerms: [Shown=PUB]}\n"
+    )
+    with contextlib.closing(acl.broker.disk.open("conf/plain_acl.yml", allocate_bytes=len(text))) as file:
+        file.write_at(0, text.encode())
+
+    async def use(_: Call) -> None:
+        assert await acl.call(LISTEN_PORT, ALICE, RequestCode.VIEW_MESSAGE_BY_ID) == ResponseCode.SYSTEM_ERROR
+        assert await acl.call(LISTEN_PORT, BOB, RequestCode.VIEW_MESSAGE_BY_ID) == ResponseCode.SUCCESS
+
+    acl.run(use)

@@ -138,7 +138,7 @@ class Pair:
         tracer = self.recorder.tracer(self.master.name)
         processors = ProcessorTable(tracer)
         pool = RequestPool("Unused", 1, 1, None, tracer)
-        QueryMessageProcessor(lambda: master.store, pool).register(processors)
+        QueryMessageProcessor(lambda: master.store, pool, lambda *_: None).register(processors)
         processors.register([RequestCode.GET_BROKER_RUNTIME_INFO], lambda request: answer(master, request))
         return RemotingServer(
             RemotingServerConfig(self.master.address, ANSWER_PORT), processors, tracer, name="AnsweringServer"

@@ -18,6 +18,7 @@ from rmq_actors.protocols.plain_access import (
     PlainAccessRules,
     needed_permissions,
     retry_topic,
+    rule_of,
 )
 from rmq_actors.protocols.remote_address import remote_address_strategy
 from rmq_actors.wire.acl_signature import SessionCredentials, sign_command
@@ -281,3 +282,60 @@ def test_an_unknown_code_needs_an_account_and_nothing_else() -> None:
 
 def test_secrets_are_not_shown() -> None:
     assert "alice-secret" not in repr(PlainAccessRules({ALICE.access_key: ALICE}))
+
+
+#: What every account may ask. The rest are requests about topics and groups, and those of administrators.
+ACCOUNTS_ALONE = {
+    # What it is about shows in what is found: the processors ask for PUB or SUB of the message's topic.
+    *("VIEW_MESSAGE_BY_ID", "END_TRANSACTION"),
+    # What all clients, slaves and mqadmin look at.
+    *("GET_ALL_TOPIC_CONFIG", "GET_ALL_CONSUMER_OFFSET"),
+    *("GET_ALL_DELAY_OFFSET", "GET_ALL_SUBSCRIPTIONGROUP_CONFIG", "GET_BROKER_CONFIG", "GET_BROKER_RUNTIME_INFO"),
+    *("CHECK_CLIENT_CONFIG", "GET_SYSTEM_TOPIC_LIST_FROM_BROKER", "GET_PRODUCER_CONNECTION_LIST"),
+    # Clients are asked these, or told.
+    *("CHECK_TRANSACTION_STATE", "NOTIFY_CONSUMER_IDS_CHANGED", "RESET_CONSUMER_CLIENT_OFFSET"),
+    *("GET_CONSUMER_STATUS_FROM_CLIENT", "PUSH_REPLY_MESSAGE_TO_CLIENT"),
+}
+#: A name server is asked these, and those that no broker answers.
+NOT_OF_BROKERS = {
+    code.name
+    for code in RequestCode
+    if code in {13, 22, 23, 27, *range(100, 108), 205, 206, *range(209, 215), *range(216, 220), 224, 301, 302, 304}
+    or code in {311, 312, 313, 318, 319, 322, 327}
+}
+
+
+def test_every_request_of_a_broker_has_its_rule() -> None:
+    """A new code fails here until somebody has decided who may ask."""
+    found = {code.name for code in RequestCode if rule_of(code) == "account"} - NOT_OF_BROKERS
+    assert found == ACCOUNTS_ALONE
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        (RequestCode.QUERY_CONSUMER_OFFSET, "topics and groups"),
+        (RequestCode.LOCK_BATCH_MQ, "topics and groups"),
+        (RequestCode.UNLOCK_BATCH_MQ, "topics and groups"),
+        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, "topics and groups"),
+        (RequestCode.VIEW_BROKER_STATS_DATA, "topics and groups"),
+        (RequestCode.QUERY_CONSUME_QUEUE, "topics and groups"),
+        (RequestCode.DELETE_TOPIC_IN_BROKER, "administrator"),
+        (RequestCode.CLEAN_UNUSED_TOPIC, "administrator"),
+        (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, "administrator"),
+        (RequestCode.DELETE_EXPIRED_COMMITLOG, "administrator"),
+    ],
+)
+def test_what_a_request_needs_beside_an_account(code: int, rule: str) -> None:
+    assert rule_of(code) == rule
+
+
+def test_statistics_are_for_who_uses_the_topic() -> None:
+    def needed(name: str, key: str) -> dict[str, Permission]:
+        return needed_permissions(
+            RemotingCommand(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+        )
+
+    assert needed("TOPIC_PUT_NUMS", "T") == {"T": PUB | SUB}
+    assert needed("GROUP_GET_NUMS", "T@G") == {"T": PUB | SUB, retry_topic("G"): SUB}
+    assert needed("BROKER_PUT_NUMS", "Cluster") == {}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from rmq_actors.protocols.plain_access import Permission
+from rmq_actors.protocols.transactional_messages import PROPERTY_REAL_TOPIC
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.messages import (
     QueryMessageRequestHeader,
@@ -45,6 +48,8 @@ class QueryMessageProcessor:
 
     _open_store: Callable[[], MessageStore | None]
     _pool: RequestPool
+    #: Raises `RpcRefused` unless the sender of a request has these permissions.
+    _authorize: Callable[[RemotingRequest, Mapping[str, Permission]], None]
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the request codes."""
@@ -90,12 +95,21 @@ class QueryMessageProcessor:
         offset = decode_header(ViewMessageRequestHeader, request.command).offset
         records = self._store().records
         record = records.select_one_message_by_offset(offset)
-        if record is None:
+        if record is not None:
+            self._authorize_look(request, record, offset)
+        else:
             # Slaves ask whether their file ends like their master's. RocketMQ sends the whole blank, which may be long.
             record = records.select_blank_by_offset(offset)
         if record is None:
             return request.command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return request.command.response(ResponseCode.SUCCESS, body=bytes(record))
+
+    def _authorize_look(self, request: RemotingRequest, record: memoryview, offset: int) -> None:
+        """Whoever may send to the message's topic, or receive from it, may look at the message."""
+        found = read_dispatch_request(record, 0, offset, check_crc=False)
+        if isinstance(found, DispatchRequest):
+            topic = found.properties.get(PROPERTY_REAL_TOPIC, found.topic)
+            self._authorize(request, {topic: Permission.PUB | Permission.SUB})
 
     def _get_max_offset(self, request: RemotingRequest) -> RemotingCommand:
         header = decode_header(GetMaxOffsetRequestHeader, request.command)

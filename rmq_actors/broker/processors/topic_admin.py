@@ -56,6 +56,9 @@ class TopicAdminProcessor:
         processors.register_pooled([RequestCode.DELETE_SUBSCRIPTIONGROUP], self._delete_group, table)
         processors.register_pooled([RequestCode.DELETE_TOPIC_IN_BROKER], self._delete_topic, table)
         processors.register_pooled([RequestCode.CLEAN_UNUSED_TOPIC], self._clean_unused_topic, table)
+        clean_queues = self._clean_expired_consume_queue
+        processors.register_pooled([RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE], clean_queues, table)
+        processors.register([RequestCode.DELETE_EXPIRED_COMMITLOG], self._delete_expired_commitlog)
         processors.register([RequestCode.GET_TOPIC_STATS_INFO], self._get_topic_stats_info)
         processors.register([RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER], self._get_system_topic_list)
 
@@ -117,6 +120,18 @@ class TopicAdminProcessor:
             self._clients.stats.stats.forget_topic(topic)
         except (OSError, ValueError) as error:
             raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"topic {topic} cannot be deleted: {error}") from error
+        return request.command.response(ResponseCode.SUCCESS)
+
+    async def _clean_expired_consume_queue(self, request: RemotingRequest) -> RemotingCommand:
+        """Files alone: a queue that has lost all of its messages goes on counting, where RocketMQ's begins at 0."""
+        try:
+            await self._clients.store.clean_expired_consume_queue()
+        except OSError as error:
+            raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"files of queues cannot be removed: {error}") from error
+        return request.command.response(ResponseCode.SUCCESS)
+
+    def _delete_expired_commitlog(self, request: RemotingRequest) -> RemotingCommand:
+        self._clients.store.clean_commit_log_service.execute_delete_files_manually()
         return request.command.response(ResponseCode.SUCCESS)
 
     async def _clean_unused_topic(self, request: RemotingRequest) -> RemotingCommand:
