@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Mapping
 
 import attrs
@@ -168,6 +169,7 @@ class BrokerRemoting:
 
         Raises `ConfigFileDamaged`; `PlainAclError` or `OSError` for the accounts; `ValueError` for no URL to ask.
         """
+        _check_property_filter(config)
         changes, topic_changes = TOPIC_CHANGES.open()
         metadata = BrokerMetadata.load(config, environment.disk, environment.wall_clock, changes)
         processors = ProcessorTable(tracer)
@@ -333,6 +335,15 @@ class BrokerRemoting:
             self._tracer,
             self._fetch_name_servers,
         )
+
+
+def _check_property_filter(config: BrokerConfig) -> None:
+    """Raise `ConfigurationError` if consumers may subscribe with SQL92, and what compiles that is not installed."""
+    if config.enable_property_filter:
+        try:  # Lark is in an extra, and this alone needs it.
+            importlib.import_module("rmq_actors.broker.sql92")
+        except ModuleNotFoundError as error:
+            raise _missing_extra("enablePropertyFilter=true", error) from error
 
 
 def _address_server(config: BrokerConfig) -> FetchNameServers | None:

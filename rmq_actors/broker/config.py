@@ -187,6 +187,9 @@ class BrokerConfig:
     #: Send consumers that lag far behind to a slave, which takes the reads of old messages off the master's disk; and
     #: those that have caught up back to the broker that their group names.
     slave_read_enable: bool = False
+    #: Let consumers subscribe with expressions of SQL92 on properties. The broker then reads each message that such a
+    #: consumer comes to, 10 us and more. False: such consumers are refused. Needs the extra [server].
+    enable_property_filter: bool = False
     #: Hold a pull that finds nothing for as long as its consumer wants. False: for `short_polling_time_ms` alone, so
     #: that consumers ask more often.
     long_polling_enable: bool = True

@@ -1,4 +1,4 @@
-"""Which messages of a queue a consumer wants, by its subscription (FilterAPI, ExpressionMessageFilter): tags so far."""
+"""Which messages of a queue a consumer wants, by its subscription: tags, or an expression of SQL92 (FilterAPI)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Set as AbstractSet
 import attrs
 
 from rmq_actors.store.dispatch.consume_queue_ext import CqExtUnit
+from rmq_actors.store.read.get_message import MessageFilter
 from rmq_actors.wire.bodies.heartbeat import SubscriptionData
 from rmq_actors.wire.java_string import java_hash_code
 
 SUB_ALL = "*"
 TAG = "TAG"
+SQL92 = "SQL92"
 _MASK, _SIGN = 0xFFFFFFFF, 1 << 31
 
 
@@ -35,6 +37,24 @@ def build_subscription(topic: str, sub_string: str | None, expression_type: str 
 def is_tag_type(expression_type: str | None) -> bool:
     """Whether an expression is one of tags (ExpressionType.isTagType)."""
     return not expression_type or expression_type == TAG
+
+
+def message_filter(subscription: SubscriptionData) -> MessageFilter | None:
+    """The filter of a subscription; None for one that wants every message.
+
+    Raises `ValueError` for an expression that is wrong, or that cannot be compiled here.
+    """
+    if is_tag_type(subscription.expression_type):
+        tags = TagFilter.of(subscription)
+        return None if tags.takes_all else tags
+    if subscription.expression_type != SQL92:
+        raise ValueError(f"there are expressions of type {TAG} and {SQL92}, not {subscription.expression_type!r}")
+    try:  # Lark is in an extra, and this alone needs it.
+        from rmq_actors.broker.sql92 import Sql92Filter, compile_expression  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ValueError(f"SQL92 needs the extra [server]: pip install 'rmq-actors[server]' ({error})") from error
+
+    return Sql92Filter(compile_expression(subscription.sub_string))
 
 
 @attrs.frozen

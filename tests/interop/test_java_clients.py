@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from tests.interop.java_gateway import API_TIMEOUT_MS, JavaGateway
 from tests.interop.servers import Servers
@@ -44,6 +45,7 @@ def broker(module_servers: Servers, name_server: str) -> BrokerCommand:
         transactionCheckInterval=1000,
         transactionTimeOut=1000,
         transactionCheckMax=3,
+        enablePropertyFilter="true",
     )
     broker.start()
     return broker
@@ -321,6 +323,48 @@ def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_ser
     with java_gateway.push_consumer(name_server, "CG_tags", "JavaTags", tags="Tag0 || Tag2") as consumed:
         wait_until(lambda: len(consumed) >= 20, 120, "two tags of three")
     assert {int(body) % 3 for _, body in consumed} == {0, 2}
+
+
+def test_a_consumer_of_an_expression_gets_what_meets_it(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    client = java_gateway.jvm.org.apache.rocketmq.client
+    for number in range(30):
+        colour = "red" if number % 2 else "blue"
+        send_ok(producer.send(message(java_gateway, "JavaSql", b"%d" % number, number=str(number), colour=colour)))
+    consumer = client.consumer.DefaultLitePullConsumer("CG_sql")
+    consumer.setNamesrvAddr(name_server)
+    consumer.setInstanceName("sql")
+    consumer.setConsumeFromWhere(
+        java_gateway.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    )
+    consumer.subscribe("JavaSql", client.consumer.MessageSelector.bySql("number >= 10 AND colour = 'red'"))
+    consumer.start()
+    found: list[int] = []
+
+    def poll() -> int:
+        found.extend(int(bytes(each.getBody())) for each in consumer.poll(500))
+        return len(found)
+
+    try:
+        wait_until(lambda: poll() >= 10, 120, "ten of thirty messages")
+    finally:
+        consumer.shutdown()
+    assert sorted(found) == list(range(11, 30, 2))
+
+
+def test_an_expression_that_is_wrong_is_refused_when_its_consumer_starts(
+    java_gateway: JavaGateway, name_server: str
+) -> None:
+    client = java_gateway.jvm.org.apache.rocketmq.client
+    consumer = client.consumer.DefaultMQPushConsumer("CG_wrong_sql")
+    consumer.setNamesrvAddr(name_server)
+    consumer.setInstanceName("wrong-sql")
+    consumer.subscribe("JavaSql", client.consumer.MessageSelector.bySql("number >= "))
+    consumer.registerMessageListener(_Replies(java_gateway, None))
+    with pytest.raises(Py4JJavaError, match="is wrong at its end"):
+        consumer.start()
+    consumer.shutdown()
 
 
 class _Replies:

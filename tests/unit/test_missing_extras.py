@@ -87,7 +87,12 @@ def test_the_demo_needs_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "key"), [("aclEnable=true", "aclEnable"), ("fetchNamesrvAddrByAddressServer=true", "fetchNamesrv")]
+    ("setting", "key"),
+    [
+        ("aclEnable=true", "aclEnable"),
+        ("fetchNamesrvAddrByAddressServer=true", "fetchNamesrv"),
+        ("enablePropertyFilter=true", "enablePropertyFilter"),
+    ],
 )
 def test_a_broker_needs_server_for_what_its_settings_ask(setting: str, key: str, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"

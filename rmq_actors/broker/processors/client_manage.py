@@ -7,7 +7,7 @@ import trio
 
 from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
 from rmq_actors.broker.client_requests import ClientRequests, refused
-from rmq_actors.broker.subscription import is_tag_type
+from rmq_actors.broker.subscription import is_tag_type, message_filter
 from rmq_actors.protocols.consumer_groups import Client
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX, Refusal
 from rmq_actors.remoting.connection import RemotingRequest
@@ -90,7 +90,13 @@ class ClientManageProcessor:
 
     def _check_client_config(self, request: RemotingRequest) -> RemotingCommand:
         subscription = decode_body(CheckClientRequestBody, request.command.body).subscription_data
-        if not is_tag_type(subscription.expression_type):
+        if is_tag_type(subscription.expression_type):
+            return request.command.response(ResponseCode.SUCCESS)
+        if not self._clients.config().enable_property_filter:
             remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
             raise refused(Refusal(ResponseCode.SYSTEM_ERROR, remark))
+        try:
+            message_filter(subscription)
+        except ValueError as error:
+            raise refused(Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))) from error
         return request.command.response(ResponseCode.SUCCESS)

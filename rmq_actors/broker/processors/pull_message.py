@@ -10,12 +10,12 @@ import trio
 from rmq_actors.broker.client_requests import ClientRequests, refused
 from rmq_actors.broker.pull_answer import MASTER_ID, Puller, pull_answer
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
-from rmq_actors.broker.subscription import TagFilter, build_subscription, is_tag_type
+from rmq_actors.broker.subscription import build_subscription, is_tag_type, message_filter
 from rmq_actors.protocols.consumer_groups import ConsumerGroups
 from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
-from rmq_actors.store.read.get_message import GetMessageResult, GetMessageStatus
+from rmq_actors.store.read.get_message import GetMessageResult, GetMessageStatus, MessageFilter
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
@@ -103,13 +103,12 @@ class PullMessageProcessor:
         clients, flags, began_s = self._clients, PullSysFlag(header.sys_flag), trio.current_time()
         group = self._check(request, header)
         store = clients.store
-        tags = TagFilter.of(self._subscription(header, flags, group))
         result = store.reads.get_message(
             header.topic,
             header.queue_id,
             header.queue_offset,
             header.max_msg_nums,
-            None if tags.takes_all else tags,
+            self._filter(header, flags, group),
         )
         config = clients.config()
         corrects = not config.is_slave or config.store.offset_check_in_slave
@@ -170,22 +169,30 @@ class PullMessageProcessor:
             raise refused(Refusal(ResponseCode.SYSTEM_ERROR, remark))
         return group
 
-    def _subscription(
+    def _filter(
         self, header: PullMessageRequestHeader, flags: PullSysFlag, group_config: SubscriptionGroupConfig
-    ) -> SubscriptionData:
-        """The subscription in the pull, or that of the group's heartbeats. Raises `RpcRefused`."""
+    ) -> MessageFilter | None:
+        """What the subscription in the pull wants, or that of the group's heartbeats. Raises `RpcRefused`.
+
+        None: every message. Reading is cheaper then.
+        """
         if PullSysFlag.SUBSCRIPTION in flags:
+            code, remark = ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
             try:
                 found = build_subscription(header.topic, header.subscription, header.expression_type)
             except ValueError as error:
-                remark = "parse the consumer's subscription failed"
-                raise refused(Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error
+                raise refused(Refusal(code, remark)) from error
         else:
+            code = ResponseCode.FILTER_DATA_NOT_EXIST
+            remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
             found = self._subscription_of_group(header, group_config)
-        if not is_tag_type(found.expression_type):
-            remark = f"The broker does not support consumer to filter message by {found.expression_type}"
-            raise refused(Refusal(ResponseCode.SYSTEM_ERROR, remark))
-        return found
+        if not is_tag_type(found.expression_type) and not self._clients.config().enable_property_filter:
+            unsupported = f"The broker does not support consumer to filter message by {found.expression_type}"
+            raise refused(Refusal(ResponseCode.SYSTEM_ERROR, unsupported))
+        try:
+            return message_filter(found)
+        except ValueError as error:
+            raise refused(Refusal(code, f"{remark} {error}")) from error
 
     def _subscription_of_group(
         self, header: PullMessageRequestHeader, group_config: SubscriptionGroupConfig
