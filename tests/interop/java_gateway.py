@@ -218,6 +218,9 @@ class JavaGateway:
         producer.setInstanceName(self._new_instance())
         producer.setSendMsgTimeout(API_TIMEOUT_MS)
         producer.setMqClientApiTimeout(API_TIMEOUT_MS)
+        # It finds a broker that has moved, and its broker hears of it, within a second.
+        producer.setPollNameServerInterval(1000)
+        producer.setHeartbeatBrokerInterval(1000)
         producer.setTransactionListener(_TransactionListener(client.LocalTransactionState, execute, check, asked))
         producer.start()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -427,6 +428,54 @@ def test_what_a_transaction_commits_is_consumed_and_what_it_rolls_back_is_not(
     assert sorted(asked) == sorted(
         [b"UNKNOW then COMMIT_MESSAGE", b"UNKNOW then ROLLBACK_MESSAGE", *[b"UNKNOW then UNKNOW"] * 3]
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "then"), [("java", "own"), ("own", "java")])
+def test_a_store_moves_between_both_in_mid_transaction(
+    java_gateway: JavaGateway, module_servers: Servers, first: str, then: str
+) -> None:
+    make: dict[str, Callable[..., BrokerCommand | JavaBroker]] = {
+        "own": module_servers.broker_command,
+        "java": module_servers.java_broker,
+    }
+    name_server = module_servers.name_server(f"namesrv-moves-{first}")
+    name_server.start()
+    common: dict[str, str | int] = {
+        "brokerName": "broker-moves",
+        "namesrvAddr": name_server.address,
+        "mappedFileSizeCommitLog": 16 * MEGABYTE,
+        "transactionTimeOut": 1000,
+    }
+    before = make[first](f"moves-{first}-0", **common, transactionCheckInterval=600_000)
+    before.start()
+    bodies = [b"COMMIT_MESSAGE then x", b"ROLLBACK_MESSAGE then x", b"UNKNOW then COMMIT_MESSAGE"] * 3
+    bodies = [body + b" %d" % number for number, body in enumerate([*bodies, b"UNKNOW then ROLLBACK_MESSAGE"])]
+    topic = f"JavaMoves{first}"
+
+    def execute(body: bytes) -> str:
+        return body.split()[0].decode()
+
+    def check(body: bytes) -> str:
+        return body.split()[2].decode()
+
+    made = java_gateway.jvm.org.apache.rocketmq.common.message.Message
+    wait_until(lambda: "TBW102" in java_gateway.mqadmin(name_server.address, "topicList"), 60, "it is registered")
+    with java_gateway.transaction_producer(name_server.address, "PG_moves", execute, check) as (producer, asked):
+        for body in bodies:
+            producer.sendMessageInTransaction(made(topic, "TagT", bytearray(body)), None)
+        before.stop()
+        assert asked == []
+        after = make[then](f"moves-{first}-1", **common, transactionCheckInterval=1000)
+        shutil.copytree(before.store, after.store, dirs_exist_ok=True)
+        after.start()
+        committed = [body for body in bodies if b"COMMIT_MESSAGE" in body]
+        with java_gateway.push_consumer(name_server.address, "CG_moves", topic) as consumed:
+            wait_until(lambda: len(consumed) >= len(committed), 120, "what was committed before and after")
+            wait_until(lambda: len(asked) >= 4, 60, "all without an end are asked about")
+    assert sorted(body for _, body in consumed) == sorted(committed)
+    assert sorted(asked) == sorted(body for body in bodies if body.startswith(b"UNKNOW"))
+    after.stop()
 
 
 def test_clients_find_the_broker_through_rocketmqs_own_name_server(

@@ -19,6 +19,7 @@ from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.plain_acl_file import PlainAclError
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.testing.thin_client import Prepared, ThinClient
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.wire.acl_signature import SessionCredentials
 from rmq_actors.wire.record import Message
@@ -166,6 +167,49 @@ def test_operators_need_an_account_to_look_and_an_admins_to_change() -> None:
 
     def denied() -> list[Event]:
         return [event for event in acl.recorder.events if event.kind == "remoting.denied"]
+
+    acl.run(use)
+
+
+def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic() -> None:
+    acl = BrokerWorld(acl_enable=True)
+    text = "accounts:\n" + "".join(
+        f"- {{accessKey: {one.access_key}, secretKey: {one.secret_key}, topicPerms: [{topic}=PUB]}}\n"
+        for one, topic in ((ALICE, "TopicA"), (BOB, "TopicB"))
+    )
+    with contextlib.closing(acl.broker.disk.open("conf/plain_acl.yml", allocate_bytes=len(text))) as file:
+        file.write_at(0, text.encode())
+
+    async def as_account(credentials: SessionCredentials, use: Callable[[ThinClient], Awaitable[None]]) -> None:
+        tracer, entropy = acl.recorder.tracer("client"), acl.client.entropy
+        async with open_actor_system("client", tracer, entropy=entropy) as system:
+            hooks: list[RpcHook] = [AclClientRpcHook(credentials)]
+            client = RemotingClient(RemotingClientConfig(), entropy, tracer, ProcessorTable(tracer), hooks=hooks)
+            await system.start(client)
+            address = f"{acl.broker.address}:{LISTEN_PORT}"
+            await use(ThinClient(lambda request: client.invoke(address, request, 3_000)))
+
+    async def use(_: Call) -> None:
+        prepared: list[Prepared] = []
+
+        async def prepare(client: ThinClient) -> None:
+            code, half = await client.prepare("TopicA", b"x")
+            assert isinstance(half, Prepared), (code, half)
+            prepared.append(half)
+
+        async def refused(client: ThinClient) -> None:
+            answer = await client.end(prepared[0], 8)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "No default permission for topic:TopicA" in (answer.remark or "")
+            resume = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": "0" * 32})
+            assert "Need admin permission" in ((await client.ask(resume)).remark or "")
+
+        async def commit(client: ThinClient) -> None:
+            assert (await client.end(prepared[0], 8)).code == ResponseCode.SUCCESS
+
+        await as_account(ALICE, prepare)
+        await as_account(BOB, refused)
+        await as_account(ALICE, commit)
 
     acl.run(use)
 

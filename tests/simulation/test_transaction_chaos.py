@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import attrs
 import pytest
 
+from rmq_actors.broker.transactional_message_service import TransactionalMessageService
+from rmq_actors.protocols.send_rules import Refusal
+from rmq_actors.protocols.transactional_messages import committed_message
+from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.puts.message_puts import PendingPut
 from rmq_actors.testing.scenarios import TRANSACTIONS, RunResult, run_case
 from rmq_actors.tracing.events.run import ClientTransaction
 from rmq_actors.tracing.events.transactions import TransactionCheck, TransactionEnd
+from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, StoredMessage
 from sim_net import Fault, Kill, On, PowerLoss, Schedule
 from sim_net.search.search import Case
 
@@ -44,6 +51,34 @@ def test_transactions_end_as_their_producers_want_whatever_fails() -> None:
         "transaction.end rolled_back",
     ):
         assert met[status] >= 5, (status, met)
+
+
+def test_the_scenario_sees_a_commit_that_is_stored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = TransactionalMessageService.end
+
+    def end_twice(
+        service: TransactionalMessageService, store: MessageStore, half: StoredMessage, state: int
+    ) -> PendingPut | Refusal | None:
+        if state == TRANSACTION_COMMIT_TYPE:
+            store.puts.async_put_message(committed_message(half))
+        return end(service, store, half, state)
+
+    monkeypatch.setattr(TransactionalMessageService, "end", end_twice)
+    failures = [run(seed).failure for seed in range(4)]
+    assert any(re.search(r"transactions: .* has committed tx-\d+ \d times", failure) for failure in failures), failures
+
+
+def test_the_scenario_sees_a_commit_of_what_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = TransactionalMessageService.end
+
+    def commit(
+        service: TransactionalMessageService, store: MessageStore, half: StoredMessage, _: int
+    ) -> PendingPut | Refusal | None:
+        return end(service, store, half, TRANSACTION_COMMIT_TYPE)
+
+    monkeypatch.setattr(TransactionalMessageService, "end", commit)
+    failures = [run(seed).failure for seed in range(4)]
+    assert any("nobody has sent that" in failure or "its producer has not" in failure for failure in failures), failures
 
 
 @pytest.mark.long

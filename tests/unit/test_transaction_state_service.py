@@ -218,6 +218,24 @@ def test_a_producer_that_sends_again_has_two_and_each_is_put_back(tmp_path: Path
     assert opened(service) == [2, 3]
 
 
+@pytest.mark.parametrize("named", [b"0", b"0,7"])
+def test_one_that_rocketmq_has_put_back_while_it_was_immune_ends_by_its_old_place(
+    tmp_path: Path, log: Log, named: bytes
+) -> None:
+    """RocketMQ's producers know the old place alone; its check looks for both."""
+    service = open_states(tmp_path, log)
+    log.half("key")
+    properties = {"PGROUP": "PG", "UNIQ_KEY": "key", "TRANSACTION_CHECK_TIMES": "1", "TRAN_PREPARED_QUEUE_OFFSET": "0"}
+    log.put(HALF_TOPIC, properties=properties)
+    service.dispatch(log.requests)
+    assert opened(service) == [1]
+    log.op(named)
+    service.dispatch(log.requests)
+    assert opened(service) == []
+    service.close()
+    assert opened(open_states(tmp_path, log, 300)) == []
+
+
 def test_without_a_key_what_was_put_back_is_one_more(tmp_path: Path, log: Log) -> None:
     service = open_states(tmp_path, log)
     log.half()

@@ -11,7 +11,7 @@ messages and op messages, which 3.1.9 did not know.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
@@ -59,6 +59,7 @@ _log = logging.getLogger(__name__)
 
 PROPERTY_PRODUCER_GROUP = "PGROUP"
 PROPERTY_TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 #: The tag of an op message, and what stands between half queue offsets in its body.
 REMOVE_TAG = "d"
 OFFSET_SEPARATOR = ","
@@ -87,6 +88,8 @@ class OpenTransaction(NamedTuple):
     #: (queue id, queue offset) of a half message, by which op messages name it.
     half: tuple[int, int] | None
     unique_key: str | None
+    #: The half message that this one was stored for again by RocketMQ, while it was immune: ends may name that one.
+    stands_for: tuple[int, int] | None = None
 
 
 class _Change(NamedTuple):
@@ -317,6 +320,7 @@ class TransactionStateService:
             number,
             half,
             record.properties.get(PROPERTY_UNIQ_KEY),
+            _stands_for(half, record.properties),
         )
         self._add(transaction)
         return transaction
@@ -329,7 +333,10 @@ class TransactionStateService:
                 ended = self._halves_named_at(offset)
                 for each in list(found):
                     record = self._read_record(each)
-                    if record is not None and _half(record.topic, record.queue_id, record.queue_offset) in ended:
+                    if record is None:
+                        continue
+                    half = _half(record.topic, record.queue_id, record.queue_offset)
+                    if half in ended or _stands_for(half, record.properties) in ended:
                         del found[each]
             elif code >= 0:
                 found.pop(code, None)
@@ -396,14 +403,16 @@ class TransactionStateService:
         return self._end(self._open.get(request.prepared_transaction_offset), request, kind)
 
     def _prepare(self, request: DispatchRequest) -> _Change:
+        half = _half(request.topic, request.queue_id, request.consume_queue_offset)
         begun = OpenTransaction(
             request.commit_log_offset,
             request.msg_size,
             _seconds(request.store_timestamp_ms),
             _group_hash(request.properties.get(PROPERTY_PRODUCER_GROUP)),
             self._next_number,
-            _half(request.topic, request.queue_id, request.consume_queue_offset),
+            half,
             request.properties.get(PROPERTY_UNIQ_KEY),
+            _stands_for(half, request.properties),
         )
         if begun.half is not None and PROPERTY_TRANSACTION_CHECK_TIMES in request.properties:
             before = self._oldest_of_key(request)
@@ -435,16 +444,18 @@ class TransactionStateService:
 
     def _add(self, transaction: OpenTransaction) -> None:
         self._open[transaction.physical_offset] = transaction
-        if transaction.half is not None:
-            self._by_half[transaction.half] = transaction
+        for half in (transaction.half, transaction.stands_for):
+            if half is not None:
+                self._by_half[half] = transaction
         if transaction.unique_key:
             self._by_unique_key.setdefault(transaction.unique_key, []).append(transaction)
 
     def _forget(self, transaction: OpenTransaction) -> None:
         del self._open[transaction.physical_offset]
         # Two may say that they are the same half message: op messages speak of the newer one then.
-        if transaction.half is not None and self._by_half.get(transaction.half) is transaction:
-            del self._by_half[transaction.half]
+        for half in (transaction.half, transaction.stands_for):
+            if half is not None and self._by_half.get(half) is transaction:
+                del self._by_half[half]
         if transaction.unique_key:
             same_key = self._by_unique_key[transaction.unique_key]
             same_key.remove(transaction)
@@ -548,6 +559,12 @@ def _seconds(timestamp_ms: int) -> int:
 def _half(topic: str, queue_id: int, queue_offset: int) -> tuple[int, int] | None:
     """How op messages name a half message; None for any other message."""
     return (queue_id, queue_offset) if topic == HALF_TOPIC else None
+
+
+def _stands_for(half: tuple[int, int] | None, properties: Mapping[str, str]) -> tuple[int, int] | None:
+    """Which half message of its queue RocketMQ has stored again as this one, because it was immune."""
+    number = parse_queue_offset(properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, ""))
+    return None if half is None or number is None else (half[0], number)
 
 
 def _group_hash(group: str | None) -> int:
