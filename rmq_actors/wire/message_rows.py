@@ -64,6 +64,9 @@ class EncodedRows:
     @property
     def topics(self) -> Mapping[str, tuple[int, int]]:
         """How many bytes and how many records each topic has among them."""
+        names = {topic for topic, _ in self.next_queue_offsets}
+        if len(names) == 1:
+            return dict.fromkeys(names, (len(self.data), len(self.requests)))
         found: dict[str, tuple[int, int]] = {}
         for topic, requests in itertools.groupby(self.requests, _topic_of):
             sizes = [request.msg_size for request in requests]

@@ -102,7 +102,7 @@ class SendLane:
             stored.answers.tell(waiting.tell)
         else:
             for span in spans:
-                if answers := settings.answers.frames([each for each in span.owed if each is not None]):
+                if answers := settings.answers.frames(_answered(span.owed)):
                     span.connection.send_answers(answers)
         return counts
 
@@ -181,6 +181,12 @@ def _owed(rows: Sequence[SendRow], placed: Sequence[DispatchRequest]) -> Sequenc
     ]
 
 
+def _answered(
+    owed: Sequence[tuple[int, int, int, int] | None],
+) -> Sequence[tuple[int, int, int, int]]:
+    return [each for each in owed if each is not None]
+
+
 class _Span(NamedTuple):
     """The rows of one connection among those that were stored together, and what their answers tell, None for none."""
 
@@ -211,7 +217,7 @@ class _WaitingAnswers:
     def _answer(self, span: _Span, owed: Sequence[tuple[int, int, int, int] | None], status: PutStatus) -> None:
         answers = self._settings.answers
         assert answers is not None
-        answered = [each for each in owed if each is not None]
+        answered = _answered(owed)
         if status is PutStatus.PUT_OK:
             if answered:
                 self._lane.owe(span.connection, answers.frames(answered))

@@ -236,7 +236,7 @@ class MessagePuts:
         if waits:
             self._await_rows(encoded, answers, arrived)
         else:
-            self._begin_rows(encoded, answers, 0, len(encoded), arrived).answered(PutStatus.PUT_OK, 0, len(encoded))
+            self._answer_rows(encoded, answers, arrived)
         return PutRows(encoded, answers)
 
     @property
@@ -247,6 +247,17 @@ class MessagePuts:
     @property
     def _puts_may_wait(self) -> bool:
         return self._flush_mode.puts_wait_for_sync or self.config.broker_role is BrokerRole.SYNC_MASTER
+
+    def _answer_rows(self, encoded: EncodedRows, answers: RowAnswers, arrived: float) -> None:
+        """All of them: they wait for nothing."""
+        count, end = len(encoded), encoded.end_offset
+        first_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + count
+        last_id = first_id + count - 1 if count > 1 else None
+        size = end - encoded.begin_offset
+        self._tracer.emit(PutBegin(msg_id=first_id, msg_id_last=last_id, offset=encoded.begin_offset, size=size))
+        self._tracer.emit(PutEnd(msg_id=first_id, msg_id_last=last_id, offset=end, status=PutStatus.PUT_OK.value))
+        self.stats.puts_took(1000 * (trio.current_time() - arrived), count)
+        answers.answered(0, count, PutStatus.PUT_OK)
 
     def _begin_rows(
         self, encoded: EncodedRows, answers: RowAnswers, begin: int, end: int, arrived: float
