@@ -29,6 +29,7 @@ from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
 from rmq_actors.broker.processors.pull_message import PullMessageProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
 from rmq_actors.broker.processors.reply_message import ReplyMessageProcessor
+from rmq_actors.broker.processors.send_back import SendBackProcessor
 from rmq_actors.broker.processors.send_message import SendMessageProcessor
 from rmq_actors.broker.processors.send_rows import SendLane
 from rmq_actors.broker.processors.topic_admin import TopicAdminProcessor
@@ -147,6 +148,7 @@ class BrokerRemoting:
         self._transaction_checks = TransactionalMessageCheckService(
             clients, transactions, self._housekeeping.producers, self._environment.wall_clock, self._tracer
         )
+        SendBackProcessor(clients, self._environment.entropy, pool, sends, self._tracer).register(self.processors)
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
         TopicAdminProcessor(clients, self._pools, TopicRemoval(self.metadata, self._hold_service)).register(

@@ -47,6 +47,14 @@ class ClientRequests:
             raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role, try again")
         return store
 
+    def check_is_master(self) -> None:
+        """Raise `RpcRefused` on a slave, before anything is made for a message."""
+        if self.config().is_slave:
+            raise refused(
+                Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. A slave takes no puts")
+            )
+        _ = self.store
+
     def makes_group(self, group: str) -> bool:
         """Whether a missing group is made when a client names it."""
         return self.config().auto_create_subscription_group or group.startswith(_SYSTEM_GROUP_PREFIX)

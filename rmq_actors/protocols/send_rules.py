@@ -125,10 +125,13 @@ class SendRules:
             if self.auto_create_groups:
                 return MissingGroup(name)
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {FAQ}")
-        times_max = group.retry_max_times
-        if version >= _VERSION_V3_4_9 and header.max_reconsume_times is not None:
-            times_max = header.max_reconsume_times
+        times_max = reconsume_times_max(group, version, header.max_reconsume_times)
         return DLQ_GROUP_TOPIC_PREFIX + name if (header.reconsume_times or 0) >= times_max else None
+
+
+def reconsume_times_max(group: SubscriptionGroupConfig, version: int, asked: int | None) -> int:
+    """How often consuming a message may fail: as its group says, or as a consumer asks that is new enough to ask."""
+    return group.retry_max_times if version < _VERSION_V3_4_9 or asked is None else asked
 
 
 def check_topic_name(topic: str) -> Refusal | None:

@@ -33,7 +33,11 @@ from rmq_actors.wire.bodies.message_queues import (
 from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY
 from rmq_actors.wire.headers import CommandHeader, decode_header, encode_header
 from rmq_actors.wire.headers.clients import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
-from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from rmq_actors.wire.headers.messages import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
 from rmq_actors.wire.headers.offsets import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
@@ -214,6 +218,15 @@ class ThinClient:
         return Pulled(
             answer.code, answer.remark, found, [decode_message(memoryview(each)) for each in records], records
         )
+
+    async def send_back(
+        self, message: StoredMessage, delay_level: int = 0, max_reconsume_times: int | None = None
+    ) -> RemotingCommand:
+        """Have a message that the group could not consume delivered to it again."""
+        header = ConsumerSendMsgBackRequestHeader(
+            message.physical_offset, self.group, delay_level, max_reconsume_times=max_reconsume_times
+        )
+        return await self.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
     async def members(self) -> list[str] | None:
         """The client ids of the group; None if there is no such group."""

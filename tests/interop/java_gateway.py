@@ -170,6 +170,7 @@ class JavaGateway:
         broadcast: bool = False,
         tags: str = "*",
         fails: Callable[[bytes], bool] = lambda body: False,
+        max_reconsume_times: int | None = None,
     ) -> Iterator[list[tuple[int, bytes]]]:
         """A DefaultMQPushConsumer for the length of a block; the queue and body of each message, as they are consumed.
 
@@ -183,6 +184,8 @@ class JavaGateway:
         consumer.setConsumeFromWhere(
             self.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
         )
+        if max_reconsume_times is not None:
+            consumer.setMaxReconsumeTimes(max_reconsume_times)
         if broadcast:
             consumer.setMessageModel(self.jvm.org.apache.rocketmq.common.protocol.heartbeat.MessageModel.BROADCASTING)
         consumer.subscribe(topic, tags)

@@ -317,6 +317,27 @@ def test_a_delayed_message_is_consumed_when_its_delay_is_over(
         assert found_ms[level] - stored_ms[level] >= delay_ms
 
 
+def test_what_a_push_consumer_cannot_consume_comes_again_and_then_goes_to_the_dead_letters(
+    java_gateway: JavaGateway, name_server: str, producer: Any
+) -> None:
+    send_ok(producer.send(message(java_gateway, "JavaRetry", b"good")))
+    send_ok(producer.send(message(java_gateway, "JavaRetry", b"bad")))
+    with java_gateway.push_consumer(
+        name_server, "CG_retry", "JavaRetry", fails=lambda body: body == b"bad", max_reconsume_times=2
+    ) as consumed:
+        wait_until(lambda: [body for _, body in consumed].count(b"bad") == 3, 120, "once, and two retries")
+        dead = lite_pull(java_gateway, name_server, "CG_dead", "%DLQ%CG_retry", "dead-1")
+        letters: list[Any] = []
+        try:
+            wait_until(lambda: bool(letters.extend(dead.poll(500)) or letters), 120, "a dead letter")
+        finally:
+            dead.shutdown()
+    assert sorted(body for _, body in consumed) == [b"bad"] * 3 + [b"good"]
+    (letter,) = letters
+    assert bytes(letter.getBody()) == b"bad"
+    assert (letter.getReconsumeTimes(), letter.getProperty("RETRY_TOPIC")) == (3, "JavaRetry")
+
+
 def test_a_consumer_of_tags_gets_those_alone(java_gateway: JavaGateway, name_server: str, producer: Any) -> None:
     made = java_gateway.jvm.org.apache.rocketmq.common.message.Message
     for number in range(30):

@@ -6,15 +6,20 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import attrs
+import pytest
 import trio
 
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.processor import ProcessorTable
-from rmq_actors.store.config import BrokerRole
-from rmq_actors.testing.thin_client import ThinClient
-from rmq_actors.wire.record import StoredMessage
+from rmq_actors.store.config import BrokerRole, FlushDiskType
+from rmq_actors.store.running_flags import RunningFlag
+from rmq_actors.testing.thin_client import ThinClient, subscription
+from rmq_actors.tracing.events.broker import BrokerDeliver
+from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+from rmq_actors.wire.record import Message, StoredMessage
 from rmq_actors.wire.response_code import ResponseCode
 from tests.worlds.name_server_world import CLIENT
 from tests.worlds.role_world import RoleWorld
@@ -51,11 +56,21 @@ async def send(client: ThinClient, body: bytes, level: int, queue_id: int = 0) -
     assert code == ResponseCode.SUCCESS, placed
 
 
-async def pull_all(client: ThinClient, queue_id: int = 0) -> list[StoredMessage]:
+async def pull_all(client: ThinClient, topic: str = TOPIC, queue_id: int = 0) -> list[StoredMessage]:
     found: list[StoredMessage] = []
-    while pulled := (await client.pull(TOPIC, len(found), queue_id)).messages:
+    while pulled := (await client.pull(topic, len(found), queue_id)).messages:
         found += pulled
     return found
+
+
+def bodies(messages: list[StoredMessage]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+def live_offsets(servers: RoleWorld, node: str = "a-0") -> dict[int, int]:
+    remoting = servers.controller(node).remoting
+    assert remoting is not None
+    return remoting.metadata.delay_offsets.offset_table
 
 
 def test_a_delayed_message_comes_when_its_delay_is_over_and_no_earlier() -> None:
@@ -77,3 +92,185 @@ def test_a_delayed_message_comes_when_its_delay_is_over_and_no_earlier() -> None
             assert (message.topic, message.queue_id, message.queue_offset) == (TOPIC, 3, 0)
 
     assert run(use).crashes == []
+
+
+def test_many_due_at_once_are_delivered_in_order_and_each_once() -> None:
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            for number in range(100):
+                await send(client, b"%d" % number, 2)
+            await trio.sleep(3.5)
+            assert bodies(await pull_all(client)) == [b"%d" % number for number in range(100)]
+        assert live_offsets(servers) == {2: 100}
+
+    assert run(use).crashes == []
+
+
+def test_a_level_past_the_last_is_the_last_and_level_0_and_less_are_no_delay() -> None:
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            await send(client, b"now", 0)
+            await send(client, b"now too", -1)
+            await send(client, b"last level", 9)
+            await trio.sleep(0.5)
+            assert bodies(await pull_all(client)) == [b"now", b"now too"]
+            await trio.sleep(10)
+            assert bodies(await pull_all(client)) == [b"now", b"now too", b"last level"]
+
+    assert run(use).crashes == []
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, -2.0, 2.0, 3600.0])
+def test_a_clock_that_jumps_makes_no_message_come_early_nor_late(ahead_s: float) -> None:
+    """RocketMQ delivers at once what a clock that went back makes due after more than its delay, or what it skips."""
+
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            sent_s = dict[bytes, float]()
+            for number in range(3):
+                if number == 1:
+                    servers.nodes["a-0"].wall_clock.jump(round(1000 * ahead_s))
+                sent_s[b"%d" % number] = trio.current_time()
+                await send(client, b"%d" % number, 2)
+            for number in range(3):
+                (message,) = (await client.pull(TOPIC, number, hold_ms=20_000, max_messages=1)).messages
+                assert 3 <= trio.current_time() - sent_s[message.body] < 3.3
+
+    assert run(use).crashes == []
+
+
+@pytest.mark.parametrize("how", ["kill", "power_loss", "stop"])
+def test_a_broker_that_starts_again_delivers_what_was_due_meanwhile_and_the_rest_in_time(how: str) -> None:
+    async def use(servers: RoleWorld) -> None:
+        sent_s = trio.current_time()
+        async with client_of(servers) as client:
+            await send(client, b"while it is down", 2)
+            await send(client, b"later", 3)
+            await trio.sleep(1)
+        if how == "stop":
+            await servers.stop_broker("a-0")
+        else:
+            getattr(servers.nodes["a-0"], how)()
+        await trio.sleep(3)
+        servers.boot("a-0")
+        await trio.sleep(2)
+        async with client_of(servers) as client:
+            assert bodies(await pull_all(client)) == [b"while it is down"]
+            pulled = await client.pull(TOPIC, 1, hold_ms=20_000)
+            assert pulled.bodies == [b"later"]
+            assert 10 <= trio.current_time() - sent_s < 10.2
+
+    run(use, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+
+
+def test_a_put_that_is_refused_is_tried_again_and_the_level_waits_for_it() -> None:
+    """#9248: RocketMQ 5 went on with the next one, and the message was lost."""
+
+    async def use(servers: RoleWorld) -> None:
+        flags = servers.controller("a-0").store.running_flags
+        async with client_of(servers) as client:
+            for number in range(3):
+                await send(client, b"%d" % number, 1)
+            flags.set(RunningFlag.NOT_WRITEABLE, "a test")
+            await trio.sleep(5)
+            assert bodies(await pull_all(client)) == []
+            assert live_offsets(servers) == {}
+            flags.clear(RunningFlag.NOT_WRITEABLE)
+            await trio.sleep(2)
+            assert bodies(await pull_all(client)) == [b"0", b"1", b"2"]
+
+    servers = run(use)
+    retried = servers.events(BrokerDeliver, status="retried")
+    assert {(event.queue_offset, event.queue_offset_next) for event in retried} == {(0, 0)}
+    assert 4 <= len(retried) <= 8
+
+
+def test_what_names_no_queue_is_passed_over_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(servers: RoleWorld) -> None:
+        await servers.put("a-0", b"forged", delay_time_level=0)
+        forged = Message(SCHEDULE_TOPIC, b"names no topic", queue_id=0, delay_time_level=0)
+        await servers.on_node("a-0", lambda: servers.controller("a-0").put_message(forged))
+        async with client_of(servers) as client:
+            await send(client, b"good", 1)
+            await trio.sleep(2)
+            assert bodies(await pull_all(client)) == [b"good"]
+
+    run(use)
+    assert "delay level 1: message 0 of its queue" in caplog.text
+    assert "REAL_TOPIC None" in caplog.text
+
+
+def test_a_promoted_slave_goes_on_where_its_master_has_stopped() -> None:
+    """Also #2259: what the master has delivered and told does not come again."""
+
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            await send(client, b"delivered", 1)
+            await trio.sleep(12)  # the slave has asked for the offsets since
+            await send(client, b"waits", 3)
+            await servers.wait_replicated("a-1")
+        servers.nodes["a-0"].kill()
+        await trio.sleep(2)
+        assert await servers.change_role("a-1", BrokerRole.ASYNC_MASTER) is None
+        async with client_of(servers, "a-1") as client:
+            await trio.sleep(10)
+            assert bodies(await pull_all(client)) == [b"delivered", b"waits"]
+        assert live_offsets(servers, "a-1") == {1: 1, 3: 1}
+
+    run(use, slaves=1)
+
+
+def test_a_slave_delivers_nothing() -> None:
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            await send(client, b"once", 1)
+            await trio.sleep(14)  # the slave knows the topic by then
+            assert bodies(await pull_all(client)) == [b"once"]
+        async with client_of(servers, "a-1") as client:
+            assert bodies(await pull_all(client)) == [b"once"]
+
+    run(use, slaves=1)
+
+
+# --- retries ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_sent_back_comes_again_and_after_its_last_retry_it_is_dead() -> None:
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            await client.heartbeat(subscription(TOPIC))
+            await send(client, b"bad", 0)
+            await trio.sleep(0.2)
+            (failed,) = await pull_all(client)
+            for times in range(1, 3):
+                answer = await client.send_back(failed, delay_level=times, max_reconsume_times=2)
+                assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, None)
+                before_s, delay_s = trio.current_time(), (0, 1, 3)[times]
+                (failed,) = (await client.pull("%RETRY%CG", times - 1, hold_ms=20_000)).messages
+                assert delay_s - 0.1 <= trio.current_time() - before_s < delay_s + 0.2
+                assert (failed.body, failed.reconsume_times) == (b"bad", times)
+                assert failed.properties["RETRY_TOPIC"] == TOPIC
+            answer = await client.send_back(failed, max_reconsume_times=2)
+            assert answer.code == ResponseCode.SUCCESS
+            await trio.sleep(0.5)
+            (dead,) = await pull_all(client, "%DLQ%CG")
+            assert (dead.body, dead.reconsume_times, dead.properties["WAIT"]) == (b"bad", 3, "false")
+            assert len(await pull_all(client, "%RETRY%CG")) == 2
+
+    assert run(use).crashes == []
+
+
+def test_a_slave_and_a_wrong_offset_are_refused() -> None:
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            await send(client, b"x", 0)
+            await servers.wait_replicated("a-1")
+            await trio.sleep(0.2)
+            (message,) = await pull_all(client)
+            wrong = await client.send_back(attrs.evolve(message, physical_offset=1))
+            assert (wrong.code, wrong.remark) == (ResponseCode.SYSTEM_ERROR, "look message by offset failed, 1")
+        async with client_of(servers, "a-1") as client:
+            answer = await client.send_back(message)
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+    run(use, slaves=1)

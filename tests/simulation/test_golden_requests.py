@@ -197,7 +197,9 @@ class Replay:
             topic = message.properties["REAL_TOPIC"] if message.topic == SCHEDULE_TOPIC else message.topic
             is_delivered = topic == message.topic and "DELAY" in message.properties
             send = None if is_delivered else sends().get((topic, message.properties.get("UNIQ_KEY", "")))
-            if send is None:
+            if "RETRY_TOPIC" in message.properties and not is_delivered:
+                await self.compare(frame(RequestCode.CONSUMER_SEND_MSG_BACK))
+            elif send is None:
                 result = await broker.put_message(as_put(message))
                 assert result.append is not None
             elif send.answer is not None:
@@ -322,6 +324,7 @@ def test_requests_have_the_answers_that_rocketmq_gave() -> None:
     assert found == {
         (RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS): 138,
         (RequestCode.SEND_BATCH_MESSAGE, ResponseCode.SUCCESS): 3,
+        (RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SUCCESS): 1,
         (RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS): 37,
         (RequestCode.PULL_MESSAGE, ResponseCode.PULL_NOT_FOUND): 29,
         (RequestCode.PULL_MESSAGE, ResponseCode.PULL_RETRY_IMMEDIATELY): 6,

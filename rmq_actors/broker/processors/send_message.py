@@ -89,8 +89,8 @@ class SendMessageProcessor:
 
     def _send(self, request: RemotingRequest) -> RemotingCommand | None:
         header = _header_of(request.command)
-        self._check_takes_messages()
-        self._check_room(request)
+        self._clients.check_is_master()
+        self.check_room(request)
         destination = self._destination(request, header)
         if isinstance(destination, MissingTopic | MissingGroup):
             self._pool.submit(request, self._make_then_send)
@@ -104,8 +104,8 @@ class SendMessageProcessor:
     async def checked(self, request: RemotingRequest) -> tuple[SendMessageRequestHeader, Destination]:
         """What is to be stored where; missing tables are made. Raises `RpcRefused`, as for a message that is sent."""
         header = _header_of(request.command)
-        self._check_takes_messages()
-        self._check_room(request)
+        self._clients.check_is_master()
+        self.check_room(request)
         return header, await self._made_destination(request, header)
 
     async def _made_destination(self, request: RemotingRequest, header: SendMessageRequestHeader) -> Destination:
@@ -119,15 +119,7 @@ class SendMessageProcessor:
                 return destination
         raise AssertionError(f"{header.topic}: what was made is missing again")
 
-    def _check_takes_messages(self) -> None:
-        """Raise `RpcRefused` on a slave, before anything is made for a message."""
-        if self._clients.config().is_slave:
-            raise refused(
-                Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. A slave takes no puts")
-            )
-        _ = self._clients.store
-
-    def _check_room(self, request: RemotingRequest) -> None:
+    def check_room(self, request: RemotingRequest) -> None:
         """Raise `RpcRefused` while too many wait for their answers, of this connection or in all."""
         most = self._clients.config().send_thread_pool_queue_capacity
         if not self.waiting.room(request.connection, most) or not self._clients.store.puts.may_more_wait:

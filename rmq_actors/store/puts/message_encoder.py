@@ -60,8 +60,11 @@ class MessageEncoder:
     #: Asked for the next offsets of queues.
     _commit_log: CommitLog
 
-    def encode(self, message: Message) -> EncodedMessage:
-        """A message; a delayed one as it waits in SCHEDULE_TOPIC_XXXX."""
+    def encode(self, message: Message, *, keeps_wait: bool = False) -> EncodedMessage:
+        """A message; a delayed one as it waits in SCHEDULE_TOPIC_XXXX.
+
+        `keeps_wait`: its property WAIT is stored, whatever the message is.
+        """
         check_topic_once(message.topic)
         properties = message.properties
         if PROPERTY_INNER_MULTI_DISPATCH in properties and self._is_multi_dispatched(message):
@@ -70,7 +73,7 @@ class MessageEncoder:
             delayed = self._delayed(message)
             if delayed is not message:
                 return encode_message(delayed, max_message_size_bytes=self._config.max_message_size_bytes)
-        without = None if _keeps_wait(message) else PROPERTY_WAIT_STORE_MSG_OK
+        without = None if keeps_wait or _keeps_wait(message) else PROPERTY_WAIT_STORE_MSG_OK
         return encode_message(
             message,
             max_message_size_bytes=self._config.max_message_size_bytes,

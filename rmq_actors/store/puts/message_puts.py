@@ -168,20 +168,22 @@ class MessagePuts:
         """Append a batch, all of it or nothing, in one file, and wait like `put_message`. A checkpoint."""
         return await self.async_put_messages(batch).wait()
 
-    def async_put_message(self, message: Message, *, waits: bool = True) -> PendingPut:
+    def async_put_message(self, message: Message, *, waits: bool | None = None) -> PendingPut:
         """Append a message now, without waiting for its answer (asyncPutMessage); many may be in flight.
 
-        `waits` False: it is answered as soon as it is in the log, whatever its property WAIT says.
+        `waits`, for what the broker itself makes: whether it waits for disk and slave, whatever its property WAIT says,
+        which is stored.
         """
         arrived = trio.current_time()
         refusal = self._refusal(arrived)
         if refusal is not None:
             return refusal
         try:
-            encoded = self._encoder.encode(message)
+            encoded = self._encoder.encode(message, keeps_wait=waits is not None)
         except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
             return self._refuse(_status_of(error), str(error))
-        waits = waits and _waits(message.properties)
+        if waits is None:
+            waits = _waits(message.properties)
         return self._append(encoded, message.store_host, arrived, waits=waits)
 
     def async_put_messages(self, batch: MessageBatch) -> PendingPut:
