@@ -38,6 +38,8 @@ class Verdict(enum.Enum):
 class _Level:
     looks_at_s: float
     failures: int = 0
+    #: How often in a row its record could not be read.
+    unread: int = 0
 
     def retry(self, now_s: float) -> Verdict:
         self.looks_at_s = now_s + min(RETRY_S * 2.0 ** min(self.failures, 16), RETRY_MAX_S)
@@ -83,19 +85,20 @@ class DelayedDeliveries:
 
     def put(self, level: int, status: PutStatus, now_s: float) -> Verdict:
         """The log has taken the level's next message, or not. Unless it is to be retried, go on with the one after."""
+        state = self._levels[level]
+        state.unread = 0
         if status is PutStatus.PUT_OK:
-            self._levels[level].failures = 0
+            state.failures = 0
             return Verdict.DELIVERED
-        if status in _NEVER:
-            return self.undeliverable(level)
-        return self._levels[level].retry(now_s)
+        return self.undeliverable(level) if status in _NEVER else state.retry(now_s)
 
     def unreadable(self, level: int, now_s: float) -> Verdict:
         """The log does not give the record of the level's next message: perhaps it does soon."""
         state = self._levels[level]
-        return self.undeliverable(level) if state.failures + 1 >= READS_MAX else state.retry(now_s)
+        state.unread += 1
+        return self.undeliverable(level) if state.unread >= READS_MAX else state.retry(now_s)
 
     def undeliverable(self, level: int) -> Verdict:
         """The level's next message can go nowhere, as its record says."""
-        self._levels[level].failures = 0
+        self._levels[level].failures = self._levels[level].unread = 0
         return Verdict.PASSED_OVER

@@ -14,12 +14,14 @@ import attrs
 import trio
 
 from rmq_actors.actors.system import open_actor_system
+from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS, Writers
+from rmq_actors.testing.invariants.delayed import DELAY_LEVELS_USED
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.thin_client import Pulled, ThinClient, send_request, subscription
@@ -27,6 +29,7 @@ from rmq_actors.testing.topology import CONSUMERS, PRODUCERS
 from rmq_actors.testing.workload import RECORD_BESIDE_BODY_BYTES
 from rmq_actors.tracing.events.run import ClientPull, ClientRead, ClientSend
 from rmq_actors.wire.batch import encode_batch
+from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 from rmq_actors.wire.headers import decode_header
 from rmq_actors.wire.headers.messages import SendMessageResponseHeader
 from rmq_actors.wire.headers.offsets import PullMessageResponseHeader
@@ -44,6 +47,8 @@ _HOLD_MS = 2_000
 _BATCHES, _BATCHED_MAX = 0.15, 4
 #: How often a consumer asks a slave.
 _OF_SLAVES = 0.25
+#: How often a message that is sent back is given up at once.
+_GIVEN_UP = 0.2
 #: How long the last reader waits for one more message.
 _LAST_HOLD_MS = 1_000
 #: A message was stored, though perhaps not as safely as was asked.
@@ -62,13 +67,21 @@ class _Sent:
     key: str
     queue_id: int
     body: bytes
+    #: Its delay level; 0: it is not delayed.
+    level: int = 0
+
+    @property
+    def first_queue_id(self) -> int:
+        """That of the queue where it is first."""
+        return self.level - 1 if self.level else self.queue_id
 
 
 def _request(messages: Sequence[_Sent]) -> RemotingCommand:
     """A batch, if there are several."""
     first, *others = messages
     if not others:
-        return send_request(CHAOS_TOPIC, first.body, first.queue_id, {"KEYS": first.key})
+        delay = {"DELAY": str(first.level)} if first.level else {}
+        return send_request(CHAOS_TOPIC, first.body, first.queue_id, {"KEYS": first.key} | delay)
     body = encode_batch([(each.body, 0, {"KEYS": each.key}) for each in messages])
     return send_request(CHAOS_TOPIC, body, first.queue_id, batch=True)
 
@@ -190,20 +203,26 @@ class RemoteClients(Writers):
         wanted = 2 + int(entropy.random() * (_BATCHED_MAX - 1)) if entropy.random() < _BATCHES else 1
         room_bytes = self.brokers.workload.log_file_bytes
         while not messages or (len(messages) < wanted and self.puts_left > 0):
-            message = again.pop() if again else self._new(queue_id, self._body(self._producers))
+            message = again.pop() if again else self._new(queue_id, self._body(self._producers), self._draw_level())
             room_bytes -= len(message.body) + RECORD_BESIDE_BODY_BYTES
-            if messages and room_bytes < 0:
+            if messages and (room_bytes < 0 or message.level):
                 again.append(message)
                 break
             messages.append(message)
             self.puts_left -= 1
+            if message.level:
+                break  # a batch cannot be delayed
         return messages
+
+    def _draw_level(self) -> int:
+        delays, entropy = self.brokers.workload.delays, self._producers.entropy
+        return 1 + int(entropy.random() * DELAY_LEVELS_USED) if delays and entropy.random() < delays else 0
 
     def _message(self, key: str, queue_id: int, body: bytes) -> _Sent:
         return _Sent(key, queue_id, body)
 
-    def _new(self, queue_id: int, body: bytes) -> _Sent:
-        message = _Sent(f"{len(self._sent)}", queue_id, body)
+    def _new(self, queue_id: int, body: bytes, level: int = 0) -> _Sent:
+        message = attrs.evolve(self._message(f"{len(self._sent)}", queue_id, body), level=level)
         self._sent[message.key] = message
         return message
 
@@ -225,7 +244,11 @@ class RemoteClients(Writers):
         for number, (message, offset) in enumerate(zip(messages, offsets, strict=True)):
             queue_offset = first + number if offset >= 0 else -1
             told = ClientSend(
-                status=status, key=message.key, queue_id=message.queue_id, queue_offset=queue_offset, offset=offset
+                status=status,
+                key=message.key,
+                queue_id=message.first_queue_id,
+                queue_offset=queue_offset,
+                offset=offset,
             )
             self.brokers.recorder.record(told, master)
         return _STORED.get(ResponseCode(code)) if code >= 0 else None, offsets[-1]
@@ -264,6 +287,31 @@ class RemoteClients(Writers):
             pulled = None if broker is None else await self._pull(remoting, broker, cursor, "Consumer", _HOLD_MS)
             if pulled is None or not pulled.messages:
                 await trio.sleep(LOOK_EVERY_S)
+            elif self.brokers.workload.retries:
+                await self._send_some_back(remoting, pulled.messages)
+
+    async def _send_some_back(self, remoting: RemotingClient, messages: Sequence[StoredMessage]) -> None:
+        """What could not be consumed: it comes to the group again, or goes to its dead letters."""
+        entropy = self._consumers.entropy
+        for message in messages:
+            master = self._master()
+            # Once all is put, what is sent back would come after the end of the run.
+            if self.puts_left <= 0 or master is None or entropy.random() >= self.brokers.workload.retries:
+                continue
+            level = -1 if entropy.random() < _GIVEN_UP else 1 + int(entropy.random() * DELAY_LEVELS_USED)
+            self._waiting += 1
+            with contextlib.suppress(RemotingError):
+                await self._client(remoting, master).send_back(message, level)
+            self._waiting -= 1
+
+    def has_all_delayed(self, broker: BrokerController) -> bool:
+        """Whether a master has delivered every delayed message."""
+        assert broker.remoting is not None
+        delivered, offsets = broker.remoting.metadata.delay_offsets.offset_table, broker.store.offsets
+        return all(
+            delivered.get(level, 0) == offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
+            for level in range(1, DELAY_LEVELS_USED + 1)
+        )
 
     def _source(self) -> str | None:
         """Mostly the master; a consumer tells flipped bits by a message's checksum, and leaves such a slave alone."""

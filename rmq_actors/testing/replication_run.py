@@ -223,6 +223,7 @@ class ReplicationRun:
             and self.table_clients.agree
             and self.clients.are_done
             and all(map(self.clients.has_let_go, brokers.names))
+            and self.clients.has_all_delayed(master)
         )
 
     @property

@@ -13,7 +13,7 @@ import attrs
 
 from rmq_actors.testing.fail_over import FailOverOperator
 from rmq_actors.testing.fault_families import FaultFamilies
-from rmq_actors.testing.invariants import Transactions
+from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Delayed, Transactions
 from rmq_actors.testing.observation import (
     OBSERVABLE,
     OBSERVABLE_IN_FAIL_OVERS,
@@ -25,7 +25,13 @@ from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.topology import Topology
-from rmq_actors.testing.workload import draw_fail_overs, draw_replication, draw_transactions
+from rmq_actors.testing.workload import (
+    draw_delays,
+    draw_fail_overs,
+    draw_replication,
+    draw_retries,
+    draw_transactions,
+)
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events.run import RunEnd, RunStart
 from sim_net import Deadlock, Livelock, NodeFailed, StepsExceeded, VirtualTimeExceeded, World
@@ -55,10 +61,29 @@ TRANSACTIONS = attrs.evolve(
     workload=draw_transactions,
     invariants=(*FAIL_OVER.invariants, Transactions),
 )
+DELAYS = Scenario(
+    "delays",
+    "clients delay messages, by 1 s or 5 s, while masters are lost: none comes early, and none is lost",
+    Topology("broker-1", ("broker-2", "broker-3")),
+    draw_delays,
+    FaultFamilies(fewest=0, most=4, any_link=0.5),
+    FailOverOperator,
+    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, Delayed),
+    observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
+)
+RETRIES = attrs.evolve(
+    DELAYS,
+    name="retries",
+    description="the same, and the consumer sends messages back: they come again, or are dead letters",
+    workload=draw_retries,
+)
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
-    for scenario in (REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, TRANSACTIONS)
+    for scenario in (
+        *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED),
+        *(TRANSACTIONS, DELAYS, RETRIES),
+    )
 }
 
 Outcome = Literal["passed", "invariant", "crash", "liveness"]
@@ -85,6 +110,10 @@ class RunResult:
 
 def scenario_of(case: Case) -> Scenario:
     """Which of this project's scenarios a case is of: its parameters say it."""
+    if case.parameters.get("retries"):
+        return RETRIES
+    if case.parameters.get("delays"):
+        return DELAYS
     return FAIL_OVER if case.parameters.get("fail_overs") else REPLICATION
 
 

@@ -55,6 +55,11 @@ def _seconds(_: object, attribute: attrs.Attribute[float], value: object) -> Non
         raise ValueError(f"parameters[{attribute.name!r}] must be a finite number of at least 0, not {value!r}")
 
 
+def _share(_: object, attribute: attrs.Attribute[float], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"parameters[{attribute.name!r}] must be a number from 0 to 1, not {value!r}")
+
+
 def _one_of(*choices: str) -> Callable[[object, attrs.Attribute[str], str], None]:
     def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
         if value not in choices:
@@ -88,7 +93,8 @@ class Workload:
 
     With `clients` the writers are producers that send requests from another machine, again until one is answered, and a
     consumer pulls what they send; else writers call the broker in its process. With `transactions` producers send a
-    part of the messages in transactions; it needs `clients`.
+    part of the messages in transactions; it needs `clients`. Of their messages `delays` are delayed, and `retries` are
+    sent back by the consumer: shares from 0 to 1.
 
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
@@ -125,6 +131,8 @@ class Workload:
     table_changes: int = attrs.field(default=0, validator=_whole_number(0))
     clients: bool = attrs.field(default=False, validator=_flag)
     transactions: bool = attrs.field(default=False, validator=_flag)
+    delays: float = attrs.field(default=0.0, validator=_share)
+    retries: float = attrs.field(default=0.0, validator=_share)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
@@ -189,6 +197,21 @@ def draw_transactions(rng: random.Random, seed: int) -> Workload:
     """A random one in which producers send messages in transactions, and most masters are lost."""
     workload = draw_fail_overs(rng, seed)
     return attrs.evolve(workload, clients=True, transactions=True, fail_overs=rng.choice((0, 1, 1, 2)))
+
+
+def draw_delays(rng: random.Random, seed: int) -> Workload:
+    """A random one in which many messages are delayed, and often masters are lost."""
+    return attrs.evolve(
+        draw_fail_overs(rng, seed),
+        clients=True,
+        fail_overs=rng.choice((0, 1, 1, 2)),
+        delays=rng.choice((0.2, 0.5, 1.0)),
+    )
+
+
+def draw_retries(rng: random.Random, seed: int) -> Workload:
+    """A random one whose consumer sends messages back."""
+    return attrs.evolve(draw_delays(rng, seed), delays=rng.choice((0.0, 0.2)), retries=rng.choice((0.2, 0.5)))
 
 
 def _draw(rng: random.Random, seed: int) -> Workload:

@@ -328,8 +328,13 @@ def test_what_a_push_consumer_cannot_consume_comes_again_and_then_goes_to_the_de
         wait_until(lambda: [body for _, body in consumed].count(b"bad") == 3, 120, "once, and two retries")
         dead = lite_pull(java_gateway, name_server, "CG_dead", "%DLQ%CG_retry", "dead-1")
         letters: list[Any] = []
+
+        def poll_dead() -> bool:
+            letters.extend(dead.poll(500))
+            return bool(letters)
+
         try:
-            wait_until(lambda: bool(letters.extend(dead.poll(500)) or letters), 120, "a dead letter")
+            wait_until(poll_dead, 120, "a dead letter")
         finally:
             dead.shutdown()
     assert sorted(body for _, body in consumed) == [b"bad"] * 3 + [b"good"]

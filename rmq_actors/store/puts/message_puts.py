@@ -49,6 +49,9 @@ from rmq_actors.wire.record import (
 
 _log = logging.getLogger(__name__)
 
+#: In traces, the status of a put that is answered PUT_OK without having waited for disk and slave (WAIT=false).
+NOT_WAITED = "not_waited"
+
 
 class PutResult(NamedTuple):
     """How a put ended. `append` says where the message is; None if the store did not take it, `reason` then says why.
@@ -85,11 +88,12 @@ class PendingPut:
         """Where the message is, before there is an answer too; None if the store did not take it."""
         return self._append
 
-    def answered(self, status: PutStatus, begin: int = 0, end: int = 1) -> None:
-        """Give the answer, and wake the task that waits for it."""
+    def answered(self, status: PutStatus, begin: int = 0, end: int = 1, *, waited: bool = True) -> None:
+        """Give the answer, and wake the task that waits for it; `waited` False: it says nothing of disk and slave."""
         append = self._append
         if append is not None and self._tracer is not None:
-            self._tracer.emit(PutEnd(msg_id=self._msg_id, offset=append.offset + append.size, status=status.value))
+            told = status.value if waited else NOT_WAITED
+            self._tracer.emit(PutEnd(msg_id=self._msg_id, offset=append.offset + append.size, status=told))
         self.result = PutResult(status, append)
         if self._took is not None:
             self._took(1000 * (trio.current_time() - self._arrived))
@@ -381,7 +385,7 @@ class MessagePuts:
         self.stats.put(topic, appended.size, len(appended.starts))
         pending = self._pending(appended, arrived)
         if not waits:
-            pending.answered(PutStatus.PUT_OK)
+            pending.answered(PutStatus.PUT_OK, waited=False)
         else:
             self._await_confirmation(pending, appended.end_offset, arrived)
         return pending

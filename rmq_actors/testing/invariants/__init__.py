@@ -10,6 +10,7 @@ from rmq_actors.testing.invariants.answer import Answer
 from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
 from rmq_actors.testing.invariants.damaged_master import DamagedMaster
+from rmq_actors.testing.invariants.delayed import Delayed
 from rmq_actors.testing.invariants.derived import Derived
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
@@ -39,6 +40,7 @@ __all__ = [
     "ConsumerOffsets",
     "Convergence",
     "DamagedMaster",
+    "Delayed",
     "Derived",
     "Divergence",
     "FollowedUnasked",

@@ -152,7 +152,10 @@ class PutBegin(_Puts, kind="put.begin", emitter="store.puts.message_puts", actor
 
 
 class PutEnd(_Puts, kind="put.end", emitter="store.puts.message_puts", actor="MessageStore"):
-    """Puts up to msg_id_last, or the one, were answered with status; offset is the last record's end."""
+    """Puts up to msg_id_last, or the one, were answered with status; offset is the last record's end.
+
+    status not_waited: PUT_OK of a put that waits for neither disk nor slave.
+    """
 
     offset: int
     status: str

@@ -1,0 +1,126 @@
+"""When and how often a delayed message is delivered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import attrs
+
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.lineage import Lineage
+from rmq_actors.testing.node_view import NodeView
+from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.events.run import FaultBegin
+from rmq_actors.tracing.events.store import LogAppend, StoreOpen
+from rmq_actors.wire.dispatch_request import (
+    DELAY_LEVELS_MS,
+    PROPERTY_DELAY,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
+from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, StoredMessage, decode_message
+from sim_net import ClockDrift, ClockJump
+
+#: Levels 1 to this one are used: 1 s and 5 s.
+DELAY_LEVELS_USED = 2
+_CLOCK_FAULTS = frozenset({ClockJump.__name__, ClockDrift.__name__})
+_Looked = LogAppend | StoreOpen | FaultBegin
+#: What tells a delayed message from others: its key, where it goes, and how often consuming it has failed.
+_Id = tuple[str, str, str, int]
+
+
+@attrs.define(eq=False)
+class Delayed(Invariant[_Looked]):
+    """A delayed message comes after its delay and not earlier, once in each life of a master, and at last it is there.
+
+    Whatever the master's log has in its queues of delayed messages, it also has where that was sent to, at least once.
+    A life is that of a store, from its opening on: what is delivered in one and not noted durably comes again in the
+    next one. In the life that has seen a message come its delay is exact, whatever the clocks do; in a later one it is
+    so unless some clock was wrong.
+    """
+
+    name = "delayed"
+    kinds = (LogAppend, StoreOpen, FaultBegin)
+
+    #: When each delayed message was stored first by a master, in ns.
+    _stored_ns: dict[_Id, int] = attrs.field(factory=dict, init=False)
+    #: By node: when its store was opened, how far its log is looked at, and what was delivered since then.
+    _opened_ns: dict[str, int] = attrs.field(factory=dict, init=False)
+    _looked_to: dict[str, int] = attrs.field(factory=dict, init=False)
+    _delivered: dict[str, Counter[_Id]] = attrs.field(factory=dict, init=False)
+    #: Since when a clock may be wrong.
+    _clocks_wrong: bool = attrs.field(default=False, init=False)
+
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
+        """What a master has just appended of its own."""
+        if isinstance(event, FaultBegin):
+            self._clocks_wrong |= event.fault_kind in _CLOCK_FAULTS
+            return None
+        now_ns, node = event.sim_time_ns or 0, view.nodes[event.node]
+        if isinstance(event, StoreOpen):
+            self._opened_ns[node.name], self._delivered[node.name] = now_ns, Counter()
+            return None
+        if node.name != view.master.name or not node.leads:
+            return None
+        for message in _messages(node.lineage, event.offset, node.end):
+            wrong = self._look(message, now_ns, node)
+            if wrong is not None:
+                return wrong
+        return None
+
+    def _look(self, message: StoredMessage, now_ns: int, node: NodeView) -> str | None:
+        identity = _identity(message)
+        if identity is None:
+            return None
+        if message.topic == SCHEDULE_TOPIC:
+            self._stored_ns.setdefault(identity, now_ns)
+            return None
+        opened_ns, stored_ns = self._opened_ns.get(node.name, 0), self._stored_ns.get(identity)
+        if stored_ns is None:
+            return f"{node.name} delivers {identity} at {message.physical_offset}, which nobody has delayed"
+        waited_ms, delay_ms = (now_ns - stored_ns) / 1e6, DELAY_LEVELS_MS[int(message.properties[PROPERTY_DELAY]) - 1]
+        if waited_ms < delay_ms and (opened_ns <= stored_ns or not self._clocks_wrong):
+            return f"{node.name} delivers {identity} after {waited_ms} ms of {delay_ms}"
+        delivered = self._delivered.setdefault(node.name, Counter())
+        delivered[identity] += 1
+        stored = _counts(node.lineage, node.end)[SCHEDULE_TOPIC][identity]
+        if delivered[identity] > stored:
+            return f"{node.name} delivers {identity} {delivered[identity]} times in a life; it was sent {stored} times"
+        return None
+
+    def at_end(self, view: ClusterView) -> str | None:
+        """Whether everything was delivered."""
+        counts = _counts(view.master.lineage, view.master.end)
+        for identity, stored in counts[SCHEDULE_TOPIC].items():
+            if counts[""][identity] < stored:
+                return f"{view.master.name} has {identity} delayed {stored} times, and delivered {counts[''][identity]}"
+        return None
+
+
+def _identity(message: StoredMessage) -> _Id | None:
+    """None for a message that is not and was not delayed."""
+    properties = message.properties
+    topic, queue_id = properties.get(PROPERTY_REAL_TOPIC), properties.get(PROPERTY_REAL_QUEUE_ID)
+    is_delivered = (message.topic, str(message.queue_id)) == (topic, queue_id)
+    if topic is None or queue_id is None or not (message.topic == SCHEDULE_TOPIC or is_delivered):
+        return None
+    return properties.get("KEYS", ""), topic, queue_id, message.reconsume_times
+
+
+def _messages(lineage: Lineage, begin: int, end: int) -> Iterator[StoredMessage]:
+    for at in lineage.records(begin, end):
+        size, magic = BLANK.unpack_from(lineage.log, at)
+        if magic == MESSAGE_MAGIC:
+            yield decode_message(memoryview(lineage.log[at : at + size]))
+
+
+def _counts(lineage: Lineage, end: int) -> dict[str, Counter[_Id]]:
+    """How often a log has each delayed message: as it waits, and, under "", as it is delivered."""
+    counts: dict[str, Counter[_Id]] = {SCHEDULE_TOPIC: Counter(), "": Counter()}
+    for message in _messages(lineage, 0, end):
+        identity = _identity(message)
+        if identity is not None:
+            counts[SCHEDULE_TOPIC if message.topic == SCHEDULE_TOPIC else ""][identity] += 1
+    return counts

@@ -1,0 +1,152 @@
+"""Delayed messages, whatever clocks, puts and reads do: none early, none late without reason, none passed over."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_actors.protocols.delayed_deliveries import READS_MAX, RETRY_MAX_S, DelayedDeliveries, Verdict
+from rmq_actors.protocols.due_clock import JUMPS_MAX, DueClock
+from rmq_actors.protocols.put_completion import PutStatus
+
+EPOCH_MS = 1_700_000_000_000
+#: How wrong a time may be that was translated from one clock to the other: see `due_clock`.
+LATE_MAX_S = 0.005
+steps_s = st.sampled_from([0.0, 0.0004, 0.001, 0.3, 1.0, 7.25, 3600.0])
+jumps_ms = st.sampled_from([0, 0, 0, 1, -1, 5, -5, 700, -700, 3_600_000, -3_600_000])
+delays_ms = st.sampled_from([0, 1, 1_000, 10_000, 7_200_000])
+
+
+@attrs.define
+class Clocks:
+    """A monotonic clock, and a wall clock that jumps."""
+
+    now_s: float = 1000.0
+    ahead_ms: int = EPOCH_MS
+
+    @property
+    def wall_ms(self) -> int:
+        return self.ahead_ms + math.floor(self.now_s * 1000)
+
+
+@given(
+    st.lists(st.tuples(steps_s, jumps_ms, delays_ms, steps_s), min_size=1, max_size=30),
+    st.data(),
+)
+def test_no_message_that_came_while_the_clock_is_watched_is_due_early(
+    messages: list[tuple[float, int, int, float]], data: st.DataObject
+) -> None:
+    """The clock jumps before a message is stamped, or between its stamp and the look at it."""
+    clocks = Clocks()
+    clock = DueClock(0, clocks.now_s, clocks.wall_ms)
+    stored: list[tuple[float, int, int]] = []
+    for number, (pause_s, jump_ms, delay_ms, dispatch_s) in enumerate(messages):
+        clocks.now_s += pause_s
+        clocks.ahead_ms += jump_ms
+        stored_s, due_ms = clocks.now_s, clocks.wall_ms + delay_ms
+        clocks.now_s += min(dispatch_s, 0.3)
+        clock.saw(number + 1, clocks.now_s, clocks.wall_ms)
+        stored.append((stored_s, due_ms, delay_ms))
+    number = data.draw(st.integers(0, len(stored) - 1))
+    stored_s, due_ms, delay_ms = stored[number]
+    due_at_s = clock.due_at_s(number, due_ms, delay_ms, clocks.now_s)
+    assert due_at_s >= stored_s + delay_ms / 1000 - 1e-6
+    assert due_at_s <= clocks.now_s + delay_ms / 1000 + LATE_MAX_S
+    if all(jump_ms == 0 for _, jump_ms, _, _ in messages):
+        assert due_at_s <= stored_s + LATE_MAX_S + delay_ms / 1000
+
+
+@given(steps_s, jumps_ms, delays_ms, steps_s, jumps_ms)
+def test_a_message_that_was_there_before_is_due_by_the_clock_of_the_start_and_after_its_delay_at_the_latest(
+    before_s: float, jump_ms: int, delay_ms: int, later_s: float, later_jump_ms: int
+) -> None:
+    clocks = Clocks()
+    due_ms = clocks.wall_ms + delay_ms
+    clocks.now_s += before_s
+    clocks.ahead_ms += jump_ms
+    clock = DueClock(10, clocks.now_s, clocks.wall_ms)
+    start_s, rest_s = clocks.now_s, (due_ms - clocks.wall_ms) / 1000
+    clocks.now_s += later_s
+    clocks.ahead_ms += later_jump_ms
+    due_at_s = clock.due_at_s(9, due_ms, delay_ms, clocks.now_s)
+    assert due_at_s == clock.due_at_s(9, due_ms, delay_ms, clocks.now_s + 5)
+    assert start_s + min(rest_s, delay_ms / 1000) - 1e-6 <= due_at_s <= start_s + delay_ms / 1000
+    assert due_at_s <= start_s + rest_s + LATE_MAX_S
+
+
+def test_a_clock_that_jumps_all_the_time_costs_bounded_memory_and_makes_nothing_early() -> None:
+    clocks = Clocks()
+    clock = DueClock(0, clocks.now_s, clocks.wall_ms)
+    stored = []
+    for number in range(JUMPS_MAX + 50):
+        clocks.now_s += 0.01
+        clocks.ahead_ms += 1000 if number % 2 else -1000
+        stored.append((clocks.now_s, clocks.wall_ms + 500))
+        clock.saw(number + 1, clocks.now_s, clocks.wall_ms)
+    assert len(clock._periods) <= JUMPS_MAX
+    for number, (stored_s, due_ms) in enumerate(stored):
+        assert clock.due_at_s(number, due_ms, 500, clocks.now_s) >= stored_s + 0.5 - 1e-6
+
+
+# --- what comes of each delivery --------------------------------------------------------------------------------------
+
+STATUSES = [PutStatus.PUT_OK, PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.OS_PAGECACHE_BUSY, PutStatus.UNKNOWN_ERROR]
+
+
+@given(st.lists(st.sampled_from([*STATUSES, None]), max_size=40), st.integers(1, 18))
+def test_a_level_goes_on_after_a_message_only_when_the_log_has_it_or_cannot_be_read_time_and_again(
+    outcomes: list[PutStatus | None], level: int
+) -> None:
+    """None: the record cannot be read."""
+    machine = DelayedDeliveries([1_000] * 18)
+    now_s, unread = 5.0, 0
+    for outcome in outcomes:
+        assert machine.is_due(level, now_s)
+        verdict = machine.unreadable(level, now_s) if outcome is None else machine.put(level, outcome, now_s)
+        if outcome is PutStatus.PUT_OK:
+            assert verdict is Verdict.DELIVERED
+        elif outcome is not None:
+            assert verdict is Verdict.RETRIED
+        elif verdict is Verdict.PASSED_OVER:
+            assert unread == READS_MAX - 1
+        unread = unread + 1 if outcome is None and verdict is Verdict.RETRIED else 0
+        if verdict is Verdict.RETRIED:
+            assert not machine.is_due(level, now_s)
+            now_s += RETRY_MAX_S
+
+
+def test_a_level_is_looked_at_first_and_then_when_something_may_be_due() -> None:
+    machine = DelayedDeliveries([1_000, 5_000])
+    assert machine.due(0.0) == [1, 2]
+    machine.empty(1)
+    machine.not_due(2, 4.0)
+    assert (machine.due(3.9), machine.looks_at_s) == ([], 4.0)
+    machine.came(2)  # another one, after the first
+    assert machine.looks_at_s == 4.0
+    machine.came(1)
+    assert machine.due(3.9) == [1]
+    machine.empty(1)
+    assert machine.due(4.0) == [2]
+    machine.empty(2)
+    assert machine.looks_at_s == math.inf
+
+
+def test_pauses_double_and_begin_again_after_a_success() -> None:
+    machine = DelayedDeliveries([1_000])
+    pauses = []
+    for _ in range(6):
+        machine.put(1, PutStatus.SERVICE_NOT_AVAILABLE, 0.0)
+        pauses.append(machine.looks_at_s)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 1.6]
+    machine.put(1, PutStatus.PUT_OK, 0.0)
+    machine.put(1, PutStatus.SERVICE_NOT_AVAILABLE, 0.0)
+    assert machine.looks_at_s == 0.1
+
+
+def test_what_the_log_never_takes_is_passed_over_at_once() -> None:
+    machine = DelayedDeliveries([1_000])
+    for status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
+        assert machine.put(1, status, 0.0) is Verdict.PASSED_OVER
