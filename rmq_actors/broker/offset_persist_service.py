@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 #: When RocketMQ writes first.
 FIRST_AFTER_S = 10.0
-#: How long a sync of the log is waited for.
+#: How long a sync of the log is waited for, and the interval of its flushes.
 _SYNC_MAX_S = 3.0
 _COMMIT_S = 0.1
 
@@ -73,7 +73,7 @@ async def synced_to(store: MessageStore, offset: int) -> bool:
     """Make a log durable up to an offset; False if it does not get there soon. Raises `AppendRefused`."""
     if store.commit_log.flushed_where >= offset:
         return True
-    with trio.move_on_after(_SYNC_MAX_S):
+    with trio.move_on_after(_SYNC_MAX_S + store.config.flush_interval_commit_log_ms / 1000):
         # What is in the transient store pool is not in the log's files yet, and nobody is told when it is.
         while await store.sync_log() < offset:  # noqa: ASYNC110
             await trio.sleep(_COMMIT_S)
