@@ -137,6 +137,48 @@ class Side:
         return self.new_broker(directory, {**_PROPERTIES, **own, **properties})
 
 
+@attrs.frozen
+class Row:
+    """A figure of both sides, this project's first, round by round. `holds`: how the ratio compares with the goal."""
+
+    part: str
+    case: str
+    unit: str
+    sides: tuple[list[float], list[float]]
+    holds: str
+    goal: float
+
+    @property
+    def ratio(self) -> float:
+        """The median of the rounds' ratios."""
+        ratios = [one / other for one, other in zip(*self.sides, strict=True) if other]
+        return statistics.median(ratios) if ratios else float("nan")
+
+    @property
+    def verdict(self) -> str:
+        """The goal, and whether it is met."""
+        if not self.holds:
+            return ""
+        is_met = self.ratio >= self.goal if self.holds == ">=" else self.ratio <= self.goal
+        return f" ({self.holds} {self.goal:g}: {'met' if is_met else 'missed'}, {self.ratio:.2f})"
+
+
+def rows_of(files: Sequence[Path]) -> tuple[list[Row], list[str]]:
+    """The rows of several runs with `--json`, each with the rounds of all; and their notes."""
+    rows: dict[tuple[str, str, str], Row] = {}
+    notes = dict[str, None]()
+    for file in files:
+        printed = json.loads(file.read_text(encoding="utf-8"))
+        notes |= dict.fromkeys([printed["hardware"], *printed["notes"]])
+        for fields in printed["rows"]:
+            ours, theirs = fields["sides"]
+            key = fields["part"], fields["case"], fields["unit"]
+            before = rows[key].sides if key in rows else ([], [])
+            sides = [*before[0], *ours], [*before[1], *theirs]
+            rows[key] = Row(*key, sides, fields["holds"], fields["goal"])
+    return list(rows.values()), list(notes)
+
+
 @attrs.define(eq=False)
 class Bench:
     """What all parts need, and the rows that they have made."""
@@ -145,7 +187,7 @@ class Bench:
     sides: Sequence[Side]
     directory: Path
     rounds: int
-    rows: list[dict[str, object]] = attrs.field(factory=list)
+    rows: list[Row] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
 
     def new_directory(self) -> Path:
@@ -153,26 +195,10 @@ class Bench:
         return Path(tempfile.mkdtemp(dir=self.directory))
 
     def add(
-        self, part: str, case: str, unit: str, pairs: Mapping[str, Sequence[float]], goal: str = "", holds: str = ""
+        self, part: str, case: str, unit: str, pairs: Mapping[str, Sequence[float]], holds: str = "", goal: float = 0
     ) -> None:
-        """A row: the values of both, round by round. `holds`: the comparison of the ratio with the goal."""
-        ratios = [one / other for one, other in zip(pairs[OURS], pairs[ROCKETMQ], strict=True) if other]
-        ratio = statistics.median(ratios) if ratios else float("nan")
-        met = ""
-        if goal:
-            number = float(goal)
-            met = "met" if (ratio >= number if holds == ">=" else ratio <= number) else "missed"
-        self.rows.append(
-            {
-                "part": part,
-                "case": case,
-                "unit": unit,
-                **{name: list(values) for name, values in pairs.items()},
-                "ratio": ratio,
-                "goal": f"{holds} {goal}" if goal else "",
-                "met": met,
-            }
-        )
+        """A row; `holds` is >= or <= where there is a goal."""
+        self.rows.append(Row(part, case, unit, (list(pairs[OURS]), list(pairs[ROCKETMQ])), holds, goal))
 
 
 @contextlib.contextmanager
@@ -293,9 +319,9 @@ def add_runs(
     def values(key: str) -> dict[str, list[float]]:
         return {side: [run[key] for run in of_side] for side, of_side in runs.items()}
 
-    bench.add(part, name, "messages/s", values("per_s"), str(SENDING_GOAL), ">=")
+    bench.add(part, name, "messages/s", values("per_s"), ">=", SENDING_GOAL)
     if part == "sync" and in_flight == 1:
-        bench.add(part, name, "p50 us", values("p50_us"), str(SYNC_P50_GOAL), "<=")
+        bench.add(part, name, "p50 us", values("p50_us"), "<=", SYNC_P50_GOAL)
     else:
         bench.add(part, name, "p50 us", values("p50_us"))
     bench.add(part, name, "p99 us", values("p99_us"))
@@ -337,7 +363,7 @@ def pull(bench: Bench) -> None:
         def values(key: str, of_sides: Mapping[str, Sequence[Numbers]] = of_sides) -> dict[str, list[float]]:
             return {side: [run[key] for run in of_side] for side, of_side in of_sides.items()}
 
-        bench.add("pull", name, "messages/s", values("per_s"), str(PULLING_GOAL), ">=")
+        bench.add("pull", name, "messages/s", values("per_s"), ">=", PULLING_GOAL)
         bench.add("pull", name, "p50 us a pull", values("p50_us"))
         bench.add("pull", name, "p99 us a pull", values("p99_us"))
         bench.add("pull", name, "broker CPU us", values("broker_0_us"))
@@ -377,9 +403,9 @@ def start(bench: Bench) -> None:
         finally:
             broker.kill()
             shutil.rmtree(home)
-    bench.add("start", "process start to the first SEND_OK", "s", took, str(START_GOAL), "<=")
+    bench.add("start", "process start to the first SEND_OK", "s", took, "<=", START_GOAL)
     bench.add("start", "its CPU time until then", "s", used)
-    bench.add("start", f"resident memory, idle for {_IDLE_S:g} s", "MiB", resident, str(MEMORY_GOAL), "<=")
+    bench.add("start", f"resident memory, idle for {_IDLE_S:g} s", "MiB", resident, "<=", MEMORY_GOAL)
 
 
 def killed(bench: Bench) -> None:
@@ -409,41 +435,50 @@ def killed(bench: Bench) -> None:
     shutil.rmtree(stores)
     theirs = f"{ROCKETMQ} its own"
     for source, words in ((OURS, "its own"), (ROCKETMQ, "RocketMQ's")):
-        ours, goal = f"{OURS} {words}", str(KILLED_GOALS[source])
+        ours, goal = f"{OURS} {words}", KILLED_GOALS[source]
         row = f"process start to the first SEND_OK, {words} directory"
-        bench.add("killed", row, "s", {OURS: took[ours], ROCKETMQ: took[theirs]}, goal, "<=")
+        bench.add("killed", row, "s", {OURS: took[ours], ROCKETMQ: took[theirs]}, "<=", goal)
         bench.add("killed", f"its CPU time, {words} directory", "s", {OURS: used[ours], ROCKETMQ: used[theirs]})
 
 
-def print_rows(bench: Bench, *, as_json: bool) -> None:
-    """The table, in Markdown."""
-    if as_json:
-        facts = {"hardware": hardware(), "notes": bench.notes, "rows": bench.rows}
-        sys.stdout.write(json.dumps(facts, indent=1) + "\n")
-        return
-    lines = ["|  | unit | rmq-actors | RocketMQ 4.9.7 | ratio | goal |", "|--|--|--|--|--|--|"]
-    for row in bench.rows:
-        sides = [row[OURS], row[ROCKETMQ]]
-        spreads = [spread(values) for values in sides if isinstance(values, list)]
-        goal = f"{row['goal']} {row['met']}".strip()
-        words = (f"{row['part']}: {row['case']}", row["unit"], *spreads, f"{row['ratio']:.2f}", goal)
-        lines.append(f"| {' | '.join(map(str, words))} |")
-    sys.stdout.write("\n".join((hardware(), *lines, *bench.notes)) + "\n")
+def print_rows(rows: Sequence[Row], notes: Sequence[str]) -> None:
+    """A table in Markdown: a line a case, with its other figures as medians, this project's before RocketMQ's."""
+    lines = ["| | | rmq-actors | RocketMQ 4.9.7 | ratio | goal | besides |", "|--|--|--|--|--|--|--|"]
+    for (part, case), of_case in itertools.groupby(rows, key=lambda row: (row.part, row.case)):
+        first, *others = of_case
+        if others:
+            besides = "; ".join(f"{row.unit} {' / '.join(map(median, row.sides))}{row.verdict}" for row in others)
+        else:
+            besides = ""
+        cells = (f"{part}: {case}", first.unit, *map(spread, first.sides), f"{first.ratio:.2f}")
+        lines.append(f"| {' | '.join(cells)} | {first.verdict.strip()} | {besides} |")
+    sys.stdout.write("\n".join((*lines, "", *notes)) + "\n")
+
+
+def median(values: Sequence[float]) -> str:
+    """Of three digits, or all before the point."""
+    value = statistics.median(values)
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def spread(values: Sequence[float]) -> str:
-    """Minimum / median / maximum, of three digits or all before the point."""
-    each = (min(values), statistics.median(values), max(values))
-    return " / ".join(f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in each)
+    """Minimum / median / maximum."""
+    return " / ".join(median([value]) for value in (min(values), statistics.median(values), max(values)))
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("parts", nargs="+", choices=_PARTS, help="what is measured")
+    parser.add_argument("parts", nargs="*", help=f"what is measured, of {', '.join(_PARTS)}")
     parser.add_argument("--rounds", type=int, default=3, help="rounds a figure (default 3)")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--read", nargs="+", type=Path, metavar="FILE", help="the table of earlier runs with --json")
     options = parser.parse_args()
+    if unknown := set(options.parts) - set(_PARTS):
+        parser.error(f"no such parts: {', '.join(sorted(unknown))}")
+    if options.read:
+        print_rows(*rows_of(options.read))
+        return
     # An installed program is compiled once: not at each start, which takes half a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     checkpoint_us = bare_checkpoint_us()
@@ -461,7 +496,11 @@ def main() -> None:
                 send(bench, part)
             else:
                 parts[part](bench)
-        print_rows(bench, as_json=options.json)
+        if options.json:
+            facts = {"hardware": hardware(), "notes": bench.notes, "rows": [attrs.asdict(row) for row in bench.rows]}
+            sys.stdout.write(json.dumps(facts, indent=1) + "\n")
+        else:
+            print_rows(bench.rows, [hardware(), *bench.notes])
 
 
 if __name__ == "__main__":
