@@ -129,12 +129,10 @@ def main() -> None:
     options = parser.parse_args()
     # An installed program is compiled once: not at each start, which takes half a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    lines = [
-        f"{hardware()}; a bare Trio checkpoint takes {bare_checkpoint_us():.1f} us",
-        "",
-        "| load | | send p50 ms | send p99 ms | pull p99 ms | anonymous MB | resident MB | CPU % |",
-        "|--|--|--|--|--|--|--|--|",
-    ]
+    say(f"{hardware()}; a bare Trio checkpoint takes {bare_checkpoint_us():.1f} us")
+    say("")
+    say("| load | | send p50 ms | send p99 ms | pull p99 ms | anonymous MB | resident MB | CPU % |")
+    say("|--|--|--|--|--|--|--|--|")
     with tempfile.TemporaryDirectory(prefix="broker-load-") as scratch:
         for kind in options.kinds:
             rounds: list[list[Phase]] = []
@@ -147,11 +145,16 @@ def main() -> None:
                     rounds.append(under_load(kind, directory))
                 shutil.rmtree(directory)
             if rounds:
-                lines += table_of(kind, rounds)
+                say(*table_of(kind, rounds))
             if topics:
-                lines += ["", f"{_TOPICS:,} topics; goal: start and stop <= {_TOPICS_GOAL_S:g} s"]
-                lines += [f"{what}: {spread([each[what] for each in topics])}" for what in topics[0]]
-    sys.stdout.write("\n".join(lines) + "\n")
+                say("", f"{_TOPICS:,} topics; goal: start and stop <= {_TOPICS_GOAL_S:g} s")
+                say(*(f"{what}: {spread([each[what] for each in topics])}" for what in topics[0]))
+
+
+def say(*lines: str) -> None:
+    """Print, at once: the whole takes minutes."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
