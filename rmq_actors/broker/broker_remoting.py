@@ -28,6 +28,7 @@ from rmq_actors.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_actors.broker.processors.metadata_requests import MetadataProcessor
 from rmq_actors.broker.processors.pull_message import PullMessageProcessor
 from rmq_actors.broker.processors.query import QueryMessageProcessor
+from rmq_actors.broker.processors.query_consume_queue import QueryConsumeQueueProcessor
 from rmq_actors.broker.processors.reply_message import ReplyMessageProcessor
 from rmq_actors.broker.processors.send_back import SendBackProcessor
 from rmq_actors.broker.processors.send_message import SendMessageProcessor
@@ -151,6 +152,7 @@ class BrokerRemoting:
         SendBackProcessor(clients, self._environment.entropy, pool, sends, self._tracer).register(self.processors)
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
+        QueryConsumeQueueProcessor(clients, self._housekeeping).register(self.processors)
         TopicAdminProcessor(clients, self._pools, TopicRemoval(self.metadata, self._hold_service)).register(
             self.processors
         )

@@ -115,6 +115,24 @@ def test_mqadmin_watches_a_broker_and_changes_its_role(
     assert f"#MasterAddr\t{broker.address}\n#MasterCommitLogMaxOffset\t{end}\n#SlaveNum\t1\n" in shown, shown
     assert re.search(rf"127\.0\.0\.1:\d+ +{end} +0 +[\d.]+ +OK +{end}\n", shown), shown
 
+    # Topics come and go, and their lives are told apart.
+    def admin(*arguments: str) -> str:
+        return java_gateway.mqadmin(name_server.address, *arguments)
+
+    for life in (b"one", b"two"):
+        admin("updateTopic", "-b", broker.address, "-t", "TopicComesAndGoes", "-r", "1", "-w", "1")
+        wait_until(
+            lambda: broker.address in admin("topicRoute", "-t", "TopicComesAndGoes"), REPLICATION_TIMEOUT_S, "the route"
+        )
+        assert java_gateway.produce(name_server.address, "TopicComesAndGoes", [life] * 3) == ["broker-a"] * 3
+        assert java_gateway.consume(name_server.address, "TopicComesAndGoes", 3) == [life] * 3
+        shown = admin("topicStatus", "-t", "TopicComesAndGoes")
+        assert re.search(r"broker-a +0 +0 +3 ", shown), shown
+        shown = admin("queryCq", "-t", "TopicComesAndGoes", "-q", "0", "-i", "0", "-b", broker.address, "-c", "3")
+        assert shown.count("physicOffset") == 3, shown
+        assert "success" in admin("deleteTopic", "-c", "DefaultCluster", "-t", "TopicComesAndGoes")
+        assert "success" in admin("cleanUnusedTopic", "-b", broker.address)
+
     # As its file says, at the next start.
     broker.stop()
     broker.start()

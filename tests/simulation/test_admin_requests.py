@@ -16,7 +16,7 @@ from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.lifecycle.clean_services import MAX_MANUAL_DELETE_FILE_TIMES
 from rmq_actors.testing.thin_client import ThinClient, subscription
-from rmq_actors.wire.bodies.broker_stats import BrokerStatsData
+from rmq_actors.wire.bodies.broker_stats import BrokerStatsData, QueryConsumeQueueResponseBody
 from rmq_actors.wire.bodies.clients import ConsumerConnection, GroupList, ProducerConnection, ProducerTableInfo
 from rmq_actors.wire.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -35,7 +35,7 @@ from rmq_actors.wire.bodies.offsets import (
 from rmq_actors.wire.bodies.routes import TopicList
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.headers import CommandHeader, encode_header
-from rmq_actors.wire.headers.admin import ViewBrokerStatsDataRequestHeader
+from rmq_actors.wire.headers.admin import QueryConsumeQueueRequestHeader, ViewBrokerStatsDataRequestHeader
 from rmq_actors.wire.headers.clients import (
     ConsumeMessageDirectlyResultRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -517,3 +517,43 @@ def test_the_queues_of_topics_that_nobody_has_are_removed() -> None:
             assert len((await client.pull(TOPIC, 0)).bodies) == 3
 
     run(use)
+
+
+def test_the_entries_of_a_queue_are_shown_as_they_are_stored() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client(group=GROUP) as client:
+
+            async def ask(index: int, count: int, group: str | None = None, topic: str = TOPIC) -> RemotingCommand:
+                header = QueryConsumeQueueRequestHeader(topic, 0, index, count, group)
+                return await client.request(RequestCode.QUERY_CONSUME_QUEUE, header)
+
+            await fill(client, 5)
+            await placed_with_tag(client)
+            shown = decode_body(QueryConsumeQueueResponseBody, (await ask(1, 3)).body)
+            assert (shown.min_queue_index, shown.max_queue_index, shown.filter_data) == (0, 6, None)
+            pulled = await client.pull(TOPIC, 1, max_messages=3)
+            assert [(each.physic_offset, each.physic_size) for each in shown.queue_data] == [
+                (message.physical_offset, len(record))
+                for message, record in zip(pulled.messages, pulled.records, strict=True)
+            ]
+            (tagged,) = decode_body(QueryConsumeQueueResponseBody, (await ask(5, 10)).body).queue_data
+            assert tagged.tags_code == 2_567_159  # "TAG1".hashCode()
+            offline = decode_body(QueryConsumeQueueResponseBody, (await ask(0, 1, GROUP)).body)
+            assert offline.filter_data == f"{GROUP}@{TOPIC} is not online!"
+            await client.heartbeat(subscription(TOPIC, "TAG1"))
+            online = decode_body(QueryConsumeQueueResponseBody, (await ask(0, 1, GROUP)).body)
+            assert online.subscription_data is not None
+            assert (online.filter_data, online.subscription_data.sub_string) == ("null", "TAG1")
+            for index in (6, -1):
+                answer = await ask(index, 1)
+                assert (answer.code, answer.remark) == (OK, f"Index {index} of 0@{TOPIC} is not exist!")
+            assert decode_body(QueryConsumeQueueResponseBody, (await ask(0, -1)).body).queue_data == []
+            answer = await ask(0, 1, topic="NoSuchTopic")
+            assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "0@NoSuchTopic is not exist!")
+
+    run(use)
+
+
+async def placed_with_tag(client: ThinClient) -> None:
+    placed(await client.send(TOPIC, b"tagged", properties={"TAGS": "TAG1"}))
+    await trio.sleep(0.1)
