@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import attrs
 import trio
@@ -96,16 +97,19 @@ class MasterCheck:
             return
         try:
             evidence.check_master(found)
-            common_end = await self._common_end(comparison)
+            common_end = await self._in_time("where this log parts from the master's", comparison.common_end)
+            if common_end is None:
+                await self._check_begin(found, evidence)
             await evidence.confirm(found)
             # Else this broker, promoted by hand instead, would lead the term that this master leads.
             await evidence.keep_term()
         except (NotFollowed, LookupFailed) as error:
             self._note_comparison(comparison, error.reason)
             raise
+        except LogBeginsLater:
+            self._note_comparison(comparison, Diverged.reason)
+            raise
         self._note_comparison(comparison, Diverged.reason)
-        if common_end is None:
-            await self._check_begin(found)
         raise Diverged(found, self._store.commit_log.max_offset, common_end)
 
     async def _evidence(self) -> MasterEvidence:
@@ -116,26 +120,24 @@ class MasterCheck:
             raise
 
     @staticmethod
-    async def _common_end(comparison: LogComparison) -> int | None:
-        """Where the two logs diverge, if that can be known. A search that fails is made again: nobody else will."""
+    async def _in_time(what: str, ask: Callable[[], Awaitable[int | None]]) -> int | None:
+        """The answer, if it can be had. A question that fails is asked again for a while: nobody else will."""
         give_up_at = trio.current_time() + LOOKUP_PATIENCE_S
         while True:
             try:
-                return await comparison.common_end()
+                return await ask()
             except LookupFailed as error:
-                _log.warning("where this log parts from the master's is not known: %s", error)
+                _log.warning("%s is not known: %s", what, error)
                 if trio.current_time() >= give_up_at:
                     return None
                 await trio.sleep(_SEARCH_AGAIN_S)
 
-    async def _check_begin(self, found: Divergence) -> None:
+    async def _check_begin(self, found: Divergence, evidence: MasterEvidence) -> None:
         """Raise `LogBeginsLater` if that is why nothing is known of where the logs diverge."""
-        try:
-            begin = await self._questions.lookup.min_offset()
-        except LookupFailed as error:
-            _log.warning("where the master's log begins is not known: %s", error)
-            return
+        begin = await self._in_time("where the master's log begins", self._questions.lookup.min_offset)
         if begin is not None and begin > found.offset:
+            await evidence.confirm(found)
+            await evidence.keep_term()
             end = self._store.commit_log.max_offset
             raise LogBeginsLater(
                 f"the master's log begins at {begin}, this slave's last record at {found.offset}, "

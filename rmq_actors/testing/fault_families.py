@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
-from rmq_actors.testing.operation import draw_operations
+from rmq_actors.testing.operation import OPERATIONS, draw_operations
 from rmq_actors.testing.topology import CONSUMERS, PRODUCERS, Topology
 from sim_net import BitRot, Fault, On, Partition, PowerLoss, Schedule
 from sim_net.faults.faults import FAULT_TYPES
@@ -36,16 +36,21 @@ _EVENTS = ("log.append", "log.roll", "log.flush", "ha.transfer", "ha.client.repo
 _OF_CLIENTS = (0, 1, 2)
 #: How often power is lost right after an append of the same node.
 _AT_AN_APPEND = 0.7
+#: After which of a node's events a fault comes, and how long after it.
+_NTH = (1, 1, 2, 3, 5, 8)
+_RIGHT_AFTER_S = (0.0, 0.0, 0.0003, 0.003, 0.03)
 
 
 @attrs.frozen
 class FaultFamilies:
     """From `fewest` to `most` faults of these kinds; one that is named twice comes twice as often.
 
-    A link is one of the master's, or with the chance `any_link` one between any two brokers. With the chance
-    `all_slaves` all slaves are cut off at once, and with `rot` a bit flips in a slave's log. Up to `operations_most`
-    operations (see `Operation`) come on top. Times come from small sets, so that faults meet each other. Raises
-    ValueError for a kind that there is not.
+    Each is one of a link with the chance `link_faults`: of the master's, or with the chance `any_link` of one between
+    any two brokers. With the chance `all_slaves` all slaves are cut off at once, and with `rot` a bit flips in a
+    slave's log. A fault may wait for one of `events`, with the chance `timed_by_events`. A power loss comes right after
+    an append with the chance `at_an_append`, and any fault of a node right after one of `events` there with the chance
+    `at_own_events`. Up to `operations_most` of `operations` (see `Operation`) come on top. Times come from small sets,
+    so that faults meet each other. Raises ValueError for a kind that there is not.
     """
 
     links: tuple[str, ...] = LINK_KINDS
@@ -55,6 +60,12 @@ class FaultFamilies:
     any_link: float = 0.0
     all_slaves: float = 0.25
     rot: float = 0.0
+    events: tuple[str, ...] = _EVENTS
+    timed_by_events: float = _TIMED_BY_EVENTS
+    at_an_append: float = _AT_AN_APPEND
+    at_own_events: float = 0.0
+    link_faults: float = _LINK_FAULTS
+    operations: tuple[str, ...] = OPERATIONS
     operations_most: int = 0
 
     def __attrs_post_init__(self) -> None:
@@ -85,44 +96,54 @@ class FaultFamilies:
             faults += self._rot(random.Random(f"rot/{seed}"), topology.slaves)
         if self.operations_most:
             operations = random.Random(f"operations/{seed}")
-            faults += draw_operations(operations, topology.names, operations.randint(1, self.operations_most))
+            faults += draw_operations(
+                operations, topology.names, operations.randint(1, self.operations_most), self.operations
+            )
         return Schedule(tuple(faults))
 
     def draw_for_clients(self, rng: random.Random, topology: Topology) -> list[Fault]:
         """Faults of links between brokers and clients: answers are lost, so that messages are sent again."""
         count = rng.choice(_OF_CLIENTS) if self.links else 0
         links = [rng.sample((rng.choice(topology.names), rng.choice((PRODUCERS, CONSUMERS))), 2) for _ in range(count)]
-        return [sample_fault(rng.choice, link, kinds=self.links, events=_events(rng)) for link in links]
+        return [sample_fault(rng.choice, link, kinds=self.links, events=self._events(rng)) for link in links]
 
     def _fault(self, rng: random.Random, topology: Topology, may_lose_power: Sequence[str]) -> Fault:
         """A fault of a link, or of a node."""
-        share = _LINK_FAULTS if self.links and self.nodes else float(bool(self.links))
+        share = self.link_faults if self.links and self.nodes else float(bool(self.links))
         if rng.random() < share:
             link = rng.sample((topology.master, rng.choice(topology.slaves)), 2)
             if self.any_link and rng.random() < self.any_link:
                 link = rng.sample(topology.names, 2)
-            return sample_fault(rng.choice, link, kinds=self.links, events=_events(rng))
+            return sample_fault(rng.choice, link, kinds=self.links, events=self._events(rng))
+        if self.at_own_events and rng.random() < self.at_own_events:
+            return self._at_an_event(rng, topology, may_lose_power)
         kind = rng.choice(self.nodes)
         if kind == PowerLoss.__name__:
-            return _power_loss(rng, rng.choice(may_lose_power))
-        return sample_fault(rng.choice, topology.names, kinds=(kind,), events=_events(rng))
+            return self._power_loss(rng, rng.choice(may_lose_power))
+        return sample_fault(rng.choice, topology.names, kinds=(kind,), events=self._events(rng))
+
+    def _at_an_event(self, rng: random.Random, topology: Topology, may_lose_power: Sequence[str]) -> Fault:
+        """A fault of a node right after it has told something."""
+        kind = rng.choice(self.nodes)
+        names = may_lose_power if kind == PowerLoss.__name__ else topology.names
+        fault = sample_fault(rng.choice, (rng.choice(names),), kinds=(kind,))
+        on = On(rng.choice(self.events), fault.nodes[0], rng.choice(_NTH))
+        return attrs.evolve(fault, at_s=rng.choice(_RIGHT_AFTER_S), on=on)
 
     def _rot(self, rng: random.Random, slaves: Sequence[str]) -> list[Fault]:
         if rng.random() >= self.rot:
             return []
-        fault = sample_fault(rng.choice, slaves, kinds=(BitRot.__name__,), events=_events(rng))
+        fault = sample_fault(rng.choice, slaves, kinds=(BitRot.__name__,), events=self._events(rng))
         assert isinstance(fault, BitRot)
         return [attrs.evolve(fault, path=f"{COMMIT_LOG_DIRECTORY}/")]
 
+    def _power_loss(self, rng: random.Random, node: str) -> Fault:
+        """Mostly right after an append of the node, where there is something to lose."""
+        fault = sample_fault(rng.choice, (node,), kinds=(PowerLoss.__name__,), events=self._events(rng))
+        if rng.random() < self.at_an_append:
+            on = On("log.append", node, rng.choice((1, 2, 3, 5, 8, 13, 21)))
+            return attrs.evolve(fault, at_s=rng.choice((0.0, 0.0003, 0.003)), on=on)
+        return fault
 
-def _power_loss(rng: random.Random, node: str) -> Fault:
-    """Mostly right after an append of the node, where there is something to lose."""
-    fault = sample_fault(rng.choice, (node,), kinds=(PowerLoss.__name__,), events=_events(rng))
-    if rng.random() < _AT_AN_APPEND:
-        on = On("log.append", node, rng.choice((1, 2, 3, 5, 8, 13, 21)))
-        return attrs.evolve(fault, at_s=rng.choice((0.0, 0.0003, 0.003)), on=on)
-    return fault
-
-
-def _events(rng: random.Random) -> Sequence[str]:
-    return _EVENTS if rng.random() < _TIMED_BY_EVENTS else ()
+    def _events(self, rng: random.Random) -> Sequence[str]:
+        return self.events if rng.random() < self.timed_by_events else ()

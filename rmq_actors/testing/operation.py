@@ -94,8 +94,10 @@ def take_orders(world: World, operator: TakesOrders) -> None:
     _OPERATORS[world] = weakref.ref(operator)
 
 
-def draw_operations(rng: random.Random, names: Sequence[str], count: int) -> list[Fault]:
-    """So many operations; some are given twice, the second time a moment later."""
+def draw_operations(
+    rng: random.Random, names: Sequence[str], count: int, operations: Sequence[str] = OPERATIONS
+) -> list[Fault]:
+    """So many of these operations; some are given twice, the second time a moment later."""
     drawn: list[Fault] = []
     for _ in range(count):
         on = None
@@ -105,7 +107,7 @@ def draw_operations(rng: random.Random, names: Sequence[str], count: int) -> lis
         operation = Operation(
             round(at_s + rng.choice(_LATER_S), 4),
             rng.choice(names),
-            rng.choice(OPERATIONS),
+            rng.choice(operations),
             rng.choice(_PATIENCE_S),
             on=on,
         )

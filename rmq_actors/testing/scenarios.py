@@ -11,6 +11,7 @@ from typing import Literal
 
 import attrs
 
+from rmq_actors.testing.crash_points import CRASH_POINTS
 from rmq_actors.testing.fail_over import FailOverOperator
 from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Delayed, Transactions
@@ -81,7 +82,7 @@ RETRIES = attrs.evolve(
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
-        *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED),
+        *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES),
     )
 }
