@@ -5,6 +5,7 @@ Every request has keys of its own, as real ones have: an index whose entries all
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
@@ -57,7 +58,9 @@ def _program() -> Path | None:
     compiler = shutil.which("cc")
     if compiler is None:
         return None
-    program = Path(tempfile.mkdtemp(prefix="send_load-"), "send_load")
+    directory = tempfile.mkdtemp(prefix="send_load-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    program = Path(directory, "send_load")
     subprocess.run([compiler, "-O2", "-o", str(program), str(_SOURCE)], check=True)
     return program
 
