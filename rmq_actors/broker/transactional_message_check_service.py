@@ -56,6 +56,8 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 32
 #: A producer to which more bytes wait to be sent is not asked now.
 _OUTGOING_MAX_BYTES = 64 * 1024
+#: How long a round waits for a group's producers to take what is under way to them, and how often it looks.
+_TAKES_QUESTIONS_S, _LOOK_EVERY_S = 1.0, 0.01
 _MS_AN_HOUR = 3_600_000
 
 
@@ -74,6 +76,8 @@ class TransactionalMessageCheckService(ServiceThread):
     _changed: WakeUp = attrs.field(factory=WakeUp, init=False)
     #: When to look at an open transaction again, by its offset: most need no look in most rounds.
     _look_at_ms: dict[int, int] = attrs.field(factory=dict, init=False)
+    #: Groups whose producers take no questions in this round.
+    _stuck: set[str] = attrs.field(factory=set, init=False)
     #: Which connection of a group is asked next.
     _turns: itertools.count[int] = attrs.field(factory=itertools.count, init=False)
 
@@ -112,6 +116,7 @@ class TransactionalMessageCheckService(ServiceThread):
             await self._make_topic(HALF_TOPIC)
         begins = {queue_id: self._begin(store, HALF_TOPIC, queue_id) for queue_id in self._half_queues(store)}
         look_at_ms: dict[int, int] = {}
+        self._stuck.clear()
         for number, transaction in enumerate(open_now):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
@@ -145,7 +150,9 @@ class TransactionalMessageCheckService(ServiceThread):
             return True
         half, rules = HalfMessage.of(record), self._rules(store)
         group = record.properties.get(PROPERTY_PRODUCER_GROUP, "")
-        connection = self._connection(group)
+        connection = await self._connection_soon(group)
+        if self._store is not store or not self.transactions.is_open(store, transaction.physical_offset):
+            return self._store is store
         now_ms = self._wall_clock.now_ms()
         fate = half.fate(now_ms, rules, somebody_can_be_asked=connection is not None)
         times = 0 if half.check_times is None else half.check_times
@@ -234,6 +241,21 @@ class TransactionalMessageCheckService(ServiceThread):
             if each.close_reason is None and each.outgoing_bytes <= _OUTGOING_MAX_BYTES
         ]
         return members[next(self._turns) % len(members)] if members else None
+
+    async def _connection_soon(self, group: str) -> RemotingConnection | None:
+        """The same, once one takes a question: many may be due at once, and each is asked in the same round.
+
+        A group whose producers take none for a while is passed over for the rest of the round.
+        """
+        connection = self._connection(group)
+        if connection is None and group not in self._stuck and self._producers.groups.get(group):
+            with trio.move_on_after(_TAKES_QUESTIONS_S):
+                while connection is None:
+                    await trio.sleep(_LOOK_EVERY_S)
+                    connection = self._connection(group)
+            if connection is None:
+                self._stuck.add(group)
+        return connection
 
     async def _make_topic(self, topic: str) -> None:
         """Let operators find a topic. Messages go there even if it cannot be made now."""

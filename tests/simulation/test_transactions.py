@@ -259,6 +259,22 @@ def test_each_producer_of_a_group_is_asked_in_turn() -> None:
     TransactionWorld.of().run(use)
 
 
+def test_a_producer_that_takes_its_questions_slowly_is_asked_them_all_in_one_round() -> None:
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            for number in range(40):
+                body = b"%d" % number + bytes(4_000)
+                world.answers[body] = ROLLBACK
+                await world.prepare(client, body, properties={"UNIQ_KEY": f"{number}"})
+            await trio.sleep(4.5)
+            asked = [question.message.body for question in world.asked]
+            assert sorted(asked) == sorted(world.answers)
+
+    TransactionWorld.of(
+        settings={"transaction_check_interval_ms": 4_000}, mapped_file_size_commit_log_bytes=1 << 20
+    ).run(use)
+
+
 def test_a_slave_ends_no_transactions() -> None:
     async def use(world: TransactionWorld) -> None:
         async with world.producer(node="a-1") as client:
