@@ -14,6 +14,7 @@ import attrs
 import pytest
 import trio
 
+from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.broker import BrokerDeliver, BrokerPersistOffsets
@@ -187,3 +188,22 @@ def test_a_log_that_is_seldom_flushed_makes_no_offset_durable_that_it_lacks() ->
         found = run(power_loss(On("broker.persist_offsets", "master", nth)), seed=nth, **slow)
         check(found)
         assert found.lives == 2
+
+
+def test_a_slave_takes_no_offsets_that_count_what_its_log_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the next master it would deliver nothing of what lies between."""
+    monkeypatch.setattr(FollowedMaster, "is_followed", property(lambda _: True, lambda _, __: None))
+    cluster = MetadataCluster.make(1, 1)
+    master = configured(cluster)
+    nowhere = attrs.evolve(cluster.slave.config.ha, ha_master_address=f"{master.node.address}:9")
+    cluster.slave.config = attrs.evolve(cluster.slave.config, ha=nowhere)
+
+    async def main(_: World) -> None:
+        await cluster.start()
+        await master.controller.put_message(Message(TOPIC, b"x", delay_time_level=1))
+        await trio.sleep(15)
+        assert metadata_of(master).delay_offsets.offset_table == {1: 1}
+        assert metadata_of(cluster.slave).delay_offsets.offset_table == {}
+
+    cluster.world.run(main)
+    assert "LogBehind" in cluster.statuses("delay_offsets")
