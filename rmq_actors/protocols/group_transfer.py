@@ -54,10 +54,11 @@ class GroupTransfer:
 
     acks_required: int = 1
     acks_min: int | None = None
-    #: None: nothing yet.
+    #: None: nothing yet. It has the same connections as `_hosts`.
     _reports: dict[int, int | None] = attrs.field(factory=dict, init=False)
     _hosts: dict[int, str] = attrs.field(factory=dict, init=False)
-    #: Connections that have been silent since a newer one came from the same host: it may be the same slave.
+    #: Connections that have been silent since a newer one came from the same host: it may be the same slave. Each is in
+    #: `_reports`.
     _doubtful: dict[int, None] = attrs.field(factory=dict, init=False)
 
     def connected(self, conn_id: int, host: str = "") -> ReplicationState:
@@ -66,6 +67,7 @@ class GroupTransfer:
         self._hosts[conn_id] = host
         if host:
             self._doubtful.update((each, None) for each, of in self._hosts.items() if of == host and each != conn_id)
+        assert self._reports.keys() == self._hosts.keys() >= self._doubtful.keys()
         return self.state()
 
     def reported(self, conn_id: int, offset: int) -> ReplicationState:
@@ -79,6 +81,7 @@ class GroupTransfer:
         """A connection ended: what its slave reported no longer counts."""
         for of_connections in (self._reports, self._hosts, self._doubtful):
             of_connections.pop(conn_id, None)
+        assert self._reports.keys() == self._hosts.keys() >= self._doubtful.keys()
         return self.state()
 
     def _counted(self) -> list[int]:

@@ -54,6 +54,7 @@ class SlaveReports:
 
     last_read: float
     housekeeping_interval_s: float
+    #: The beginning of a report: less than `REPORT_BYTES`.
     _partial: bytes = attrs.field(default=b"", init=False)
     _seen_one: bool = attrs.field(default=False, init=False)
 
@@ -127,6 +128,7 @@ class SlavePace:
 class TransferCursor:
     """What to send next. Offsets and sizes are bytes; a frame never crosses the end of a commit-log file."""
 
+    #: All before it was planned. It falls only when a plan is taken back, to where that began.
     next_offset: int
     last_write: float
     file_size_bytes: int
@@ -175,6 +177,7 @@ class TransferCursor:
 
     def take_back(self, frames: list[Transfer]) -> None:
         """Nothing of `frames`, which `plan` has just returned, was sent: the next `plan` returns them again."""
+        assert self.next_offset == frames[-1].offset + frames[-1].size, "only the last plan can be taken back"
         self.next_offset = frames[0].offset
         self._taken_at = float("inf")
 

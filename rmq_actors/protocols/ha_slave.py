@@ -88,6 +88,7 @@ class HaSlave:
     `sent` when all of it is sent.
     """
 
+    #: Where the log ends once what was yielded is appended. It never falls.
     max_offset: int
     last_read: float
     heartbeat_interval_s: float
@@ -95,6 +96,7 @@ class HaSlave:
     buffer_bytes: int = SLAVE_BUFFER_BYTES
     #: How many whole frames were taken, heartbeats among them.
     frames: int = attrs.field(default=0, init=False)
+    #: What was received and not yielded yet is `_buffer[_begin:_end]`: 0 <= `_begin` <= `_end` <= `buffer_bytes`.
     _buffer: bytearray = attrs.field(init=False)
     _begin: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
@@ -112,6 +114,7 @@ class HaSlave:
             rest = self._end - self._begin
             self._buffer[:rest] = self._buffer[self._begin : self._end]
             self._begin, self._end = 0, rest
+        assert self._end < len(self._buffer), "a frame that fills the buffer was taken, or refused by its header"
         return memoryview(self._buffer)[self._end : self._end + RECEIVE_BYTES]
 
     def received(self, size: int, now: float) -> Iterator[Append]:
@@ -121,6 +124,7 @@ class HaSlave:
         """
         self.last_read = now
         self._end += size
+        assert self._end <= len(self._buffer), "no more was received than there was room for"
         view, unpack = memoryview(self._buffer), TRANSFER_HEADER.unpack_from
         while (body_at := self._begin + TRANSFER_HEADER_BYTES) <= self._end:  # for each 32 KiB that a slave receives
             offset, body_bytes = unpack(view, self._begin)

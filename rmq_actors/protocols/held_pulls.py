@@ -24,6 +24,7 @@ class HeldPulls(Generic[PullT]):
     """At most `held_max` pulls, by queue; each waits for a message at its offset, or until its deadline."""
 
     held_max: int
+    #: No list is empty; together they have `_count` pulls, `held_max` at most.
     _by_queue: dict[Queue, list[_Held[PullT]]] = attrs.field(factory=dict, init=False)
     _count: int = attrs.field(default=0, init=False)
 
@@ -79,3 +80,4 @@ class HeldPulls(Generic[PullT]):
             self._by_queue[queue] = left
         else:
             del self._by_queue[queue]
+        assert self._count > 0 or not self._by_queue, "nothing is counted, and a pull is held"

@@ -16,7 +16,9 @@ class PendingRequests(Generic[T]):
     """The waiting requests, at most `in_flight_max`, each with the waiter that gets its answer."""
 
     in_flight_max: int
+    #: By opaque, `in_flight_max` at most.
     _waiting: dict[int, T] = attrs.field(factory=dict, init=False)
+    #: From 0 to `_OPAQUE_MAX`: the header's opaque is a signed number of 32 bits.
     _next_opaque: int = attrs.field(default=0, init=False)
 
     def __len__(self) -> int:

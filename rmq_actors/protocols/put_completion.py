@@ -39,6 +39,7 @@ class PutStatus(enum.Enum):
 class _Progress:
     """How far one condition has come for a run: its first `count` puts have it; `rest`: what the others get instead."""
 
+    #: It never falls.
     count: int
     #: None: they wait.
     rest: PutStatus | None
@@ -57,15 +58,18 @@ class _Run(Generic[Token]):
     """Puts that were made together, answered from the first one on."""
 
     token: Token
+    #: Rising.
     end_offsets: Sequence[int]
     flush: _Progress
     replica: _Progress
+    #: How many of its puts are: those that wait for neither condition. It never falls, so that each is answered once.
     answered: int = 0
 
     def answers(self) -> list[Completed[Token]]:
         """Those that are to be answered now. A slave's failure hides the disk's, as in RocketMQ."""
         puts = len(self.end_offsets)
         begin, end = self.answered, min(self.flush.settled(puts), self.replica.settled(puts))
+        assert begin <= end <= puts, "a put that was answered waits again"
         self.answered = end
         done: list[Completed[Token]] = []
         while begin < end:
@@ -93,12 +97,15 @@ class _Condition(Generic[Token]):
     """One thing that puts wait for: everything before an offset flushed, or replicated."""
 
     timeout_status: PutStatus
+    #: It never falls.
     reached: int = 0
+    #: The runs of which some puts wait, with their deadlines: offsets rise, deadlines never fall.
     queue: deque[tuple[float, _Run[Token], _Progress]] = attrs.field(factory=deque)
-    #: How many puts wait for it.
+    #: How many puts wait for it: those of `queue` that its progress does not count.
     waiting: int = 0
 
     def wait(self, run: _Run[Token], progress: _Progress, deadline: float) -> None:
+        assert progress.count < len(run.end_offsets), "nothing of it waits"
         # Puts are swept in the order of their offsets: a deadline before its predecessor's would be seen too late.
         self.queue.append((max(deadline, self.queue[-1][0]) if self.queue else deadline, run, progress))
         self.waiting += len(run.end_offsets) - progress.count
@@ -110,6 +117,7 @@ class _Condition(Generic[Token]):
             count = bisect.bisect_right(run.end_offsets, self.reached)
             if count == progress.count:
                 return
+            assert count > progress.count, "what was reached is reached"
             self.waiting -= count - progress.count
             progress.count = count
             yield run
@@ -121,6 +129,7 @@ class _Condition(Generic[Token]):
         while self.queue and self.queue[0][0] <= now:
             _, run, progress = self.queue.popleft()
             self.waiting -= len(run.end_offsets) - progress.count
+            assert self.waiting >= 0, "more puts have left than came"
             progress.rest = status
             yield run
 
@@ -137,7 +146,7 @@ class PutCompletion(Generic[Token]):
     waiting_max: int = 100_000
     _flush: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_DISK_TIMEOUT), init=False)
     _replica: _Condition[Token] = attrs.field(factory=lambda: _Condition(PutStatus.FLUSH_SLAVE_TIMEOUT), init=False)
-    #: Where the last taken put ends.
+    #: Where the last taken put ends. It rises with each put.
     last_end_offset: int = attrs.field(default=0, init=False)
 
     @property

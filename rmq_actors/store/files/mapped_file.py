@@ -18,6 +18,7 @@ class MappedFile:
 
     file: DiskFile
     from_offset: int
+    #: From 0 to `size_bytes`.
     wrote_position: int = 0
     #: What `used_bytes` has found, until something is written.
     _used_bytes: int | None = attrs.field(default=None, init=False)
@@ -57,6 +58,7 @@ class MappedFile:
                 self._zero_what_is_left()
             raise
         self.wrote_position += len(data) if advance is None else advance
+        assert self.wrote_position <= self.size_bytes, "whoever appends has looked for room"
 
     def _zero_what_is_left(self) -> None:
         self.file.write_at(self.wrote_position, bytes(self._left_bytes))
@@ -64,6 +66,7 @@ class MappedFile:
 
     def cut(self, position: int) -> None:
         """Make `position` the end of the valid bytes, and zero what stands after it. Raises `OSError`."""
+        assert 0 <= position <= self.size_bytes
         self.wrote_position = position
         torn_bytes = self.used_bytes() - position
         if torn_bytes > 0:

@@ -92,8 +92,10 @@ class MappedFileQueue:
     open_files: OpenFiles | None = None
     #: May be shared by several queues: then their owner syncs the directories.
     dirty_directories: DirtyDirectories = attrs.field(factory=dict)
+    #: Each begins where the one before it ends. Only the last one may have room.
     files: list[MappedFile] = attrs.field(factory=list, init=False)
-    #: All bytes before it are synced, but for those of `rewritten`.
+    #: All bytes before it are synced, but for those of `rewritten`. It falls with the end, and where it is not known
+    #: whether they are (`mark_unflushed`, `mark_dirty`).
     flushed_where: int = attrs.field(default=0, init=False)
     #: Files with un-synced changes at places that `flushed_where` does not tell, and how often each changed.
     rewritten: dict[MappedFile, int] = attrs.field(factory=dict, init=False)
@@ -207,6 +209,8 @@ class MappedFileQueue:
         if not self.files:
             self.flushed_where = from_offset
             self._directory_made()
+        else:
+            assert from_offset == self.files[-1].from_offset + self.file_size_bytes, "a gap, or a file over another"
         self.files.append(MappedFile(file if self.open_files is None else self.open_files.adopt(file), from_offset))
         return self.files[-1]
 

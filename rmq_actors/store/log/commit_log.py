@@ -71,9 +71,10 @@ class CommitLog:
     _queue: MappedFileQueue
     _topic_queue_table: TopicQueueTable
     _tracer: Tracer
+    #: It never falls: what was promised of it stays true until the log is opened again.
     flushed_where: int
     #: Where the first record begins whose header is not in the log yet: bytes that are appended as they come may end
-    #: inside of a record.
+    #: inside of a record. Of a log that ends with a whole record, it is `append_offset`.
     _next_record_offset: int
     #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
     _on_begin: Callable[[int], DiskFile | None] = lambda _: None
