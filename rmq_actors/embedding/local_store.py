@@ -21,8 +21,8 @@ async def open_message_store(
 ) -> AsyncIterator[MessageStore]:
     """A running store for the length of a block, RocketMQ's or a new one; on a normal end it stops in order.
 
-    Raises `StoreLayoutError`, `DamagedLog` or `OSError` before the block if it cannot start (`BlockingIOError`: it is
-    open already), and `OSError` after it if not everything became durable.
+    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block if it cannot start
+    (`BlockingIOError`: it is open already), and `OSError` after it if not everything became durable.
     """
     recorder = recorder or real_recorder(RunInfo("embedding", "store", 0, source="broker"))
     environment, tracer = real_environment(directory), recorder.tracer("store")

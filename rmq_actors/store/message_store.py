@@ -94,7 +94,7 @@ class MessageStore:
 
     @classmethod
     async def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> MessageStore:
-        """Open and recover the store. Raises `StoreLayoutError`, `DamagedLog`, `OSError`."""
+        """Open and recover the store. Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged`, `OSError`."""
         files = await StoreFiles.open(config, environment, tracer)
         return _Assembly(config, environment, tracer, files).make_store()
 

@@ -21,6 +21,7 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
+from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.files.store_checkpoint import read_checkpoint
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.puts.message_puts import PutResult
@@ -248,6 +249,9 @@ class Life:
         except OSError as error:
             if error.errno != errno.EBADF:  # the process is not dead
                 ledger.refused.append(f"open: {error}")
+            return
+        except ConfigFileDamaged as error:
+            ledger.refused.append(f"open: {error}")
             return
         synced = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.outside.run(partial(ledger.check_recovered, store, node.disk, synced=synced))

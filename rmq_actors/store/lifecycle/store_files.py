@@ -63,8 +63,8 @@ class StoreFiles:
     async def open(cls, config: MessageStoreConfig, environment: Environment, tracer: Tracer) -> StoreFiles:
         """Open and recover. On return the log is durable to its end, and zeros, durable too, stand after it.
 
-        The file `abort` is there, as it is while a store runs. Raises `StoreLayoutError`, `DamagedLog`, `OSError`
-        (`BlockingIOError`: another process has the store).
+        The file `abort` is there, as it is while a store runs. Raises `StoreLayoutError`, `DamagedLog`,
+        `ConfigFileDamaged`, `OSError` (`BlockingIOError`: another process has the store).
         """
         with contextlib.ExitStack() as stack:
             lock: DiskLock = environment.disk.lock(LOCK_FILE)
