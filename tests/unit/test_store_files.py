@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from rmq_actors.ports.environment import Environment
 from rmq_actors.real_io.os_disk import OsDisk
@@ -287,6 +288,25 @@ async def test_a_first_file_that_could_not_be_written_promises_nothing_of_anothe
     async with opened(tmp_path / "slave", slave) as files:
         assert files.commit_log.max_offset == 0
     assert wrong(tmp_path / "slave") == []
+
+
+@pytest.mark.trio
+async def test_a_first_file_that_goes_during_a_flush_is_not_said_to_be_durable(tmp_path: Path) -> None:
+    await fill(tmp_path / "master", 20)
+    slave, disk = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE), FaultyDisk(tmp_path / "slave")
+    async with opened(tmp_path / "master") as master:
+        late = bytes(master.commit_log.select(2048, 1000))
+    async with opened(tmp_path / "slave", slave, disk=disk, orderly=False) as files:
+        disk.space_bytes = 1000  # the recovery point's, and a part of the log's
+        with pytest.raises(AppendRefused):
+            files.commit_log.append_data(2048, late)
+        disk.space_bytes, disk.sync_gate = None, trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(files.commit_log.flush)
+            await trio.testing.wait_all_tasks_blocked()
+            files.commit_log.remove_unwritten_file()
+            disk.sync_gate.set()
+        assert files.commit_log.flushed_where <= files.commit_log.max_offset
 
 
 @pytest.mark.parametrize("has", [1, 7, 8, 100, 380])

@@ -416,7 +416,8 @@ class CommitLog:
         except OSError:
             self._on_failed_sync()
             raise
-        self.flushed_where = max(self.flushed_where, target)
+        # A slave's first file, to which nothing could be written, may have gone meanwhile, and its offset with it.
+        self.flushed_where = max(self.flushed_where, min(target, self.max_offset))
         return self.flushed_where
 
     def note_failed_sync(self, error: OSError) -> None:
