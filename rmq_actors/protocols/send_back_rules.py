@@ -30,7 +30,7 @@ from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
 from rmq_actors.wire.headers.messages import ConsumerSendMsgBackRequestHeader
 from rmq_actors.wire.message_id import create_message_id
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK
-from rmq_actors.wire.record import Message, StoredMessage
+from rmq_actors.wire.record import TRANSACTION_BITS, Message, StoredMessage
 from rmq_actors.wire.response_code import ResponseCode
 
 PROPERTY_RETRY_TOPIC = "RETRY_TOPIC"
@@ -107,7 +107,8 @@ class SendBackRules:
             queue_id=queue_id,
             properties=_properties(stored, level),
             flag=stored.flag,
-            sys_flag=stored.sys_flag,
+            # RocketMQ keeps the bits of a commit, without the offset of what it commits.
+            sys_flag=stored.sys_flag & ~TRANSACTION_BITS,
             born_timestamp_ms=stored.born_timestamp_ms,
             born_host=stored.born_host,
             store_host=stored.store_host,

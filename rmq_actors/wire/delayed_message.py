@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from rmq_actors.wire.dispatch_request import HALF_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
-from rmq_actors.wire.record import Message, StoredMessage
+from rmq_actors.wire.record import TRANSACTION_BITS, Message, StoredMessage
 
 _QUEUE_ID = re.compile(r"[0-9]{1,9}")
 
@@ -30,7 +30,8 @@ def message_timeup(stored: StoredMessage) -> Message:
         queue_id=int(queue_id),
         properties=stored.properties,
         flag=stored.flag,
-        sys_flag=stored.sys_flag,
+        # RocketMQ keeps the bits of a commit, without the offset of what it commits.
+        sys_flag=stored.sys_flag & ~TRANSACTION_BITS,
         born_timestamp_ms=stored.born_timestamp_ms,
         born_host=stored.born_host,
         store_host=stored.store_host,

@@ -9,7 +9,7 @@ import pytest
 
 from rmq_actors.wire.delayed_message import Undeliverable, message_timeup
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
-from rmq_actors.wire.record import StoredMessage, decode_record, encode_message
+from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, StoredMessage, decode_record, encode_message
 from tests.worlds.golden_capture import golden_log, golden_messages
 
 
@@ -49,3 +49,9 @@ def test_a_record_that_names_no_queue_goes_nowhere(properties: dict[str, str], w
     stored = attrs.evolve(golden(SCHEDULE_TOPIC)[0], properties={"DELAY": "1", **properties})
     with pytest.raises(Undeliverable, match=re.escape(why)):
         message_timeup(stored)
+
+
+def test_a_committed_message_is_not_the_end_of_another_transaction() -> None:
+    """A delivered message has no prepared one: the table would take it for the end of that at offset 0."""
+    stored = attrs.evolve(golden(SCHEDULE_TOPIC)[0], sys_flag=TRANSACTION_COMMIT_TYPE | 1)
+    assert message_timeup(stored).sys_flag == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
 
@@ -12,7 +13,7 @@ from rmq_actors.protocols.send_rules import MissingGroup, MissingTopic, Refusal
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.headers.messages import ConsumerSendMsgBackRequestHeader
-from rmq_actors.wire.record import Message, StoredMessage, decode_record, encode_message
+from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, Message, StoredMessage, decode_record, encode_message
 from rmq_actors.wire.response_code import ResponseCode
 
 VERSION = 407
@@ -168,3 +169,9 @@ def test_refusals_have_rocketmqs_texts(own: SendBackRules, code: int, remark: st
     assert isinstance(found, Refusal)
     assert found.code == code
     assert found.remark.startswith(remark)
+
+
+def test_a_committed_message_that_is_sent_back_is_not_the_end_of_another_transaction() -> None:
+    made = sent_back(of=attrs.evolve(stored(), sys_flag=TRANSACTION_COMMIT_TYPE | 1))
+    assert isinstance(made, Message)
+    assert made.sys_flag == 1

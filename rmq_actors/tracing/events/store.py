@@ -151,7 +151,7 @@ class PutBegin(_Puts, kind="put.begin", emitter="store.puts.message_puts", actor
     size: int
 
 
-class PutEnd(_Puts, kind="put.end", emitter="store.puts.message_puts", actor="MessageStore"):
+class PutEnd(_Puts, kind="put.end", emitter="store.puts.message_puts, store.puts.row_answers", actor="MessageStore"):
     """Puts up to msg_id_last, or the one, were answered with status; offset is the last record's end.
 
     status not_waited: PUT_OK of a put that waits for neither disk nor slave.
