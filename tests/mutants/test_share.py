@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,3 +142,17 @@ def test_a_run_that_fails_by_several_together_speaks_for_none() -> None:
     group = [mutant(name, f"rmq_actors.log:{name}") for name in "abcdefgh"]
     assert hunter.hunt(group, [("replication", seed) for seed in range(3)], 60) == set()
     assert hunter.count == 3 * 3  # the group and its halves, in each run
+
+
+def test_the_page_of_unseen_mutants_names_mutants_that_there_are() -> None:
+    """Each once, and as many as each heading says."""
+    head, *sections = (ROOT / "docs" / "unseen-mutants.md").read_text().split("\n## ")
+    assert "python -m tests.mutants.share" in head
+    every = list[str]()
+    for section in sections:
+        title, *lines = section.splitlines()
+        names = [name for line in lines if line.startswith("`") for name in re.findall(r"`(\w+)`", line)]
+        assert int(title.rpartition(": ")[2]) == len(names), title
+        every += names
+    assert sorted(set(every)) == sorted(every)
+    assert set(every) <= {each.name for each in load_all()}
