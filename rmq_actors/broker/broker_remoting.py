@@ -149,7 +149,9 @@ class BrokerRemoting:
         self._transaction_checks = TransactionalMessageCheckService(
             clients, transactions, self._housekeeping.producers, self._environment.wall_clock, self._tracer
         )
-        SendBackProcessor(clients, self._environment.entropy, pool, sends, self._tracer).register(self.processors)
+        SendBackProcessor(
+            clients, self._environment.entropy, pool, sends, self._access.authorize, self._tracer
+        ).register(self.processors)
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
         QueryConsumeQueueProcessor(clients, self._housekeeping).register(self.processors)

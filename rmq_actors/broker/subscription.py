@@ -54,7 +54,7 @@ def message_filter(subscription: SubscriptionData) -> MessageFilter | None:
     except ModuleNotFoundError as error:
         raise ValueError(f"SQL92 needs the extra [server]: pip install 'rmq-actors[server]' ({error})") from error
 
-    return Sql92Filter(compile_expression(subscription.sub_string))
+    return Sql92Filter(compile_expression(subscription.sub_string or ""))
 
 
 @attrs.frozen

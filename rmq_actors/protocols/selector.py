@@ -99,7 +99,7 @@ def negate(operand: Expression) -> Expression:
 
 
 def condition(operand: Expression) -> Expression:
-    """An expression as a condition: a property is none that is true. Raises `ValueError` for numbers and texts."""
+    """An expression as a condition: a property by itself is never true. Raises `ValueError` for numbers and texts."""
     if operand.is_condition:
         return operand
     if operand.name is None:

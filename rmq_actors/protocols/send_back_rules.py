@@ -26,7 +26,7 @@ from rmq_actors.protocols.send_rules import (
 )
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
-from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
+from rmq_actors.wire.dispatch_request import HALF_TOPIC, OP_HALF_TOPIC, PROPERTY_DELAY, SCHEDULE_TOPIC
 from rmq_actors.wire.headers.messages import ConsumerSendMsgBackRequestHeader
 from rmq_actors.wire.message_id import create_message_id
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK
@@ -115,6 +115,10 @@ class SendBackRules:
             reconsume_times=stored.reconsume_times + 1,
             delay_time_level=level,
         )
+
+
+#: No consumer is given what is in these: it has nothing to send back from there.
+NOT_CONSUMED_TOPICS = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC})
 
 
 def look_failed(offset: int) -> Refusal:

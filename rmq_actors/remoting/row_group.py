@@ -33,6 +33,17 @@ class ReceivesRows(Protocol):
         """Have a row processed as the request that it was. Raises nothing."""
         ...
 
+    def close(self, reason: str) -> None:
+        """End the connection: its peer has to ask again."""
+        ...
+
+
+class RowsFailed(Exception):
+    """A defect of ours, while the rows of some connections were served: it is no connection's own, and ends the broker.
+
+    What was stored may have no answer, so all of these connections are closed.
+    """
+
 
 Connection = TypeVar("Connection", bound=ReceivesRows)
 
@@ -87,15 +98,20 @@ class RowGroup(Generic[Connection]):
             self.serve()
 
     def serve(self) -> None:
-        """Serve what is held; what cannot be served together, one by one."""
+        """Serve what is held; what cannot be served together, one by one. Raises `RowsFailed`."""
         held, self._held, self._held_rows = self._held, {}, 0
         if not held:
             return
         self._alone = self._alone + 1 if len(held) == 1 else 0
         received = [ReceivedRows(connection, rows) for connection, rows in held.items()]
-        for (connection, rows), served in zip(received, self._process(received), strict=True):
-            if served < len(rows):
-                self._serve_rest(connection, rows[served:])
+        try:
+            for (connection, rows), served in zip(received, self._process(received), strict=True):
+                if served < len(rows):
+                    self._serve_rest(connection, rows[served:])
+        except Exception as error:
+            for connection in held:
+                connection.close("rows_failed")
+            raise RowsFailed(f"the rows of {len(held)} connections could not be served: {error!r}") from error
 
     def _hold(self, connection: Connection, rows: Sequence[SendRow]) -> None:
         assert connection not in self._held

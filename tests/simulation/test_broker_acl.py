@@ -82,14 +82,19 @@ class BrokerWorld:
         self.world.run(main)
 
     async def call(
-        self, port: int, credentials: SessionCredentials | None, code: int = ASKED, body: bytes = b""
+        self,
+        port: int,
+        credentials: SessionCredentials | None,
+        code: int = ASKED,
+        body: bytes = b"",
+        **fields: str,
     ) -> int:
         hooks: list[RpcHook] = [] if credentials is None else [AclClientRpcHook(credentials)]
         tracer, entropy = self.recorder.tracer("client"), self.client.entropy
         async with open_actor_system("client", tracer, entropy=entropy) as system:
             client = RemotingClient(RemotingClientConfig(), entropy, tracer, ProcessorTable(tracer), hooks=hooks)
             await system.start(client)
-            request = RemotingCommand(code, {"offset": "0"}, body=body)
+            request = RemotingCommand(code, {"offset": "0", **fields}, body=body)
             return (await client.invoke(f"{self.broker.address}:{port}", request, 3000)).code
 
 
@@ -262,5 +267,25 @@ def test_a_message_is_shown_by_its_id_to_who_may_use_its_topic_alone() -> None:
     async def use(_: Call) -> None:
         assert await acl.call(LISTEN_PORT, ALICE, RequestCode.VIEW_MESSAGE_BY_ID) == ResponseCode.SYSTEM_ERROR
         assert await acl.call(LISTEN_PORT, BOB, RequestCode.VIEW_MESSAGE_BY_ID) == ResponseCode.SUCCESS
+
+    acl.run(use)
+
+
+def test_a_group_sends_back_messages_of_topics_that_it_may_receive_alone() -> None:
+    """The request names an offset of the log; what is there would come to the group's topic of retries."""
+    acl = BrokerWorld(acl_enable=True)
+    text = "accounts:\n" + "".join(
+        f"- {{accessKey: {one.access_key}, secretKey: {one.secret_key}, topicPerms: [{topic}=SUB], "
+        f"groupPerms: [{group}=SUB]}}\n"
+        for one, topic, group in ((ALICE, "Other", "GroupA"), (BOB, "Shown", "GroupB"))
+    )
+    with contextlib.closing(acl.broker.disk.open("conf/plain_acl.yml", allocate_bytes=len(text))) as file:
+        file.write_at(0, text.encode())
+    code = RequestCode.CONSUMER_SEND_MSG_BACK
+
+    async def use(_: Call) -> None:
+        refused = await acl.call(LISTEN_PORT, ALICE, code, group="GroupA", delayLevel="1")
+        assert refused == ResponseCode.SYSTEM_ERROR
+        assert await acl.call(LISTEN_PORT, BOB, code, group="GroupB", delayLevel="1") == ResponseCode.SUCCESS
 
     acl.run(use)

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from rmq_actors.remoting.row_group import ROWS_MAX, ReceivedRows, RowGroup
+from rmq_actors.remoting.row_group import ROWS_MAX, ReceivedRows, RowGroup, RowsFailed
 from rmq_actors.wire.send_rows import SendRow
 
 
@@ -21,6 +21,10 @@ class Peer:
 
     name: str
     lane: Lane
+    closed: str | None = None
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
 
     def take_row_as_request(self, row: object) -> None:
         self.lane.served.append(f"{self.name} alone: {row}")
@@ -160,3 +164,22 @@ async def test_a_connection_that_is_alone_seldom_looks_for_others() -> None:
     lane.served.clear()
     await add_together(group, {a: rows(1), b: rows(2)})
     assert len(lane.served) == 1
+
+
+def test_connections_whose_rows_a_defect_has_left_without_an_answer_are_closed() -> None:
+    """It may be an OSError, which would pass as the network's if it came out of one connection as it is."""
+    lane = Lane()
+    a, b, c = peers(lane, "abc")
+
+    def fail(received: Sequence[ReceivedRows[Peer]]) -> Sequence[int]:
+        raise OSError("a defect")
+
+    async def main() -> None:
+        group = RowGroup[Peer](fail)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.add, a, rows(1))
+            nursery.start_soon(group.add, b, rows(2))
+
+    with pytest.RaisesGroup(RowsFailed):
+        trio.run(main)
+    assert (a.closed, b.closed, c.closed) == ("rows_failed", "rows_failed", None)

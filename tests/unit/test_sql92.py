@@ -108,8 +108,8 @@ def test_what_is_no_expression_is_refused_with_the_place(expression: str, why: s
 
 
 def test_a_long_chain_is_not_a_deep_one() -> None:
-    chain = " OR ".join(f"a = {number}" for number in range(500))
-    assert value(chain, a="499") is True
+    chain = " OR ".join(f"a = {number}" for number in range(300))
+    assert value(chain, a="299") is True
     assert value("(" * 500 + "a = 1" + ")" * 500, a="1") is True
 
 

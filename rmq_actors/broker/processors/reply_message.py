@@ -80,7 +80,7 @@ class ReplyMessageProcessor:
             return f"push reply message fail, channel of <{asker}> not found."
         try:
             answer = await connection.invoke(self._pushed(request, header, properties), _PUSH_TIMEOUT_MS)
-        except RemotingError as error:
+        except (RemotingError, ValueError) as error:  # ValueError: with the longer header it fits no frame
             return self._not_taken(asker, connection, str(error))
         if answer.code != ResponseCode.SUCCESS:
             return self._not_taken(asker, connection, f"code {answer.code}, {answer.remark}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import attrs
 
 from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.processors.end_transaction import Authorize
 from rmq_actors.broker.processors.send_message import SendMessageProcessor
 from rmq_actors.ports.entropy import Entropy
+from rmq_actors.protocols.plain_access import Permission
 from rmq_actors.protocols.put_completion import PutStatus
-from rmq_actors.protocols.send_back_rules import NoRetries, SendBackRules, look_failed
+from rmq_actors.protocols.send_back_rules import NOT_CONSUMED_TOPICS, NoRetries, SendBackRules, look_failed
 from rmq_actors.protocols.send_rules import MissingGroup, MissingTopic, Refusal
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
@@ -34,6 +36,7 @@ class SendBackProcessor:
     _pool: RequestPool
     #: What is sent back waits together with what is sent.
     _sends: SendMessageProcessor
+    _authorize: Authorize
     _tracer: Tracer
 
     def register(self, processors: ProcessorTable) -> None:
@@ -83,8 +86,11 @@ class SendBackProcessor:
         if isinstance(retries, MissingTopic | MissingGroup):
             return retries
         stored = self._clients.store.records.look_message_by_offset(header.offset)
-        if stored is None:
+        if stored is None or stored.topic in NOT_CONSUMED_TOPICS:
             raise refused(look_failed(header.offset))
+        if stored.topic != retries.topic:
+            # The request names an offset and no topic: without this a group would get messages of any topic.
+            self._authorize(request, {stored.topic: Permission.SUB})
         return rules.message(header, request.command.version, retries, stored)
 
     def _put(self, request: RemotingRequest, message: Message | None) -> RemotingCommand | None:
