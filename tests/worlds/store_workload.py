@@ -251,7 +251,8 @@ class Life:
                 ledger.refused.append(f"open: {error}")
             return
         except ConfigFileDamaged as error:
-            ledger.refused.append(f"open: {error}")
+            if f"[Errno {errno.EBADF}]" not in str(error):
+                ledger.refused.append(f"open: {error}")
             return
         synced = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.outside.run(partial(ledger.check_recovered, store, node.disk, synced=synced))
