@@ -18,11 +18,11 @@ from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.send_rules import Refusal
 from rmq_actors.protocols.transaction_check import EndedTransactions, HalfMessage
 from rmq_actors.protocols.transactional_messages import (
-    PROPERTY_PRODUCER_GROUP,
     committed_message,
     given_up_message,
     half_message_again,
     is_half,
+    is_half_again,
     is_of_3,
     op_message,
     real_queue,
@@ -140,17 +140,23 @@ class TransactionalMessageService:
         elif offset != half.physical_offset and offset not in self._ended:
             found = store.records.look_message_by_offset(offset)  # just stored again, and not dispatched yet
         else:
-            found = self._with_same_key(store, half)
+            found = self._stored_again(store, half)
         return found if found is not None and is_half(found) and real_queue(found) is not None else None
 
-    def _with_same_key(self, store: MessageStore, half: StoredMessage) -> StoredMessage | None:
-        key = unique_key(half)
-        found = store.transactions.open_with_key(key) if key else None
-        if found is None or found.physical_offset in self._ended:
+    def _stored_again(self, store: MessageStore, half: StoredMessage) -> StoredMessage | None:
+        """The open half message that was stored for this one, by its key; None if it ended in another way."""
+        key, real = unique_key(half), real_queue(half)
+        has_ended = half.physical_offset in self._ended
+        if has_ended or store.transactions.state_at(half.physical_offset) == TRANSACTION_COMMIT_TYPE:
             return None
-        record = store.records.look_message_by_offset(found.physical_offset)
-        group = half.properties.get(PROPERTY_PRODUCER_GROUP)
-        return record if record is not None and record.properties.get(PROPERTY_PRODUCER_GROUP) == group else None
+        if not key or real is None:
+            return None
+        for each in store.transactions.open_with_key(key, real[0]):
+            if each.physical_offset not in self._ended:
+                record = store.records.look_message_by_offset(each.physical_offset)
+                if record is not None and is_half_again(record, half):
+                    return record
+        return None
 
     def _has_ended_so(self, store: MessageStore, prepared_offset: int, state: int) -> bool:
         """Whether it is certain that the transaction ended in this way.
@@ -206,10 +212,10 @@ class TransactionalMessageService:
         Nor is it one while its transaction is open, as it was resumed before.
         """
         given_up = store.records.look_message_by_offset(offset)
-        if given_up is None or given_up.topic != CHECK_MAX_TIME_TOPIC or real_queue(given_up) is None:
+        if given_up is None or given_up.topic != CHECK_MAX_TIME_TOPIC:
             return None
-        key = unique_key(given_up)
-        if key and store.transactions.open_with_key(key) is not None:
+        key, real = unique_key(given_up), real_queue(given_up)
+        if real is None or (key and store.transactions.open_with_key(key, real[0])):
             return None
         return store.puts.async_put_message(resumed_message(given_up))
 

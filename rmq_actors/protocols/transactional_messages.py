@@ -207,6 +207,23 @@ def half_message_again(half: StoredMessage, check_times: int) -> Message:
     )
 
 
+def is_half_again(later: StoredMessage, half: StoredMessage) -> bool:
+    """Whether one half message was stored for the other one, by a check, or after that was given up and resumed.
+
+    A key alone does not tell: a producer that sends again repeats it, and others may use it. RocketMQ's copies have
+    the same place, group, body and birth, if not the same flag; producers' own messages have no count of checks.
+    """
+    return (
+        later.physical_offset > half.physical_offset
+        and PROPERTY_TRANSACTION_CHECK_TIMES in later.properties
+        and unique_key(later) == unique_key(half)
+        and later.properties.get(PROPERTY_PRODUCER_GROUP) == half.properties.get(PROPERTY_PRODUCER_GROUP)
+        and real_queue(later) == real_queue(half)
+        and (later.born_timestamp_ms, later.born_host) == (half.born_timestamp_ms, half.born_host)
+        and later.body == half.body
+    )
+
+
 def given_up_message(half: StoredMessage) -> Message:
     """The half message as it is kept for an operator once nobody is asked any more (toMessageExtBrokerInner)."""
     real = real_queue(half)

@@ -188,6 +188,83 @@ def test_a_commit_that_crosses_a_check_is_one_message() -> None:
     TransactionWorld.of().run(use)
 
 
+@pytest.mark.parametrize("state", [COMMIT, ROLLBACK])
+def test_an_end_that_comes_again_ends_no_transaction_of_another_topic(state: int) -> None:
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            same = {"UNIQ_KEY": "K"}
+            _, others = await client.prepare("Victim", b"other's", properties=same)
+            _, mine = await client.prepare("Mine", b"mine", properties=same)
+            assert isinstance(others, Prepared)
+            assert isinstance(mine, Prepared)
+            for _ in range(2):
+                await client.end(mine, state)
+                await trio.sleep(0.1)
+            assert world.bodies("Victim") == []
+            assert world.controller().store.transactions.is_open(others.offset)
+            assert (await client.end(others, COMMIT)).code == SUCCESS
+            await trio.sleep(0.1)
+            assert world.bodies("Victim") == [b"other's"]
+
+    TransactionWorld.of(settings={"transaction_time_out_ms": 60_000}).run(use)
+
+
+@pytest.mark.parametrize("state", [COMMIT, ROLLBACK])
+@pytest.mark.parametrize("pause_s", [0, 0.1])
+def test_an_end_that_comes_again_does_not_end_what_a_retried_send_has_left(state: int, pause_s: float) -> None:
+    """The answer to the first send was lost: the client sends again, with the same key. Dispatched or not."""
+
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            retried = await world.prepare(client, b"x")
+            await trio.sleep(0.1)
+            half = await world.prepare(client, b"x")
+            for _ in range(3):
+                await client.end(half, state)
+                await trio.sleep(pause_s)
+            await trio.sleep(0.1)
+            assert world.bodies() == ([b"x"] if state == COMMIT else [])
+            assert world.controller().store.transactions.is_open(retried.offset)
+
+    TransactionWorld.of(settings={"transaction_time_out_ms": 60_000}).run(use)
+
+
+def test_a_check_ends_no_half_message_of_another_topic_that_has_the_same_key() -> None:
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            immune = {"UNIQ_KEY": "K", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
+            _, others = await client.prepare("Victim", b"other's", properties=immune, born_timestamp=world.now_ms)
+            assert isinstance(others, Prepared)
+            await client.prepare("Mine", b"mine", properties={"UNIQ_KEY": "K"}, born_timestamp=world.now_ms)
+            await trio.sleep(8)
+            # Asked about three times, and given up.
+            assert world.bodies(CHECK_MAX_TIME_TOPIC) == [b"mine"]
+            (given_up,) = world.records(CHECK_MAX_TIME_TOPIC)
+            msg_id = create_message_id(given_up.store_host, given_up.physical_offset)
+            assert (await client.ask(resume_request(msg_id))).code == SUCCESS
+            assert (await client.end(others, COMMIT)).code == SUCCESS
+            await trio.sleep(0.1)
+            assert world.bodies("Victim") == [b"other's"]
+
+    TransactionWorld.of().run(use)
+
+
+def test_an_end_finds_its_half_message_stored_again_among_others_with_its_key() -> None:
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            half = await world.prepare(client, b"first", properties={"UNIQ_KEY": "K"})
+            immune = {"UNIQ_KEY": "K", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
+            await world.prepare(client, b"second", properties=immune)
+            while not world.asked:
+                await trio.sleep(0.1)
+            await trio.sleep(0.1)
+            assert (await client.end(half, COMMIT)).code == SUCCESS
+            await trio.sleep(0.1)
+            assert world.bodies() == [b"first"]
+
+    TransactionWorld.of().run(use)
+
+
 def test_unknown_is_no_end_and_has_no_answer() -> None:
     async def use(world: TransactionWorld) -> None:
         async with world.producer() as client:

@@ -37,6 +37,7 @@ from rmq_actors.wire.dispatch_request import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     TRANSACTION_TOPICS,
@@ -88,6 +89,8 @@ class OpenTransaction(NamedTuple):
     #: (queue id, queue offset) of a half message, by which op messages name it.
     half: tuple[int, int] | None
     unique_key: str | None
+    #: The topic that the message is for. A key is its producer's, and tells nothing about messages of other topics.
+    real_topic: str
     #: The half message that this one was stored for again by RocketMQ, while it was immune: ends may name that one.
     stands_for: tuple[int, int] | None = None
 
@@ -142,8 +145,8 @@ class TransactionStateService:
     #: By the offset of the prepared message, in the log's order.
     _open: dict[int, OpenTransaction] = attrs.field(factory=dict, init=False)
     _by_half: dict[tuple[int, int], OpenTransaction] = attrs.field(factory=dict, init=False)
-    #: A producer that sends again repeats its key: several may have the same one, oldest first.
-    _by_unique_key: dict[str, list[OpenTransaction]] = attrs.field(factory=dict, init=False)
+    #: By key and topic. A producer that sends again repeats its key: several may have the same one, oldest first.
+    _by_unique_key: dict[tuple[str, str], list[OpenTransaction]] = attrs.field(factory=dict, init=False)
     #: Records before it have been dealt with.
     _taken_to: int = attrs.field(default=0, init=False)
 
@@ -187,10 +190,9 @@ class TransactionStateService:
         """Whether the transaction of the prepared message at this offset has no end."""
         return physical_offset in self._open
 
-    def open_with_key(self, unique_key: str) -> OpenTransaction | None:
-        """The oldest open one whose message has this UNIQ_KEY."""
-        same_key = self._by_unique_key.get(unique_key)
-        return same_key[0] if same_key else None
+    def open_with_key(self, unique_key: str, real_topic: str) -> Sequence[OpenTransaction]:
+        """The open ones whose messages have this UNIQ_KEY and are for this topic, oldest first."""
+        return self._by_unique_key.get((unique_key, real_topic), ())
 
     def state_at(self, physical_offset: int) -> int | None:
         """How the transaction of the prepared message at this offset stands; None if the table does not know.
@@ -320,6 +322,7 @@ class TransactionStateService:
             number,
             half,
             record.properties.get(PROPERTY_UNIQ_KEY),
+            _real_topic(record.topic, record.properties),
             _stands_for(half, record.properties),
         )
         self._add(transaction)
@@ -412,6 +415,7 @@ class TransactionStateService:
             self._next_number,
             half,
             request.properties.get(PROPERTY_UNIQ_KEY),
+            _real_topic(request.topic, request.properties),
             _stands_for(half, request.properties),
         )
         if begun.half is not None and PROPERTY_TRANSACTION_CHECK_TIMES in request.properties:
@@ -439,7 +443,8 @@ class TransactionStateService:
         return {} if record is None else {(record.queue_id, number): None for number in halves_named(record)}
 
     def _oldest_of_key(self, request: DispatchRequest) -> OpenTransaction | None:
-        same_key = self._by_unique_key.get(request.properties.get(PROPERTY_UNIQ_KEY, ""))
+        key = request.properties.get(PROPERTY_UNIQ_KEY, "")
+        same_key = self.open_with_key(key, _real_topic(request.topic, request.properties))
         return same_key[0] if same_key else None
 
     def _add(self, transaction: OpenTransaction) -> None:
@@ -448,7 +453,8 @@ class TransactionStateService:
             if half is not None:
                 self._by_half[half] = transaction
         if transaction.unique_key:
-            self._by_unique_key.setdefault(transaction.unique_key, []).append(transaction)
+            same_key = (transaction.unique_key, transaction.real_topic)
+            self._by_unique_key.setdefault(same_key, []).append(transaction)
 
     def _forget(self, transaction: OpenTransaction) -> None:
         del self._open[transaction.physical_offset]
@@ -457,10 +463,10 @@ class TransactionStateService:
             if half is not None and self._by_half.get(half) is transaction:
                 del self._by_half[half]
         if transaction.unique_key:
-            same_key = self._by_unique_key[transaction.unique_key]
-            same_key.remove(transaction)
-            if not same_key:
-                del self._by_unique_key[transaction.unique_key]
+            same_key = (transaction.unique_key, transaction.real_topic)
+            self._by_unique_key[same_key].remove(transaction)
+            if not self._by_unique_key[same_key]:
+                del self._by_unique_key[same_key]
 
     # --- the table --------------------------------------------------------------------------------------------------
 
@@ -565,6 +571,11 @@ def _stands_for(half: tuple[int, int] | None, properties: Mapping[str, str]) -> 
     """Which half message of its queue RocketMQ has stored again as this one, because it was immune."""
     number = parse_queue_offset(properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, ""))
     return None if half is None or number is None else (half[0], number)
+
+
+def _real_topic(topic: str, properties: Mapping[str, str]) -> str:
+    """Where the message goes when it is committed; a prepared one of 3.x is in its own topic."""
+    return properties.get(PROPERTY_REAL_TOPIC, "") if topic in {HALF_TOPIC, CHECK_MAX_TIME_TOPIC} else topic
 
 
 def _group_hash(group: str | None) -> int:
