@@ -45,6 +45,8 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRANSACTION_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC})
+#: Whose messages are meant for other topics; in these alone, which take none from clients, REAL_TOPIC is the broker's.
+WAITING_TOPICS = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, CHECK_MAX_TIME_TOPIC})
 
 #: messageDelayLevel's default, "1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h": level 1 is the first.
 DELAY_LEVELS_MS: Sequence[int] = (

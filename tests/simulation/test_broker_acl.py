@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
+import attrs
 import pytest
 import trio
 
@@ -22,6 +23,7 @@ from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.thin_client import Prepared, ThinClient
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.wire.acl_signature import SessionCredentials
+from rmq_actors.wire.dispatch_request import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5
@@ -32,6 +34,7 @@ LISTEN_PORT, FAST_PORT = 10911, 10909
 ALICE, BOB = SessionCredentials("alice-key", "alice-secret"), SessionCredentials("bob-key", "bob-secret")
 #: A request that no broker knows: who may ask is all that is told by its answer.
 ASKED = 9_999
+SHOWN = Message("Shown", b"at offset 0")
 #: What is asked for: `call(port, credentials)` gives the code of the answer.
 Call = Callable[[int, SessionCredentials | None], Awaitable[int]]
 
@@ -53,7 +56,9 @@ def write_accounts(
 class BrokerWorld:
     """One broker on the node "broker", which is asked from the node "client"."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, first: Message = SHOWN, **settings: object) -> None:
+        #: What is at offset 0 of the log.
+        self.first = first
         self.world = World(1, guard_packages=("rmq_actors",))
         self.recorder = open_sim_recorder(self.world, RunInfo("test", "acl", 1))
         self.broker, self.client = self.world.node("broker"), self.world.node("client")
@@ -64,7 +69,7 @@ class BrokerWorld:
         async def serve(node: Node) -> None:
             environment = Environment(node.disk, node.wall_clock, node.entropy)
             async with open_broker(self.config, environment, self.recorder.tracer("broker")) as broker:
-                register_asked(broker)
+                register_asked(broker, self.first)
                 ready.set()
                 await trio.sleep_forever()
 
@@ -98,9 +103,9 @@ class BrokerWorld:
             return (await client.invoke(f"{self.broker.address}:{port}", request, 3000)).code
 
 
-def register_asked(broker: BrokerController) -> None:
+def register_asked(broker: BrokerController, first: Message) -> None:
     assert broker.remoting is not None
-    broker.async_put_message(Message("Shown", b"at offset 0"))
+    broker.async_put_message(first)
     broker.remoting.processors.register([ASKED], lambda request: request.command.response(ResponseCode.QUERY_NOT_FOUND))
 
 
@@ -255,8 +260,22 @@ def test_a_broker_whose_accounts_cannot_be_used_does_not_start(account: SessionC
     assert "conf/plain_acl.yml" in str(refused[0])
 
 
-def test_a_message_is_shown_by_its_id_to_who_may_use_its_topic_alone() -> None:
-    acl = BrokerWorld(acl_enable=True)
+@pytest.mark.parametrize(
+    "first",
+    [
+        SHOWN,
+        # A consumer that sends a message on sends its properties, too.
+        attrs.evolve(SHOWN, properties={"REAL_TOPIC": "Other", "REAL_QID": "0"}),
+        attrs.evolve(SHOWN, delay_time_level=1),
+        *(
+            Message(topic, b"x", properties={"REAL_TOPIC": "Shown", "REAL_QID": "0"})
+            for topic in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
+        ),
+    ],
+    ids=["plain", "sent on", "delayed", "half", "given up"],
+)
+def test_a_message_is_shown_by_its_id_to_who_may_use_its_topic_alone(first: Message) -> None:
+    acl = BrokerWorld(first, acl_enable=True)
     text = (
         "accounts:\n- {accessKey: alice-key, secretKey: alice-secret, topicPerms: [Other=SUB]}\n"
         "- {accessKey: bob-key, secretKey: bob-secret, topicPerms: [Shown=PUB]}\n"

@@ -7,12 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from rmq_actors.protocols.plain_access import Permission
-from rmq_actors.protocols.transactional_messages import PROPERTY_REAL_TOPIC
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
+from rmq_actors.wire.dispatch_request import (
+    PROPERTY_REAL_TOPIC,
+    WAITING_TOPICS,
+    DispatchRequest,
+    read_dispatch_request,
+)
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.messages import (
     QueryMessageRequestHeader,
@@ -108,7 +112,9 @@ class QueryMessageProcessor:
         """Whoever may send to the message's topic, or receive from it, may look at the message."""
         found = read_dispatch_request(record, 0, offset, check_crc=False)
         if isinstance(found, DispatchRequest):
-            topic = found.properties.get(PROPERTY_REAL_TOPIC, found.topic)
+            topic = found.topic
+            if topic in WAITING_TOPICS:
+                topic = found.properties.get(PROPERTY_REAL_TOPIC, topic)
             self._authorize(request, {topic: Permission.PUB | Permission.SUB})
 
     def _get_max_offset(self, request: RemotingRequest) -> RemotingCommand:
