@@ -22,6 +22,7 @@ from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
 from rmq_actors.wire.dispatch_request import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    SCHEDULE_TOPIC,
     DispatchRequest,
 )
 
@@ -247,6 +248,8 @@ class ConsumeQueuesCheck:
                 yield from self._ext.compare(tags_code, record)
                 return
             text = f"has tags code {tags_code}, its record at {offset} has {record.tags_code}"
+            if record.topic == SCHEDULE_TOPIC:
+                text += " (with another messageDelayLevel it is another: see --message-delay-level)"
         elif offset == record.commit_log_offset:
             text = f"has size {size}, its record at {offset} has {record.msg_size}"
         else:
