@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 import attrs
 
-from rmq_actors.wire.properties import IllegalProperty, check_not_torn, check_utf8, encode_properties
+from rmq_actors.wire.dispatch_request import PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rmq_actors.wire.properties import (
+    IllegalProperty,
+    check_not_torn,
+    check_utf8,
+    decode_properties,
+    encode_properties,
+)
 from rmq_actors.wire.record import (
     MAX_MESSAGE_SIZE_BYTES,
     MAX_PROPERTIES_BYTES,
@@ -32,6 +39,7 @@ _HEAD = struct.Struct(">iiiii")
 _HEAD_NUMBERS = struct.Struct(">12xii")
 _SHORT = struct.Struct(">h")
 _PROPERTY_SEPARATOR = 0x02
+_INNER_MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 
 #: What the records of a batch may take: a file of the log is no longer.
 MAX_TOTAL_BYTES = 2**31 - 1
@@ -143,7 +151,11 @@ def encode_message_batch(
 
 
 def _item_properties(number: int, own: bytes, common: bytes) -> bytes:
-    """The properties to be stored. RocketMQ writes a length of more than 32,767 bytes into its 16 bits unseen."""
+    """The properties to be stored. RocketMQ writes a length of more than 32,767 bytes into its 16 bits unseen.
+
+    Indexes in further queues are the broker's to give, and it gives none to a batch: whose client says them would get
+    entries in any topic's queues.
+    """
     separator = b"\x02" if own and common and own[-1] != _PROPERTY_SEPARATOR else b""
     properties = own + separator + common
     if len(properties) > MAX_PROPERTIES_BYTES:
@@ -156,4 +168,9 @@ def _item_properties(number: int, own: bytes, common: bytes) -> bytes:
         check_utf8(properties)
     except IllegalProperty as error:
         raise IllegalProperty(f"message {number} of the batch: {error}") from error
+    if _INNER_MULTI_QUEUE_OFFSET in properties and PROPERTY_INNER_MULTI_QUEUE_OFFSET in decode_properties(properties):
+        raise MessageIllegal(
+            f"message {number} of the batch: property {PROPERTY_INNER_MULTI_QUEUE_OFFSET} is the broker's, "
+            "and messages of a batch go to no further queues"
+        )
     return properties

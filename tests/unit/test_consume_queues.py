@@ -193,6 +193,20 @@ def test_a_record_may_name_further_queues(
     queues.close()
 
 
+def test_no_record_says_of_a_queue_that_is_not_its_own_that_it_begins_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its index there is a property: a log that RocketMQ wrote may have it from any client."""
+    queues = open_queues(tmp_path, enable_multi_dispatch=True)
+    queues.dispatch([request(number, 100 * number, topic="Victim", queue_id=2) for number in range(5)])
+    queues.dispatch([multi("Victim", "0", offset=500), request(5, 600, topic="Victim", queue_id=2)])
+    victim = queues.find("Victim", 2)
+    assert victim is not None
+    assert (victim.refused, held(victim)) == (1, [(offset, 100, 0) for offset in (0, 100, 200, 300, 400, 600)])
+    assert "the record at 500 is number 0 of its queue, which ends at 5: it gets no entry" in caplog.text
+    queues.close()
+
+
 def test_further_queues_need_the_setting(tmp_path: Path) -> None:
     queues = open_queues(tmp_path, enable_lmq=True)
     queues.dispatch([multi("%LMQ%a", "0")])

@@ -21,6 +21,7 @@ from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch, encode_batch
+from rmq_actors.wire.dispatch_request import OP_HALF_TOPIC
 from rmq_actors.wire.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
@@ -205,6 +206,11 @@ def test_a_batch_lies_in_one_file_with_consecutive_queue_offsets(
     trio.run(main)
 
 
+#: Entry 0 of another topic's queue, if it were believed.
+FORGED = {"INNER_MULTI_DISPATCH": "Victim", "INNER_MULTI_QUEUE_OFFSET": "0"}
+FORGED_IN_BATCH = "message 1 of the batch: property INNER_MULTI_QUEUE_OFFSET is the broker's"
+
+
 @pytest.mark.trio
 async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
     appended = LogPuts.open(tmp_path, max_message_size_bytes=5000)
@@ -219,6 +225,8 @@ async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
         ({"body": encode_batch([(bytes(100), 0, {})] * 6)}, PutStatus.MESSAGE_ILLEGAL, "more than 992 bytes"),
         ({"topic": "../T"}, PutStatus.MESSAGE_ILLEGAL, "cannot be a directory's name"),
         ({"properties": {"a": "v" * 40_000}}, PutStatus.PROPERTIES_SIZE_EXCEEDED, "message 0 of the batch"),
+        ({"body": encode_batch([(b"x", 0, {}), (b"y", 0, FORGED)])}, PutStatus.MESSAGE_ILLEGAL, FORGED_IN_BATCH),
+        ({"properties": FORGED}, PutStatus.MESSAGE_ILLEGAL, FORGED_IN_BATCH.replace("1", "0")),
     ):
         result = await appended.puts.put_messages(attrs.evolve(good, **change))
         assert (result.status, result.append) == (status, None)
@@ -281,6 +289,27 @@ async def test_without_the_setting_or_without_a_name_it_is_a_plain_message(tmp_p
     for each in (*appended.messages(), *other.messages()):
         assert "INNER_MULTI_QUEUE_OFFSET" not in each.properties
     assert appended.log.lmq_num == other.log.lmq_num == 0
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("settings", "topic", "names", "expected"),
+    [
+        (LMQ, "Mine", "Victim", "1"),
+        (LMQ, "Mine", " ", None),
+        (LMQ, OP_HALF_TOPIC, "Victim", None),
+        ({}, "Mine", "Victim", None),
+    ],
+)
+async def test_what_a_client_says_of_its_index_in_further_queues_is_not_stored(
+    tmp_path: Path, settings: dict[str, Any], topic: str, names: str, expected: str | None
+) -> None:
+    """A store that is opened with the setting later believes it, and so does a slave that has it."""
+    appended = LogPuts.open(tmp_path, **settings)
+    append_of(put(appended, topic="Victim"))
+    append_of(put(appended, topic=topic, properties={**FORGED, "INNER_MULTI_DISPATCH": names, "KEYS": "k"}))
+    stored = appended.messages()[1].properties
+    assert (stored.get("INNER_MULTI_QUEUE_OFFSET"), stored["KEYS"]) == (expected, "k")
 
 
 @pytest.mark.trio

@@ -44,13 +44,17 @@ def parse_queue_offset(text: str) -> int | None:
 
 
 class QueueEntry(NamedTuple):
-    """What a record asks of a queue. Without a store time the entry gets no extension unit."""
+    """What a record asks of a queue. Without a store time the entry gets no extension unit.
+
+    `is_further`: the queue is not the record's own. What index the entry has there, properties of the record say.
+    """
 
     consume_queue_offset: int
     physical_offset: int
     size: int
     tags_code: int
     store_timestamp_ms: int | None = None
+    is_further: bool = False
 
 
 @attrs.define(eq=False)
@@ -194,13 +198,13 @@ class ConsumeQueue:
         data: list[bytes] = []
         pack, ext = QUEUE_ENTRY.pack, self.ext
         expected, max_physic_offset = self.max_offset_in_queue, self.max_physic_offset
-        for index, offset, size, tags_code, store_timestamp_ms in entries:
+        for index, offset, size, tags_code, store_timestamp_ms, is_further in entries:
             end = offset + size
             if end <= max_physic_offset:
                 self.repeats += 1
                 continue
             if index != expected:
-                if not self._takes(index, expected, offset):
+                if not self._takes(index, expected, offset, is_further=is_further):
                     continue
                 if not data and self.queue.max_offset == self.queue.min_offset:
                     expected = self._begin_at(index)
@@ -230,12 +234,15 @@ class ConsumeQueue:
         self._append(units, end_offset)
         return True
 
-    def _takes(self, index: int, expected: int, offset: int) -> bool:
-        """Whether an entry may stand at an index that is not the next one."""
+    def _takes(self, index: int, expected: int, offset: int, *, is_further: bool) -> bool:
+        """Whether an entry may stand at an index that is not the next one.
+
+        Raises `QueueBeginsAgain`, but never because of what a record says of a queue that is not its own.
+        """
         is_empty = self.queue.max_offset == self.queue.min_offset and expected == self.max_offset_in_queue
         if is_empty and 0 <= index <= _INDEX_MAX:
             return True
-        if index == 0:
+        if index == 0 and not is_further:
             raise QueueBeginsAgain(self.topic, self.queue_id, offset)
         if 0 < index - expected <= GAP_UNITS_MAX:
             self.gaps += 1

@@ -284,7 +284,9 @@ class ConsumeQueues:
         for name, queue_id, number in self.further_entries(request):
             queue = self._create(name, queue_id)
             if queue is not None:
-                entry = QueueEntry(number, request.commit_log_offset, request.msg_size, request.tags_code)
+                entry = QueueEntry(
+                    number, request.commit_log_offset, request.msg_size, request.tags_code, is_further=True
+                )
                 batches.setdefault(queue, []).append(entry)
 
     def further_entries(self, request: DispatchRequest) -> Sequence[tuple[str, int, int]]:

@@ -73,7 +73,7 @@ class QueuesInLog:
 
         for each in entries_by_queue(batch):
             if self._deleted.hides(each.topic, each.queue_id, each.first_physical_offset):
-                for number, offset, size, _, _ in each.entries():
+                for number, offset, size, *_ in each.entries():
                     if not self._deleted.hides(each.topic, each.queue_id, offset):
                         self._take(each.topic, each.queue_id, number, offset, number + 1, offset + size)
                 continue

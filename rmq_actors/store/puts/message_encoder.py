@@ -67,8 +67,13 @@ class MessageEncoder:
         """
         check_topic_once(message.topic)
         properties = message.properties
-        if PROPERTY_INNER_MULTI_DISPATCH in properties and self._is_multi_dispatched(message):
-            return self._encode_multi_dispatch(self._delayed(message))
+        if PROPERTY_INNER_MULTI_DISPATCH in properties:
+            if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:  # believed, it would be entries in anybody's queues
+                properties = {**properties}
+                del properties[PROPERTY_INNER_MULTI_QUEUE_OFFSET]
+                message = attrs.evolve(message, properties=properties)
+            if self._is_multi_dispatched(message):
+                return self._encode_multi_dispatch(self._delayed(message))
         if PROPERTY_DELAY in properties or message.delay_time_level:
             delayed = self._delayed(message)
             if delayed is not message:
