@@ -20,10 +20,12 @@ from rmq_actors.protocols.put_completion import PutStatus
 #: The pause before the same message is tried again (DELAY_FOR_A_WHILE); it doubles up to the longest one.
 RETRY_S = 0.1
 RETRY_MAX_S = 1.6
-#: How often a record is looked for that the log does not give, before it is passed over.
-READS_MAX = 6
-#: With these the log takes the message at no time.
-_NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+#: How often a message is tried whose record the log does not give, or for which there are too many light queues, before
+#: it is passed over.
+TRIES_MAX = 6
+#: With these the log takes the message at no time. UNKNOWN_ERROR: its offsets in further queues do not fit its
+#: properties; they grow with each try.
+_NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED, PutStatus.UNKNOWN_ERROR})
 
 
 class Verdict(enum.Enum):
@@ -38,8 +40,8 @@ class Verdict(enum.Enum):
 class _Level:
     looks_at_s: float
     failures: int = 0
-    #: How often in a row its record could not be read.
-    unread: int = 0
+    #: How often in a row its record could not be read, or there were too many light queues.
+    in_vain: int = 0
 
     def retry(self, now_s: float) -> Verdict:
         self.looks_at_s = now_s + min(RETRY_S * 2.0 ** min(self.failures, 16), RETRY_MAX_S)
@@ -86,7 +88,9 @@ class DelayedDeliveries:
     def put(self, level: int, status: PutStatus, now_s: float) -> Verdict:
         """The log has taken the level's next message, or not. Unless it is to be retried, go on with the one after."""
         state = self._levels[level]
-        state.unread = 0
+        if status is PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED:
+            return self._try_again(level, now_s)
+        state.in_vain = 0
         if status is PutStatus.PUT_OK:
             state.failures = 0
             return Verdict.DELIVERED
@@ -94,11 +98,14 @@ class DelayedDeliveries:
 
     def unreadable(self, level: int, now_s: float) -> Verdict:
         """The log does not give the record of the level's next message: perhaps it does soon."""
-        state = self._levels[level]
-        state.unread += 1
-        return self.undeliverable(level) if state.unread >= READS_MAX else state.retry(now_s)
+        return self._try_again(level, now_s)
 
     def undeliverable(self, level: int) -> Verdict:
         """The level's next message can go nowhere, as its record says."""
-        self._levels[level].failures = self._levels[level].unread = 0
+        self._levels[level].failures = self._levels[level].in_vain = 0
         return Verdict.PASSED_OVER
+
+    def _try_again(self, level: int, now_s: float) -> Verdict:
+        state = self._levels[level]
+        state.in_vain += 1
+        return self.undeliverable(level) if state.in_vain >= TRIES_MAX else state.retry(now_s)

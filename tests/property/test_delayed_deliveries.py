@@ -8,7 +8,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.protocols.delayed_deliveries import READS_MAX, RETRY_MAX_S, DelayedDeliveries, Verdict
+from rmq_actors.protocols.delayed_deliveries import RETRY_MAX_S, TRIES_MAX, DelayedDeliveries, Verdict
 from rmq_actors.protocols.due_clock import JUMPS_MAX, DueClock
 from rmq_actors.protocols.put_completion import PutStatus
 
@@ -93,26 +93,27 @@ def test_a_clock_that_jumps_all_the_time_costs_bounded_memory_and_makes_nothing_
 
 # --- what comes of each delivery --------------------------------------------------------------------------------------
 
-STATUSES = [PutStatus.PUT_OK, PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.OS_PAGECACHE_BUSY, PutStatus.UNKNOWN_ERROR]
+TOO_MANY = PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+STATUSES = [PutStatus.PUT_OK, PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.OS_PAGECACHE_BUSY, TOO_MANY]
 
 
 @given(st.lists(st.sampled_from([*STATUSES, None]), max_size=40), st.integers(1, 18))
-def test_a_level_goes_on_after_a_message_only_when_the_log_has_it_or_cannot_be_read_time_and_again(
+def test_a_level_goes_on_after_a_message_only_when_the_log_has_it_or_it_was_tried_in_vain_time_and_again(
     outcomes: list[PutStatus | None], level: int
 ) -> None:
-    """None: the record cannot be read."""
+    """None: the record cannot be read. `TOO_MANY`: light queues."""
     machine = DelayedDeliveries([1_000] * 18)
-    now_s, unread = 5.0, 0
+    now_s, in_vain = 5.0, 0
     for outcome in outcomes:
         assert machine.is_due(level, now_s)
         verdict = machine.unreadable(level, now_s) if outcome is None else machine.put(level, outcome, now_s)
         if outcome is PutStatus.PUT_OK:
             assert verdict is Verdict.DELIVERED
-        elif outcome is not None:
+        elif outcome not in {None, TOO_MANY}:
             assert verdict is Verdict.RETRIED
-        elif verdict is Verdict.PASSED_OVER:
-            assert unread == READS_MAX - 1
-        unread = unread + 1 if outcome is None and verdict is Verdict.RETRIED else 0
+        else:
+            assert (verdict is Verdict.PASSED_OVER) is (in_vain == TRIES_MAX - 1)
+        in_vain = in_vain + 1 if outcome in {None, TOO_MANY} and verdict is Verdict.RETRIED else 0
         if verdict is Verdict.RETRIED:
             assert not machine.is_due(level, now_s)
             now_s += RETRY_MAX_S
@@ -148,5 +149,5 @@ def test_pauses_double_and_begin_again_after_a_success() -> None:
 
 def test_what_the_log_never_takes_is_passed_over_at_once() -> None:
     machine = DelayedDeliveries([1_000])
-    for status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
+    for status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED, PutStatus.UNKNOWN_ERROR):
         assert machine.put(1, status, 0.0) is Verdict.PASSED_OVER

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from rmq_actors.actors.system import open_actor_system
+from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.processor import ProcessorTable
@@ -19,7 +20,8 @@ from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.testing.thin_client import ThinClient, subscription
 from rmq_actors.tracing.events.broker import BrokerDeliver
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
-from rmq_actors.wire.record import Message, StoredMessage
+from rmq_actors.wire.properties import encode_properties
+from rmq_actors.wire.record import MAX_PROPERTIES_BYTES, Message, StoredMessage
 from rmq_actors.wire.response_code import ResponseCode
 from tests.worlds.name_server_world import CLIENT
 from tests.worlds.role_world import RoleWorld
@@ -198,6 +200,40 @@ def test_what_names_no_queue_is_passed_over_with_a_line_in_the_log(caplog: pytes
     run(use)
     assert "delay level 1: message 0 of its queue" in caplog.text
     assert "REAL_TOPIC None" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["its properties have grown", "too many light queues"])
+def test_what_further_queues_make_undeliverable_is_passed_over(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Retries of every group are on these levels too: they would wait for ever."""
+    too_many = what == "too many light queues"
+
+    async def use(servers: RoleWorld) -> None:
+        async def put(body: bytes, topic: str = TOPIC, **properties: str) -> None:
+            message = Message(topic, body, 0, properties, delay_time_level=0)
+            result = await servers.on_node("a-0", lambda: servers.controller("a-0").put_message(message))
+            assert result.status is PutStatus.PUT_OK, result.reason
+
+        waiting = {"REAL_TOPIC": TOPIC, "REAL_QID": "0", "DELAY": "1", "INNER_MULTI_DISPATCH": "%LMQ%a"}
+        async with client_of(servers) as client:
+            if too_many:
+                await put(b"bad", SCHEDULE_TOPIC, **waiting)
+                await put(b"plain", INNER_MULTI_DISPATCH="%LMQ%b,%LMQ%c")
+            else:
+                for _ in range(9):
+                    await put(b"plain", INNER_MULTI_DISPATCH="%LMQ%a")
+                stored = {**waiting, "pad": "", "INNER_MULTI_QUEUE_OFFSET": "9"}
+                pad = "p" * (MAX_PROPERTIES_BYTES - len(encode_properties(stored)))
+                await put(b"bad", SCHEDULE_TOPIC, **waiting, pad=pad)
+            await send(client, b"good", 1)
+            await trio.sleep(8)
+            assert set(bodies(await pull_all(client))) == {b"plain", b"good"}
+
+    settings = {"max_lmq_consume_queue_num": 1, "mapped_file_size_commit_log_bytes": 1 << 20}
+    servers = run(use, enable_multi_dispatch=True, enable_lmq=True, **settings)
+    (passed,) = servers.events(BrokerDeliver, status="passed_over")
+    assert len(servers.events(BrokerDeliver, status="retried")) == (5 if too_many else 0)
+    assert passed.detail in caplog.text
+    assert "delay level 1: message 0 of its queue" in caplog.text
 
 
 def test_a_promoted_slave_goes_on_where_its_master_has_stopped() -> None:
