@@ -61,7 +61,10 @@ class Log:
 
 
 def make_log(messages: Sequence[tuple[Message, int]]) -> Log:
-    """Messages, each with how many indexes of its queue it passes over."""
+    """Messages, each with how many indexes of its queue it passes over.
+
+    None is number 0 of a queue that has messages: that lets it begin again, which is not for `Reput` to do.
+    """
     data, next_index = bytearray(), dict[tuple[str, int], int]()
     for number, (message, gap) in enumerate(messages):
         record = encode_message(message)
@@ -70,7 +73,8 @@ def make_log(messages: Sequence[tuple[Message, int]]) -> Log:
             data += encode_blank(room) + bytes(room - 8)
         index = 0
         if record.takes_queue_offset:
-            index = max(0, next_index.get(record.topic_queue, 0) + gap)
+            following = next_index.get(record.topic_queue, 0)
+            index = max(min(following, 1), following + gap)
             next_index[record.topic_queue] = index + 1
         timestamp_ms = TIMESTAMP_MS + 300 * number
         record.place(queue_offset=index, physical_offset=len(data), store_timestamp_ms=timestamp_ms)
