@@ -58,6 +58,8 @@ _AT_ONCE = 32
 _OUTGOING_MAX_BYTES = 64 * 1024
 #: How long a round waits for a group's producers to take what is under way to them, and how often it looks.
 _TAKES_QUESTIONS_S, _LOOK_EVERY_S = 1.0, 0.01
+#: How long a round waits for producers of all groups together: others wait for the round.
+_WAITS_A_ROUND_S = 10.0
 _MS_AN_HOUR = 3_600_000
 
 
@@ -76,8 +78,10 @@ class TransactionalMessageCheckService(ServiceThread):
     _changed: WakeUp = attrs.field(factory=WakeUp, init=False)
     #: When to look at an open transaction again, by its offset: most need no look in most rounds.
     _look_at_ms: dict[int, int] = attrs.field(factory=dict, init=False)
-    #: Groups whose producers take no questions in this round.
-    _stuck: set[str] = attrs.field(factory=set, init=False)
+    #: Connections that took no questions while this round waited for them; one may be in many groups.
+    _stuck: set[RemotingConnection] = attrs.field(factory=set, init=False)
+    #: How long this round may still wait for producers.
+    _wait_left_s: float = attrs.field(default=0.0, init=False)
     #: Which connection of a group is asked next.
     _turns: itertools.count[int] = attrs.field(factory=itertools.count, init=False)
 
@@ -117,6 +121,7 @@ class TransactionalMessageCheckService(ServiceThread):
         begins = {queue_id: self._begin(store, HALF_TOPIC, queue_id) for queue_id in self._half_queues(store)}
         look_at_ms: dict[int, int] = {}
         self._stuck.clear()
+        self._wait_left_s = _WAITS_A_ROUND_S
         for number, transaction in enumerate(open_now):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
@@ -245,16 +250,20 @@ class TransactionalMessageCheckService(ServiceThread):
     async def _connection_soon(self, group: str) -> RemotingConnection | None:
         """The same, once one takes a question: many may be due at once, and each is asked in the same round.
 
-        A group whose producers take none for a while is passed over for the rest of the round.
+        Producers that take none for a while are not waited for again in this round, in whichever groups they are.
         """
         connection = self._connection(group)
-        if connection is None and group not in self._stuck and self._producers.groups.get(group):
-            with trio.move_on_after(_TAKES_QUESTIONS_S):
+        if connection is not None or self._wait_left_s <= 0:
+            return connection
+        if not self._stuck.issuperset(self._producers.groups.get(group, ())):
+            began = trio.current_time()
+            with trio.move_on_after(min(_TAKES_QUESTIONS_S, self._wait_left_s)):
                 while connection is None:
                     await trio.sleep(_LOOK_EVERY_S)
                     connection = self._connection(group)
+            self._wait_left_s -= trio.current_time() - began
             if connection is None:
-                self._stuck.add(group)
+                self._stuck.update(self._producers.groups.get(group, ()))
         return connection
 
     async def _make_topic(self, topic: str) -> None:

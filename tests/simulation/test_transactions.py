@@ -6,12 +6,12 @@ import pytest
 import trio
 
 from rmq_actors.store.config import BrokerRole, FlushDiskType
-from rmq_actors.testing.thin_client import Prepared, end_request
+from rmq_actors.testing.thin_client import Prepared, ThinClient, end_request
 from rmq_actors.wire.dispatch_request import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.transactions import ResumeCheckHalfMessageRequestHeader
 from rmq_actors.wire.message_id import create_message_id
-from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.worlds.transaction_world import COMMIT, ROLLBACK, TOPIC, UNKNOWN, TransactionWorld
@@ -350,6 +350,39 @@ def test_a_producer_that_takes_its_questions_slowly_is_asked_them_all_in_one_rou
     TransactionWorld.of(
         settings={"transaction_check_interval_ms": 4_000}, mapped_file_size_commit_log_bytes=1 << 20
     ).run(use)
+
+
+@pytest.mark.parametrize(("connections", "within_s"), [(1, 7), (20, 16)])
+def test_producers_of_many_groups_that_do_not_read_hold_a_round_up_briefly(connections: int, within_s: float) -> None:
+    async def use(world: TransactionWorld) -> None:
+        address = world.servers.brokers["a-0"].address
+        host, port = address.rsplit(":", 1)
+        groups = [f"G{number}" for number in range(20)]
+        streams = [await trio.open_tcp_stream(host, int(port)) for _ in range(connections)]
+
+        async def join(stream: trio.SocketStream, number: int) -> None:
+            async def tell(request: RemotingCommand) -> RemotingCommand:
+                await stream.send_all(encode_command(request))
+                return request
+
+            await ThinClient(tell, f"silent-{number}").heartbeat(producers=groups[number::connections])
+
+        async with world.producer(group="Well") as client:
+            for number, stream in enumerate(streams):
+                await join(stream, number)
+            # One question is more than the connection takes, the second one is not sent.
+            for group in [*groups, *groups, "Well"]:
+                body = group.encode() + bytes(0 if group == "Well" else 200_000)
+                properties = {"UNIQ_KEY": group, "PGROUP": group, "TRAN_MSG": "true"}
+                await client.send(TOPIC, body, properties=properties, sys_flag=4, born_timestamp=world.now_ms)
+            await trio.sleep(within_s)
+            assert [question.message.body for question in world.asked][:1] == [b"Well"]
+        for stream in streams:
+            await stream.aclose()
+
+    # All are due in the same round.
+    settings = {"transaction_check_interval_ms": 5_000}
+    TransactionWorld.of(settings=settings, mapped_file_size_commit_log_bytes=1 << 24).run(use)
 
 
 def test_a_slave_ends_no_transactions() -> None:
