@@ -1,7 +1,8 @@
 """Ends transactions, asks about them, and gives them up: each step as records in the log (TransactionalMessageService).
 
 Every step is made of puts that follow each other without an `await`, the one that counts first: after a crash the log
-has the step, or it has not, or it lacks an op message that nobody needs any more.
+has the step, or it has not, or it lacks an op message that nobody needs any more. Except for a half message without
+UNIQ_KEY that is stored again: it and its copy are both open while the op message is missing (`store_again`).
 """
 
 from __future__ import annotations
@@ -180,7 +181,8 @@ class TransactionalMessageService:
     def store_again(self, store: MessageStore, half: StoredMessage) -> Asked | PendingPut:
         """Count one more check of a half message; the put that was refused, if the store takes none now.
 
-        Nobody is told by its key that a half message without one was stored again: an op message says so.
+        Nobody is told by its key that a half message without one was stored again: an op message says so. If the store
+        refuses that, which is logged, or loses it, both are asked about, and a commit of each is a message.
         """
         again = half_message_again(half, HalfMessage.of(half).times_asked_next)
         pending = store.puts.async_put_message(again)
