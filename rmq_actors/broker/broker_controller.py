@@ -246,7 +246,8 @@ class BrokerController:
                 raise TruncationRefused("the broker has changed meanwhile")
             return config
 
-        await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, halted.common_end)))
+        offsets = None if self.remoting is None else self.remoting.metadata.delay_offsets
+        await self._ask(ChangeRole(as_it_is, functools.partial(self._host.truncate, halted.common_end, offsets)))
 
     async def _doubt_in_master(self) -> Doubt | None:
         """Why the master's word does not count now. If it does not answer, what it said at the halt counts."""

@@ -246,7 +246,11 @@ class BrokerRemoting:
         self._schedule.use_store(store)
 
     async def begin_role(self, store: MessageStore, *, is_slave: bool) -> None:
-        """End what an earlier life has begun to delete; then answer from this store, and change tables again."""
+        """End what an earlier life has begun to delete; then answer from this store, and change tables again.
+
+        Before that, delay offsets are lowered if the log has lost what they count. Raises `OSError`.
+        """
+        await self.metadata.delay_offsets.log_ends_at(store.commit_log.max_offset)
         await self.metadata.fence("role", "")
         await TopicRemoval(self.metadata, self._hold_service).go_on(store, is_slave=is_slave)
         self.use_store(store, is_slave=is_slave)

@@ -62,7 +62,7 @@ class MasterTable(NamedTuple):
     """
 
     body: bytes
-    rests_on: int = 0
+    rests_on: int | None = None
     deleted: ToldDeletions | None = None
 
 
@@ -203,7 +203,7 @@ async def ask_table(
     if response.code != ResponseCode.SUCCESS:
         raise MQBrokerError(master, request, response)
     rests_on = parse_queue_offset((response.ext_fields or {}).get(RESTS_ON, ""))
-    return MasterTable(response.body, rests_on or 0, deleted)
+    return MasterTable(response.body, rests_on, deleted)
 
 
 async def take_over(metadata: BrokerMetadata, store: MessageStore | None, part: Metadata, answer: MasterTable) -> bool:
@@ -226,7 +226,7 @@ async def take_over(metadata: BrokerMetadata, store: MessageStore | None, part: 
         return has_changed
     if part is Metadata.DELAY_OFFSETS:
         end = 0 if store is None else store.commit_log.max_offset
-        if store is None or end < answer.rests_on:
+        if store is None or end < (answer.rests_on or 0):
             raise LogBehind(f"they count as delivered what the log has up to {answer.rests_on}, here it ends at {end}")
         has_changed = metadata.delay_offsets.replace(answer.body, answer.rests_on)
         await metadata.delay_offsets.persist(functools.partial(synced_to, store))

@@ -24,6 +24,7 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.dispatch.dispatch_while_room import NO_ROOM
+from rmq_actors.store.files.delay_offsets import DelayOffsets
 from rmq_actors.store.files.term_file import TermFile
 from rmq_actors.store.lifecycle.truncation import truncate_store
 from rmq_actors.store.message_store import MessageStore
@@ -185,9 +186,14 @@ class StoreHost:
         services, self._slave_services = self._slave_services, None
         await _stop(services)
 
-    async def truncate(self, end_offset: int) -> None:
-        """Cut the log of the store that `stop` has closed. Raises what `truncate_store` raises."""
-        await truncate_store(self.config.store, self._environment, self._tracer, end_offset)
+    async def truncate(self, end_offset: int, delay_offsets: DelayOffsets | None) -> None:
+        """Cut the log of the store that `stop` has closed. Raises what `truncate_store` raises.
+
+        Without `delay_offsets`, those that the store's file has are lowered: raises `ConfigFileDamaged` then, too.
+        """
+        if delay_offsets is None:
+            delay_offsets = DelayOffsets.load(self._environment.disk)
+        await truncate_store(self.config.store, self._environment, self._tracer, end_offset, delay_offsets)
 
     async def reopen(self, config: BrokerConfig, term: int | None = None) -> None:
         """Open the store that `stop` has closed, with these settings. Raises what `MessageStore.open` raises.

@@ -16,6 +16,7 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.offset_persist_service import synced_to
 from rmq_actors.broker.runtime_info import RuntimeInfo
 from rmq_actors.broker.stopped_broker import truncate_stopped_broker
 from rmq_actors.ha.config import HaConfig
@@ -31,7 +32,9 @@ from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from rmq_actors.store.lifecycle.truncation import TruncationRefused
+from rmq_actors.store.files.delay_offsets import DelayOffsets
+from rmq_actors.store.files.json_file import JsonFile
+from rmq_actors.store.lifecycle.truncation import TruncationRefused, truncate_store
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.tracing.event import RunInfo, of_kind
 from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
@@ -486,6 +489,92 @@ def test_consumers_skip_nothing_after_a_cut_while_the_broker_was_down() -> None:
             new_end = slave.store.offsets.get_max_offset_in_queue("TopicTest", queue)
             corrected = slave.remoting.metadata.consumer_offsets.query_offset("Group", "TopicTest", queue)
             assert corrected == new_end < end
+
+    for_each_loss(main)
+
+
+LEVEL = 3
+
+
+async def count_as_delivered(pair: Pair, slave: BrokerController, common: int) -> None:
+    """The slave has been the master: 90 messages were delivered before `common`, 10 after it."""
+    assert slave.remoting is not None
+    offsets = slave.remoting.metadata.delay_offsets
+    for next_offset, log_offset in ((90, common), (100, slave.store.commit_log.max_offset)):
+        offsets.delivered(LEVEL, next_offset, log_offset)
+        assert await offsets.persist(functools.partial(synced_to, slave.store))
+
+
+@pytest.mark.parametrize("by", ["command", "setting"])
+def test_what_was_delivered_after_a_cut_is_delivered_again(by: str) -> None:
+    """Its delay offsets outlived the cut: as the next master, the broker passed over what the cut had taken."""
+
+    async def main(pair: Pair) -> None:
+        _, common = await pair.part(regrown=20)
+        slave = await pair.boot(pair.slave)
+        await count_as_delivered(pair, slave, common)
+        assert slave.remoting is not None
+        if by == "command":
+            await trio.sleep(5)
+            await slave.truncate_log()
+        else:
+            with trio.fail_after(7):
+                while not [e for e in pair.recorder.events if isinstance(e, LogTruncate)]:
+                    await trio.sleep(0.01)
+        assert slave.remoting.metadata.delay_offsets.offset_table == {LEVEL: 90}
+        assert DelayOffsets.load(pair.slave.disk).offset_table == {LEVEL: 90}
+
+    for_each_loss(main, truncates=by == "setting")
+
+
+def test_what_was_delivered_after_a_cut_while_the_broker_was_down_is_delivered_again() -> None:
+    """By `store truncate`."""
+
+    async def main(pair: Pair) -> None:
+        _, common = await pair.part(regrown=0)
+        slave = await pair.boot(pair.slave)
+        await count_as_delivered(pair, slave, common)
+        pair.slave.kill()
+        done = trio.Event()
+
+        async def cut(node: Node) -> None:
+            environment = Environment(node.disk, node.wall_clock, node.entropy)
+            await truncate_stopped_broker(pair.config(node).store, environment, pair.recorder.tracer(node.name), common)
+            assert DelayOffsets.load(node.disk).offset_table == {LEVEL: 90}
+            done.set()
+            await trio.sleep_forever()
+
+        pair.slave.boot(cut)
+        await done.wait()
+
+    for_each_loss(main)
+
+
+def test_what_was_delivered_in_a_lost_end_of_the_log_is_delivered_again() -> None:
+    """What a recovery does not find is lost like what is cut."""
+
+    async def main(pair: Pair) -> None:
+        _, common = await pair.part(regrown=0)
+        slave = await pair.boot(pair.slave)
+        await count_as_delivered(pair, slave, common)
+        pair.slave.kill()
+        done = trio.Event()
+
+        async def lose(node: Node) -> None:
+            environment = Environment(node.disk, node.wall_clock, node.entropy)
+            nowhere = DelayOffsets({}, JsonFile(node.disk, "config/other.json"), {})
+            await truncate_store(pair.config(node).store, environment, pair.recorder.tracer("x"), common, nowhere)
+            assert DelayOffsets.load(node.disk).offset_table == {LEVEL: 100}
+            done.set()
+            await trio.sleep_forever()
+
+        pair.slave.boot(lose)
+        await done.wait()
+        pair.slave.kill()
+        slave = await pair.boot(pair.slave)
+        assert slave.remoting is not None
+        assert slave.remoting.metadata.delay_offsets.offset_table == {LEVEL: 90}
+        assert DelayOffsets.load(pair.slave.disk).offset_table == {LEVEL: 90}
 
     for_each_loss(main)
 

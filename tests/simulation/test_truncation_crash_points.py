@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from rmq_actors.ports.environment import Environment
+from rmq_actors.store.files.delay_offsets import DelayOffsets
 from rmq_actors.store.files.store_checkpoint import Checkpoint
 from rmq_actors.store.lifecycle.truncation import truncate_store
 from rmq_actors.tracing.recorder import Tracer
@@ -44,7 +45,8 @@ class Cutting(Life):
         self.ledger.read.clear()
         environment = Environment(self.node.disk, self.node.wall_clock, self.node.entropy)
         try:
-            await truncate_store(CONFIG, environment, tracer, self.end_offset)
+            offsets = DelayOffsets.load(environment.disk)
+            await truncate_store(CONFIG, environment, tracer, self.end_offset, offsets)
         except OSError as error:
             if error.errno != errno.EBADF:
                 self.ledger.refused.append(str(error))

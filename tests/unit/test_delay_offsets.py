@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_actors.store.files.delay_offsets import DelayOffsets
+from rmq_actors.store.files.delay_offsets import MARKS_MAX, DelayOffsets
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.wire.delay_levels import parse_delay_levels
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
@@ -86,7 +87,9 @@ def test_what_is_persisted_is_loaded(tmp_path: Path) -> None:
         assert DelayOffsets.load(disk).offset_table == {1: 5, 2: 8}
 
     trio.run(main)
-    assert (tmp_path / "config/delayOffset.json").read_bytes() == b'{\n\t"offsetTable":{2:8,1:5\n\t}\n}'
+    # RocketMQ reads its `offsetTable`, and passes over the rest.
+    data = (tmp_path / "config/delayOffset.json").read_bytes()
+    assert data.replace(b"\n", b"").replace(b"\t", b"") == b'{"offsetTable":{2:8,1:5},"restsOn":[[0,2,8,1,5]]}'
 
 
 @given(
@@ -145,10 +148,179 @@ def test_an_offset_past_the_queue_is_corrected_and_written(tmp_path: Path) -> No
     trio.run(main)
 
 
+def test_a_table_is_written_after_the_log_that_it_rests_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        offsets, asked = DelayOffsets.load(FaultyDisk(tmp_path)), list[int]()
+
+        async def synced_at_last(log_offset: int) -> bool:
+            assert not (tmp_path / "config/delayOffset.json").exists()
+            asked.append(log_offset)
+            return len(asked) == 2
+
+        offsets.delivered(3, 1, 70)
+        assert [await offsets.persist(synced_at_last) for _ in range(3)] == [False, True, False]
+        assert asked == [70, 70]
+
+    trio.run(main)
+
+
+async def table_with_history(disk: FaultyDisk) -> DelayOffsets:
+    """Level 3 is delivered up to 90 in a log up to 9000, then to 100 up to 10000."""
+    offsets = DelayOffsets.load(disk)
+    for next_offset in (90, 100):
+        offsets.delivered(3, next_offset, next_offset * 100)
+        assert await offsets.persist(synced)
+    return offsets
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize(
+    ("log_end", "left"), [(10_000, 100), (9_999, 90), (9_000, 90), (8_999, 0), (0, 0)], ids=lambda value: f"{value}"
+)
+def test_a_log_that_is_cut_takes_back_what_it_had_delivered(
+    tmp_path: Path, log_end: int, left: int, is_loaded: bool
+) -> None:
+    """The table counted on, and what was delivered after the cut was lost: others bytes took the place of it."""
+
+    async def main() -> None:
+        disk = FaultyDisk(tmp_path)
+        offsets = await table_with_history(disk)
+        if is_loaded:
+            offsets = DelayOffsets.load(disk)
+        await offsets.cut_log(log_end)
+        for found in (offsets, DelayOffsets.load(disk)):
+            assert found.offset_table == {3: left}
+            assert found.rests_on is not None
+            assert found.rests_on <= log_end
+            await found.cut_log(1 << 40)  # the log has other bytes there now
+            assert found.offset_table == {3: left}
+
+    trio.run(main)
+
+
+def test_a_log_that_has_lost_its_end_takes_back_what_it_had_delivered(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = FaultyDisk(tmp_path)
+        await table_with_history(disk)
+        offsets = DelayOffsets.load(disk)
+        await offsets.log_ends_at(10_000)
+        assert offsets.offset_table == {3: 100}
+        await offsets.log_ends_at(9_500)
+        assert DelayOffsets.load(disk).offset_table == offsets.offset_table == {3: 90}
+
+    trio.run(main)
+
+
+def test_nobody_knows_what_rocketmqs_table_rests_on(tmp_path: Path) -> None:
+    """A cut takes it back as a whole; who opens the log counts on it."""
+
+    async def main() -> None:
+        disk = stored(tmp_path, b'{"offsetTable":{3:100}}')
+        offsets = DelayOffsets.load(disk)
+        await offsets.log_ends_at(0)
+        offsets.correct(lambda _: (0, 200), 5_000)
+        assert (offsets.offset_table, offsets.rests_on) == ({3: 100}, 5_000)
+        offsets = DelayOffsets.load(disk)
+        await offsets.cut_log(5_000)
+        assert DelayOffsets.load(disk).offset_table == offsets.offset_table == {3: 0}
+
+    trio.run(main)
+
+
+def test_a_table_that_rocketmq_has_written_is_of_no_mark(tmp_path: Path) -> None:
+    """RocketMQ drops the key, or keeps one that is of another table."""
+
+    async def main() -> None:
+        disk = stored(tmp_path, b'{"offsetTable":{3:100},"restsOn":[[7,3,90]]}')
+        assert DelayOffsets.load(disk).rests_on is None
+
+    trio.run(main)
+
+
+def test_a_cut_that_could_not_lower_the_table_lowers_it_when_it_is_tried_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = FaultyDisk(tmp_path)
+        offsets = await table_with_history(disk)
+        disk.failing_syncs = 1
+        with pytest.raises(OSError, match="Input/output error"):
+            await offsets.cut_log(9_500)
+        assert DelayOffsets.load(disk).offset_table == {3: 100}
+        await offsets.cut_log(9_500)
+        assert DelayOffsets.load(disk).offset_table == {3: 90}
+
+    trio.run(main)
+
+
+def test_a_table_that_is_not_written_yet_does_not_hide_that_the_file_counts_what_is_cut(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = FaultyDisk(tmp_path)
+        offsets = await table_with_history(disk)
+        offsets.replace(b'{"offsetTable":{3:80}}', 8_000)
+        await offsets.cut_log(9_500)
+        assert DelayOffsets.load(disk).offset_table == {3: 80}
+
+    trio.run(main)
+
+
+def test_what_was_to_be_written_before_a_cut_is_not_written_after_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = FaultyDisk(tmp_path)
+        offsets = await table_with_history(disk)
+        offsets.delivered(3, 110, 11_000)
+
+        async def cut_meanwhile(_: int) -> bool:
+            await offsets.cut_log(9_500)
+            return True
+
+        assert not await offsets.persist(cut_meanwhile)
+        assert DelayOffsets.load(disk).offset_table == offsets.offset_table == {3: 90}
+
+    trio.run(main)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 500)), min_size=1, max_size=60), st.data())
+def test_what_is_left_of_the_table_is_in_what_is_left_of_the_log(
+    deliveries: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Whatever is delivered, written and cut: each message before an offset ends in the log, before the cut."""
+
+    async def main(root: Path) -> None:
+        disk = FaultyDisk(root)
+        offsets, log_end = DelayOffsets.load(disk), 0
+        ends: dict[int, list[int]] = {1: [], 2: [], 3: []}
+        for level, size in deliveries:
+            log_end += size
+            del ends[level][offsets.offset_table.get(level, 0) :]
+            ends[level].append(log_end)
+            offsets.delivered(level, len(ends[level]), log_end)
+            what = data.draw(st.sampled_from(["", "persist", "persist", "load", "cut"]))
+            if what == "persist":
+                await offsets.persist(synced)
+                marks = len((root / "config/delayOffset.json").read_bytes().split(b"[")) - 2
+                assert 0 < marks <= MARKS_MAX
+            elif what == "load":
+                offsets = DelayOffsets.load(disk)
+            elif what == "cut":
+                log_end = data.draw(st.integers(0, log_end))
+                await offsets.cut_log(log_end)
+            for each in (offsets, DelayOffsets.load(disk)) if what == "cut" else (offsets,):
+                for number, offset in each.offset_table.items():
+                    assert all(end <= log_end for end in ends[number][:offset])
+
+    with tempfile.TemporaryDirectory() as directory:
+        trio.run(main, Path(directory))
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"[]",
+        b'{"offsetTable":{1:1},"restsOn":{}}',
+        b'{"offsetTable":{1:1},"restsOn":[1]}',
+        b'{"offsetTable":{1:1},"restsOn":[[]]}',
+        b'{"offsetTable":{1:1},"restsOn":[[9,1]]}',
+        b'{"offsetTable":{1:1},"restsOn":[[-9,1,1]]}',
         b'{"offsetTable":[]}',
         b'{"offsetTable":{1:-1}}',
         b'{"offsetTable":{0:1}}',

@@ -62,7 +62,7 @@ class MetadataProcessor:
 
     def _get_all_delay_offset(self, request: RemotingRequest) -> RemotingCommand:
         offsets = self._metadata.delay_offsets
-        rests_on = {RESTS_ON: str(offsets.rests_on)}
+        rests_on = {} if offsets.rests_on is None else {RESTS_ON: str(offsets.rests_on)}
         return request.command.response(ResponseCode.SUCCESS, ext_fields=rests_on, body=offsets.encode())
 
 

@@ -2,6 +2,7 @@
 
 A power cut at any time leaves whole records: all of the log, or what is cut now and more after it; and in any case
 what was taken out is in `cut/`. Only the log is cut here: the next opening brings all that is derived from it there.
+But the delay offsets are lowered before: that opening could not tell what they count.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import attrs
 
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.store.files.delay_offsets import DelayOffsets
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
 from rmq_actors.store.files.store_checkpoint import REBUILDING, Checkpoint, RecoveryPoint, StoreCheckpoint
@@ -31,8 +33,12 @@ class TruncationRefused(ValueError):
     """The log cannot be cut there: says why. Nothing was changed."""
 
 
-async def truncate_store(config: MessageStoreConfig, environment: Environment, tracer: Tracer, end_offset: int) -> int:
+async def truncate_store(
+    config: MessageStoreConfig, environment: Environment, tracer: Tracer, end_offset: int, delay_offsets: DelayOffsets
+) -> int:
     """Cut the log of a closed store at the end of a record, or at its beginning; how many bytes were kept aside.
+
+    `delay_offsets` are those of its broker: first they are lowered, so that they do not count what is cut.
 
     Durable on return. The file `abort` stays: the next opening recovers, from `end_offset` on. Raises
     `TruncationRefused`, `OSError` (`BlockingIOError`: the store is open), and what opening a store raises.
@@ -41,6 +47,7 @@ async def truncate_store(config: MessageStoreConfig, environment: Environment, t
     with contextlib.closing(files):
         record = await _record_before(files, end_offset)
         await files.make_durable()
+        await delay_offsets.cut_log(end_offset)
         return await _Truncation(files, environment, tracer, end_offset).run(record)
 
 
