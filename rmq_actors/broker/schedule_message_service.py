@@ -89,7 +89,8 @@ class _Levels:
         store = self._store
         self.machine = DelayedDeliveries(store.config.delay_levels_ms)
         log_end, wall_ms = store.commit_log.max_offset, self._wall_clock.now_ms()
-        self._clock = DueClock(log_end, trio.current_time(), wall_ms)
+        longest_delay_s = max(self.machine.delays_ms) / 1000
+        self._clock = DueClock(log_end, trio.current_time(), wall_ms, longest_delay_s)
         self._look_for_new()
 
     def dispatched(self, log_offset: int) -> bool:

@@ -20,8 +20,8 @@ import attrs
 _STEP_S = 0.002
 #: Time stamps are whole milliseconds, cut off; together with `_STEP_S` that is how wrong a translated time may be.
 _SLACK_S = _STEP_S + 0.001
-#: How often the clock may have jumped while records wait; of more jumps the oldest are remembered as one.
-JUMPS_MAX = 1_000
+#: How many periods are remembered. More are made fewer: neighbours become one, the shortest ones first.
+PERIODS_MAX = 1_000
 
 
 @attrs.define
@@ -41,12 +41,15 @@ class _Period:
 class DueClock:
     """Made when the watch begins: the records before `log_offset` are there. Call `saw` as soon as more have come.
 
-    Offsets are those of the log; `now_s` is of the monotonic clock, `wall_ms` of the wall clock at the same time.
+    Offsets are those of the log; `now_s` is of the monotonic clock, `wall_ms` of the wall clock at the same time. No
+    record is delayed longer than `longest_delay_s`. At most `PERIODS_MAX` periods are remembered, so a record may be
+    due later after more jumps than these: by 4 / `PERIODS_MAX` of the longest delay at most.
     """
 
     begin_offset: int
     begin_s: float
     begin_wall_ms: int
+    longest_delay_s: float
     _periods: list[_Period] = attrs.field(factory=list, init=False)
     _seen_offset: int = attrs.field(init=False)
     _seen_s: float = attrs.field(init=False)
@@ -64,14 +67,31 @@ class DueClock:
         if abs(shift_s - self._shift_s) > _STEP_S:
             periods.append(_Period(log_offset, self._seen_s, now_s, None))
             self._shift_s = shift_s
-            if len(periods) > JUMPS_MAX:
-                oldest = periods.pop(0)
-                periods[0].begin_s, periods[0].shift_s = oldest.begin_s, None
         elif periods and periods[-1].shift_s is not None:
             periods[-1].end_offset, periods[-1].end_s = log_offset, now_s
         else:
             periods.append(_Period(log_offset, self._seen_s, now_s, shift_s))
         self._seen_offset, self._seen_s = log_offset, now_s
+        if len(periods) > PERIODS_MAX:
+            self._join_periods(now_s)
+
+    def _join_periods(self, now_s: float) -> None:
+        """Leave about half of the periods at most. What is over for every delay is one: its records are due anyway."""
+        over_s = now_s - self.longest_delay_s
+        waiting = [period for period in self._periods if period.end_s >= over_s]
+        joined: list[_Period] = []
+        if len(waiting) < len(self._periods):
+            last_over = self._periods[-len(waiting) - 1]
+            joined.append(_Period(last_over.end_offset, self._periods[0].begin_s, last_over.end_s, None))
+        first_waiting = len(joined)
+        # Any two neighbours that are left are longer together than this, so few are left.
+        span_s = 4 * (now_s - waiting[0].begin_s) / PERIODS_MAX
+        for period in waiting:
+            if len(joined) > first_waiting and period.end_s - joined[-1].begin_s <= span_s:
+                joined[-1] = _Period(period.end_offset, joined[-1].begin_s, period.end_s, None)
+            else:
+                joined.append(period)
+        self._periods = joined
 
     def due_at_s(self, offset: int, due_wall_ms: int, delay_ms: int, now_s: float) -> float:
         """When the record at `offset`, due at `due_wall_ms` by the clock that stamped it, is due.

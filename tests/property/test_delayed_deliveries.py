@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import attrs
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.delayed_deliveries import RETRY_MAX_S, TRIES_MAX, DelayedDeliveries, Verdict
-from rmq_actors.protocols.due_clock import JUMPS_MAX, DueClock
+from rmq_actors.protocols.due_clock import PERIODS_MAX, DueClock
 from rmq_actors.protocols.put_completion import PutStatus
 
 EPOCH_MS = 1_700_000_000_000
 #: How wrong a time may be that was translated from one clock to the other: see `due_clock`.
 LATE_MAX_S = 0.005
+LONGEST_S = 7_200.0
 steps_s = st.sampled_from([0.0, 0.0004, 0.001, 0.3, 1.0, 7.25, 3600.0])
 jumps_ms = st.sampled_from([0, 0, 0, 1, -1, 5, -5, 700, -700, 3_600_000, -3_600_000])
 delays_ms = st.sampled_from([0, 1, 1_000, 10_000, 7_200_000])
@@ -41,7 +43,7 @@ def test_no_message_that_came_while_the_clock_is_watched_is_due_early(
 ) -> None:
     """The clock jumps before a message is stamped, or between its stamp and the look at it."""
     clocks = Clocks()
-    clock = DueClock(0, clocks.now_s, clocks.wall_ms)
+    clock = DueClock(0, clocks.now_s, clocks.wall_ms, LONGEST_S)
     stored: list[tuple[float, int, int]] = []
     for number, (pause_s, jump_ms, delay_ms, dispatch_s) in enumerate(messages):
         clocks.now_s += pause_s
@@ -67,7 +69,7 @@ def test_a_message_that_was_there_before_is_due_by_the_clock_of_the_start_and_af
     due_ms = clocks.wall_ms + delay_ms
     clocks.now_s += before_s
     clocks.ahead_ms += jump_ms
-    clock = DueClock(10, clocks.now_s, clocks.wall_ms)
+    clock = DueClock(10, clocks.now_s, clocks.wall_ms, LONGEST_S)
     start_s, rest_s = clocks.now_s, (due_ms - clocks.wall_ms) / 1000
     clocks.now_s += later_s
     clocks.ahead_ms += later_jump_ms
@@ -77,18 +79,32 @@ def test_a_message_that_was_there_before_is_due_by_the_clock_of_the_start_and_af
     assert due_at_s <= start_s + rest_s + LATE_MAX_S
 
 
-def test_a_clock_that_jumps_all_the_time_costs_bounded_memory_and_makes_nothing_early() -> None:
-    clocks = Clocks()
-    clock = DueClock(0, clocks.now_s, clocks.wall_ms)
+@settings(max_examples=10)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.01, 4.0]), st.sampled_from([0, 2, 1000, -1000])), min_size=2, max_size=5
+    ).filter(lambda steps: any(jump_ms for _, jump_ms in steps)),
+    st.sampled_from([1_000, 300_000, 7_200_000]),
+)
+@example([(2.0, 2), (2.0, 0)], 7_200_000)  # slewed by 500 ppm: each jump is followed by a look at a calm clock
+def test_a_clock_that_jumps_time_and_again_costs_bounded_memory_and_makes_nothing_early_nor_late(
+    steps: list[tuple[float, int]], delay_ms: int
+) -> None:
+    clocks, delay_s = Clocks(), delay_ms / 1000
+    clock = DueClock(0, clocks.now_s, clocks.wall_ms, LONGEST_S)
     stored = []
-    for number in range(JUMPS_MAX + 50):
-        clocks.now_s += 0.01
-        clocks.ahead_ms += 1000 if number % 2 else -1000
-        stored.append((clocks.now_s, clocks.wall_ms + 500))
+    for number, (pause_s, jump_ms) in enumerate(itertools.islice(itertools.cycle(steps), 3 * PERIODS_MAX)):
+        clocks.now_s += pause_s
+        clocks.ahead_ms += jump_ms
+        stored.append((clocks.now_s, clocks.wall_ms + delay_ms))
         clock.saw(number + 1, clocks.now_s, clocks.wall_ms)
-    assert len(clock._periods) <= JUMPS_MAX
+        assert len(clock._periods) <= PERIODS_MAX
+    # A record counts as having come since the look before, and as one of a joined period.
+    late_max_s = 4.0 + 4 * min(LONGEST_S + 4.0, clocks.now_s - 1000.0) / PERIODS_MAX
     for number, (stored_s, due_ms) in enumerate(stored):
-        assert clock.due_at_s(number, due_ms, 500, clocks.now_s) >= stored_s + 0.5 - 1e-6
+        due_at_s = clock.due_at_s(number, due_ms, delay_ms, clocks.now_s)
+        assert due_at_s >= stored_s + delay_s - 1e-6
+        assert due_at_s <= max(stored_s + delay_s + late_max_s, clocks.now_s)
 
 
 # --- what comes of each delivery --------------------------------------------------------------------------------------
