@@ -10,7 +10,8 @@ A broker that died in between goes on with it at its next start as a master.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
 
 import attrs
 
@@ -18,12 +19,13 @@ from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.store.files.topic_names import is_lmq
 from rmq_actors.store.message_store import MessageStore
-from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC, TRANSACTION_TOPICS
 
 _log = logging.getLogger(__name__)
 
-#: Queues that stay although no topic of their name was made (DefaultMessageStore.cleanUnusedTopic).
-_KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+#: Queues that stay although no topic of their name was made (DefaultMessageStore.cleanUnusedTopic). RocketMQ lacks
+#: TRANS_CHECK_MAX_TIME_TOPIC, into which a transaction is put that was given up, also where that cannot be made.
+_KEPT_TOPICS = TRANSACTION_TOPICS | {SCHEDULE_TOPIC}
 
 
 @attrs.frozen(eq=False)
@@ -35,31 +37,33 @@ class TopicRemoval:
 
     async def delete(self, store: MessageStore, topics: Collection[str]) -> None:
         """Delete topics, also those of which only a part is left. Raises `OSError`, `ValueError`."""
-        deletion, names = store.topic_deletion, frozenset(topics)
-        offsets = self._metadata.consumer_offsets
-
-        def has_begun() -> bool:
-            return bool(names & deletion.unfinished)
-
-        async def finish() -> None:
-            await deletion.finish(names)
-
-        async with self._metadata.topics.deleting(names, has_begun, finish):
-            await deletion.delete(names)
-            offsets.remove_topics(names)
-            await offsets.persist()
-        for topic in sorted(names):
-            _log.info("topic %s and its queues are deleted", topic)
-        self._hold_service.release(names)
+        await self._delete(store, lambda: frozenset(topics))
 
     async def clean_unused(self, store: MessageStore) -> list[str]:
         """Remove the queues of topics that are not there (CLEAN_UNUSED_TOPIC); which. As `delete`."""
-        select = self._metadata.topics.select_topic_config
-        found = dict.fromkeys(queue.topic for queue in store.files.consume_queues)
-        unused = [topic for topic in found if select(topic) is None and topic not in _KEPT_TOPICS and not is_lmq(topic)]
-        if unused:
-            await self.delete(store, unused)
-        return unused
+
+        def unused() -> frozenset[str]:
+            select = self._metadata.topics.select_topic_config
+            found = {queue.topic for queue in store.files.consume_queues} - _KEPT_TOPICS
+            return frozenset(topic for topic in found if select(topic) is None and not is_lmq(topic))
+
+        return sorted(await self._delete(store, unused))
+
+    async def _delete(self, store: MessageStore, choose: Callable[[], AbstractSet[str]]) -> AbstractSet[str]:
+        deletion, offsets = store.topic_deletion, self._metadata.consumer_offsets
+
+        def has_begun(names: AbstractSet[str]) -> bool:
+            return bool(names & deletion.unfinished)
+
+        async with self._metadata.topics.deleting(choose, has_begun, deletion.finish) as names:
+            if names:
+                await deletion.delete(names)
+                offsets.remove_topics(names)
+                await offsets.persist()
+        for topic in sorted(names):
+            _log.info("topic %s and its queues are deleted", topic)
+        self._hold_service.release(names)
+        return names
 
     async def go_on(self, store: MessageStore, *, is_slave: bool) -> None:
         """End the deletions that an earlier life has begun; a slave has its master's tables, and does not need to."""

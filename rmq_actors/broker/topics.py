@@ -140,30 +140,34 @@ class TopicConfigManager:
 
     @contextlib.asynccontextmanager
     async def deleting(
-        self, topics: AbstractSet[str], has_begun: Callable[[], bool], finish: Callable[[], Awaitable[None]]
-    ) -> AsyncIterator[None]:
-        """Hide these topics for the block, and delete them durably after it; then call `finish`.
+        self,
+        choose: Callable[[], AbstractSet[str]],
+        has_begun: Callable[[AbstractSet[str]], bool],
+        finish: Callable[[AbstractSet[str]], Awaitable[None]],
+    ) -> AsyncIterator[AbstractSet[str]]:
+        """Hide the topics that are chosen for the block, and delete them durably after it; then `finish` them.
 
-        Nothing else changes meanwhile. If that fails they are shown again, unless the deletion `has_begun` and cannot
-        be undone: then they stay hidden, and cannot be made again, until it has ended well. Raises `OSError`, and what
-        the block raises.
+        `choose` sees the table as it is when every earlier change has been made, and nothing else changes until the
+        end. If that fails they are shown again, unless the deletion `has_begun` and cannot be undone: then they stay
+        hidden, and cannot be made again, until it has ended well. Raises `OSError`, and what the block raises.
         """
         async with self._lock:
             self._fence.check()
+            topics = choose()
             before, self._table = self._table, {name: each for name, each in self._table.items() if name not in topics}
             are_persisted = bool((before.keys() | self._half_deleted) & topics)
             self._half_deleted |= topics
             try:
-                yield
+                yield topics
                 if are_persisted:
                     await self._show(self._table, self.data_version.next_version(self._wall_clock.now_ms()))
-                await finish()
+                await finish(topics)
             except BaseException:
-                if not has_begun():
+                if not has_begun(topics):
                     self._table = before
                 raise
             finally:
-                if not has_begun():
+                if not has_begun(topics):
                     self._half_deleted -= topics
 
     async def update_order_topic_config(self, order_topics: Mapping[str, str]) -> None:

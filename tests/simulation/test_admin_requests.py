@@ -10,6 +10,8 @@ import pytest
 import trio
 
 from rmq_actors.actors.system import open_actor_system
+from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
+from rmq_actors.broker.topic_removal import TopicRemoval
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
@@ -34,6 +36,7 @@ from rmq_actors.wire.bodies.offsets import (
 )
 from rmq_actors.wire.bodies.routes import TopicList
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.headers import CommandHeader, encode_header
 from rmq_actors.wire.headers.admin import QueryConsumeQueueRequestHeader, ViewBrokerStatsDataRequestHeader
 from rmq_actors.wire.headers.clients import (
@@ -515,6 +518,45 @@ def test_the_queues_of_topics_that_nobody_has_are_removed() -> None:
             assert (await client.request(RequestCode.CLEAN_UNUSED_TOPIC)).code == OK
             assert broker.store.offsets.get_max_offset_in_queue("NobodyHasIt", 0) == 0
             assert len((await client.pull(TOPIC, 0)).bodies) == 3
+
+    run(use)
+
+
+def test_a_topic_that_is_being_made_is_not_removed_as_one_that_nobody_has() -> None:
+    async def use(clients: Clients) -> None:
+        broker = clients.servers.controller("a-0")
+        assert broker.remoting is not None
+        topics = broker.remoting.metadata.topics
+        hold_service = PullRequestHoldService()
+        hold_service.answers_through(lambda _: None)
+        removal = TopicRemoval(broker.remoting.metadata, hold_service)
+        await broker.put_message(Message("NobodyHasIt", b""))
+        await broker.put_message(Message("SomebodyMakesIt", b""))
+        await trio.sleep(0.2)
+        cleaned: list[str] = []
+
+        async def clean() -> None:
+            cleaned.extend(await removal.clean_unused(broker.store))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(topics.update_topic_config, TopicConfig(topic_name="SomebodyMakesIt"))
+            await trio.lowlevel.checkpoint()
+            assert topics.select_topic_config("SomebodyMakesIt") is None
+            nursery.start_soon(clean)
+        assert cleaned == ["NobodyHasIt"]
+        assert broker.store.offsets.get_max_offset_in_queue("SomebodyMakesIt", 0) == 1
+
+    run(use)
+
+
+def test_transactions_that_were_given_up_are_kept_where_their_topic_cannot_be_made() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            broker = clients.servers.controller("a-0")
+            await broker.put_message(Message("TRANS_CHECK_MAX_TIME_TOPIC", b""))
+            await trio.sleep(0.2)
+            assert (await client.request(RequestCode.CLEAN_UNUSED_TOPIC)).code == OK
+            assert broker.store.offsets.get_max_offset_in_queue("TRANS_CHECK_MAX_TIME_TOPIC", 0) == 1
 
     run(use)
 

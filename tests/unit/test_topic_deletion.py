@@ -256,6 +256,87 @@ def test_a_deletion_that_cannot_be_written_down_changes_nothing(tmp_path: Path) 
     live(tmp_path, use)
 
 
+@pytest.mark.parametrize("ends_by", ["no space", "kill"])
+def test_a_message_that_comes_during_a_deletion_that_fails_is_one_more(tmp_path: Path, ends_by: str) -> None:
+    """The broker itself puts messages into a topic that is hidden: a delay is over, a transaction is committed."""
+
+    async def first(running: RunningStore) -> None:
+        store, disk = running.store, running.disk
+        for body in told("a", 5):
+            put(store, body)
+        disk.sync_gate = trio.Event()
+
+        async def delete() -> None:
+            with pytest.raises(OSError, match="No space left"):
+                await store.topic_deletion.delete(["T"])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delete)
+            await trio.sleep(0.1)
+            late = put(store, b"a5")[0]
+            await trio.sleep(1)
+            if ends_by == "kill":
+                nursery.cancel_scope.cancel()
+            else:
+                disk.space_bytes = 0
+            disk.sync_gate.set()
+        disk.space_bytes = None
+        assert late == 5
+        assert put(store, b"a6")[0] == 6
+        assert await bodies(store) == told("a", 7)
+
+    async def second(running: RunningStore) -> None:
+        assert not running.store.topic_deletion.unfinished
+        assert await bodies(running.store) == told("a", 7)
+
+    live(tmp_path, first, second)
+    assert checked(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_message_that_comes_while_a_deletion_is_written_down_is_of_the_old_life(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    async def first(running: RunningStore) -> None:
+        store, disk = running.store, running.disk
+        for body in told("a", 5):
+            put(store, body)
+        await trio.sleep(2)
+        gate = disk.sync_gate = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.topic_deletion.delete, ["T"])
+            await trio.sleep(0.1)
+            late = [put(store, b"a5")[0]]
+            gate.set()
+            for _ in range(200):
+                if store.topic_deletion.unfinished:
+                    break
+                await trio.lowlevel.checkpoint()
+            if is_killed:
+                nursery.cancel_scope.cancel()
+                return
+        assert late == [5]
+        assert put(store, b"b0")[0] == 0
+        assert await bodies(store) == [b"b0"]
+        assert put(store, b"b1")[0] == 1
+
+    async def second(running: RunningStore) -> None:
+        store = running.store
+        if is_killed:
+            assert store.topic_deletion.unfinished == {"T"}
+            await store.topic_deletion.delete(["T"])
+            put(store, b"b0")
+            put(store, b"b1")
+        assert await bodies(store) == told("b", 2)
+
+    live(tmp_path, first, second, second_has_b0_and_b1)
+    assert checked(tmp_path) == []
+
+
+async def second_has_b0_and_b1(running: RunningStore) -> None:
+    assert await bodies(running.store) == told("b", 2)
+
+
 def test_a_point_goes_once_the_log_begins_after_it(tmp_path: Path) -> None:
     async def main() -> None:
         deleted = DeletedTopics.load(OsDisk(tmp_path))

@@ -1,7 +1,11 @@
 """Ends the lives of topics: what their queues had is gone for good, and they begin at 0 if they are made again.
 
-On a master the order is: let the next message of each queue be number 0, sync the log so far, write down where that is
-(`DeletedTopics`, the point from which there is no way back), remove the queues. On a slave the points are its master's.
+On a master the order is: sync the log so far, write down where that is (`DeletedTopics`, the point from which there is
+no way back); then, in one step, remove the queues and let the next message of each be number 0. On a slave the points
+are its master's.
+
+    log   T0 T1 T2 | T3 | T0 T1        T3: the broker itself put it (a delay was over, a transaction committed) while
+                   A    B              A was written down. It counts on in the old life, so that B is written down too.
 """
 
 from __future__ import annotations
@@ -44,24 +48,34 @@ class TopicDeletion:
         return self._files.deleted_topics.points
 
     async def delete(self, topics: Collection[str]) -> None:
-        """On a master: remove the queues of topics to which nobody sends; `finish` when all else of them is gone.
+        """On a master: remove the queues of topics to which no client sends; `finish` when all else of them is gone.
 
-        On return a crash brings nothing back. Raises `OSError`, `ValueError` (too many): call it again then.
+        On return a crash brings nothing back. Raises `OSError`, `ValueError` (too many): call it again then. Nothing
+        has changed then, unless they are `unfinished`.
         """
         async with self._lock:
-            log, deleted = self._files.commit_log, self._files.deleted_topics
+            log, checkpointing = self._files.commit_log, self._files.checkpointing
             log.commit()
-            point, before = log.max_offset, log.forget_queue_offsets(topics)
-            try:
-                await self._sync_log()
-                if point:
-                    await deleted.begin(topics, point, log.min_offset)
-            except BaseException:
-                log.restore_queue_offsets(before)
-                raise
-            async with self._files.checkpointing.removing():
-                self._forget(queue for queue in self._queues_of(topics) if queue.first_physic_offset < point)
+            begin, offsets = log.max_offset, log.queue_offsets(topics)
+            await self._write_down(topics, begin)
+            async with checkpointing.removing():
+                log.commit()
+                are_later, begin = log.queue_offsets(topics) != offsets, log.max_offset
+                self._forget_before(topics, begin)
+                log.forget_queue_offsets(topics)
+            if are_later:
+                await self._write_down(topics, begin)
+                async with checkpointing.removing():
+                    self._forget_before(topics, begin)
             await self._sync()
+
+    async def _write_down(self, topics: Collection[str], begin: int) -> None:
+        """Let these topics begin at `begin`, which is in the log after any power loss."""
+        await self._sync_log()
+        await self._files.deleted_topics.begin(topics, begin, self._files.commit_log.min_offset)
+
+    def _forget_before(self, topics: Collection[str], begin: int) -> None:
+        self._forget(queue for queue in self._queues_of(topics) if queue.first_physic_offset < begin)
 
     async def finish(self, topics: Collection[str]) -> None:
         """Nothing is left of these topics. Raises `OSError`."""

@@ -200,19 +200,15 @@ class CommitLog:
         """The queue offset that the next message of a queue takes."""
         return self._topic_queue_table.get((topic, queue_id), 0)
 
-    def forget_queue_offsets(self, topics: Collection[str]) -> TopicQueueTable:
-        """Let the queues of these topics begin at 0 (removeQueueFromTopicQueueTable); where they were."""
-        table = self._topic_queue_table
-        before = {each: table.pop(each) for each in [each for each in table if each[0] in topics]}
-        self.lmq_num -= sum(is_lmq(topic) for topic, _ in before)
-        return before
+    def queue_offsets(self, topics: Collection[str]) -> TopicQueueTable:
+        """The queue offset that the next message of each queue of these topics takes."""
+        return {each: offset for each, offset in self._topic_queue_table.items() if each[0] in topics}
 
-    def restore_queue_offsets(self, before: TopicQueueTable) -> None:
-        """Take `forget_queue_offsets` back, but for queues that have begun again meanwhile."""
-        for each, offset in before.items():
-            if each not in self._topic_queue_table:
-                self._topic_queue_table[each] = offset
-                self.lmq_num += is_lmq(each[0])
+    def forget_queue_offsets(self, topics: Collection[str]) -> None:
+        """Let the queues of these topics begin at 0 (removeQueueFromTopicQueueTable)."""
+        for each in self.queue_offsets(topics):
+            del self._topic_queue_table[each]
+            self.lmq_num -= is_lmq(each[0])
 
     def append_message(
         self, encoded: EncodedMessage, store_timestamp_ms: int, *, store_host: str = "", to_pool: bool = False
