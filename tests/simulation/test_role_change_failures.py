@@ -17,6 +17,7 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.files.layout import TERM_FILE
 from rmq_actors.store.lifecycle.clean_services import CleanCommitLogService
 from rmq_actors.testing.sim_trace import open_sim_recorder
@@ -82,7 +83,7 @@ class OneBroker:
             try:
                 async with open_broker(self.config(role), environment, tracer) as broker:
                     await use(broker)
-            except* (RoleChangeFailed, OSError) as group:
+            except* (RoleChangeFailed, ConfigFileDamaged, OSError) as group:
                 self.ended_by += leaves(group)
 
         self.node.boot(serve)
@@ -158,7 +159,7 @@ def test_a_disk_error_at_each_operation_of_a_change_leaves_a_stopped_broker_or_a
         assert steps[0] in {"stop_failed", "open_failed", "start_failed"}
         [stopped_by] = broker.ended_by
         assert isinstance(stopped_by, RoleChangeFailed)
-        assert isinstance(stopped_by.__cause__, OSError)
+        assert isinstance(stopped_by.__cause__, OSError | ConfigFileDamaged)
     assert failed >= 15
 
 

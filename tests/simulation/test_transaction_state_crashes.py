@@ -18,9 +18,11 @@ REDO_LOG = "transaction/redolog/TRANSACTION_REDOLOG_TOPIC_XXXX/0"
 
 def open_in(log: Log, end: int) -> list[int]:
     """Which of the first `end` records begin a transaction that has no end among them: said once more, plainly."""
-    found: dict[int, tuple[str, str | None, int | None]] = {}  # group, key, half queue offset
+    found: dict[int, tuple[str, tuple[str | None, str], int | None]] = {}  # group, key and topic, half queue offset
     for number, request in enumerate(log.requests[:end]):
-        group, key = request.properties.get("PGROUP", ""), request.properties.get("UNIQ_KEY")
+        group = request.properties.get("PGROUP", "")
+        real_topic = request.properties.get("REAL_TOPIC", "") if request.topic == HALF_TOPIC else request.topic
+        key = request.properties.get("UNIQ_KEY"), real_topic
         if request.topic == OP_HALF_TOPIC:
             named = {int(word) for word in log.bodies[number].split(b",")}
             found = {each: what for each, what in found.items() if what[2] not in named}

@@ -100,7 +100,7 @@ def test_a_file_may_say_nothing(text: str) -> None:
         (f"{ACCOUNT}- accessKey: RocketMQ\n  secretKey: other-secret", "accounts[1]: accessKey 'RocketMQ' is that of"),
         (f"{ACCOUNT}   x: [", "line "),
         ("a: &a [1]\nb: *a", "line 2: aliases are not read"),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 100_000, "nest"),  # by this project, or by PyYAML from 6.0.4 on
         ("a: 2020-13-45", f"{FILE}: "),
         ("a: !!int ''", f"{FILE}: no YAML"),
         ("a: !!timestamp x", f"{FILE}: no YAML"),
