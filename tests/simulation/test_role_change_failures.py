@@ -83,7 +83,11 @@ class OneBroker:
             try:
                 async with open_broker(self.config(role), environment, tracer) as broker:
                     await use(broker)
-            except* (RoleChangeFailed, ConfigFileDamaged, OSError) as group:
+            except* ConfigFileDamaged as group:
+                if "deletedTopics.json cannot be opened" not in str(leaves(group)[0]):
+                    raise
+                self.ended_by += leaves(group)
+            except* (RoleChangeFailed, OSError) as group:
                 self.ended_by += leaves(group)
 
         self.node.boot(serve)
