@@ -323,8 +323,8 @@ class BrokerController:
         if self.remoting is None:
             return
         self.remoting.use_store(None, is_slave=self.config.is_slave)
-        # A change under way ends before: it may need the store, and who hears that this is a slave takes its tables
-        # for the last ones.
+        # A change that is under way ends first: it may need the store, and whoever learns of the new role takes the
+        # tables as they are then.
         await self.remoting.metadata.fence("role", "the broker changes its role")
 
     async def _take_role(self) -> None:

@@ -48,8 +48,8 @@ from rmq_actors.wire.response_code import ResponseCode
 
 _log = logging.getLogger(__name__)
 
-#: How long the end of a transaction waits for the log to be dispatched (waitTimeMillsInTransactionQueue): so long does
-#: a half message in the transient store pool, or before the sync of SYNC_FLUSH, take to be seen.
+#: How long the end of a transaction waits until its half message is dispatched (waitTimeMillsInTransactionQueue). That
+#: is so once the transient store pool has committed it, and under SYNC_FLUSH once it is synced.
 _DISPATCH_WAIT_S = 3.0
 _ENDED = Refusal(ResponseCode.SYSTEM_ERROR, "The transaction has ended already")
 

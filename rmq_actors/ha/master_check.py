@@ -97,7 +97,7 @@ class MasterCheck:
             return
         try:
             evidence.check_master(found)
-            common_end = await self._in_time("where this log parts from the master's", comparison.common_end)
+            common_end = await self._in_time("where this log diverges from the master's", comparison.common_end)
             if common_end is None:
                 await self._check_begin(found, evidence)
             await evidence.confirm(found)

@@ -23,7 +23,7 @@ RETRY_MAX_S = 1.6
 #: How often a message is tried whose record the log does not give, or for which there are too many light queues, before
 #: it is passed over.
 TRIES_MAX = 6
-#: With these the log takes the message at no time. UNKNOWN_ERROR: its offsets in further queues do not fit its
+#: With these statuses the log never takes the message. UNKNOWN_ERROR: its offsets in further queues do not fit its
 #: properties; they grow with each try.
 _NEVER = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED, PutStatus.UNKNOWN_ERROR})
 

@@ -62,7 +62,7 @@ class _Run(Generic[Token]):
     end_offsets: Sequence[int]
     flush: _Progress
     replica: _Progress
-    #: How many of its puts are: those that wait for neither condition. It never falls, so that each is answered once.
+    #: How many of its puts are answered: those that wait for neither condition. It never falls: each is answered once.
     answered: int = 0
 
     def answers(self) -> list[Completed[Token]]:

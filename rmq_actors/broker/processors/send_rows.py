@@ -198,7 +198,7 @@ class _Span(NamedTuple):
 
 @attrs.frozen(eq=False)
 class _WaitingAnswers:
-    """What the answers to rows need, whose requests are gone by then."""
+    """Answers rows that waited. Their requests are gone by then, so it keeps what their answers need."""
 
     _lane: SendLane
     _general: SendMessageProcessor

@@ -74,7 +74,7 @@ class CommitLog:
     #: It never falls: what was promised of it stays true until the log is opened again.
     flushed_where: int
     #: Where the first record begins whose header is not in the log yet: bytes that are appended as they come may end
-    #: inside of a record. Of a log that ends with a whole record, it is `append_offset`.
+    #: inside of a record. It is `append_offset` if the log ends with a whole record.
     _next_record_offset: int
     #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
     _on_begin: Callable[[int], DiskFile | None] = lambda _: None
