@@ -119,11 +119,13 @@ def test_mqadmin_watches_a_broker_and_changes_its_role(
     def admin(*arguments: str) -> str:
         return java_gateway.mqadmin(name_server.address, *arguments)
 
+    def has_route() -> bool:
+        asked = "topicRoute", "-t", "TopicComesAndGoes"
+        return broker.address in java_gateway.run_mqadmin_once(name_server.address, *asked)
+
     for life in (b"one", b"two"):
         admin("updateTopic", "-b", broker.address, "-t", "TopicComesAndGoes", "-r", "1", "-w", "1")
-        wait_until(
-            lambda: broker.address in admin("topicRoute", "-t", "TopicComesAndGoes"), REPLICATION_TIMEOUT_S, "the route"
-        )
+        wait_until(has_route, REPLICATION_TIMEOUT_S, "the route")
         assert java_gateway.produce(name_server.address, "TopicComesAndGoes", [life] * 3) == ["broker-a"] * 3
         assert java_gateway.consume(name_server.address, "TopicComesAndGoes", 3) == [life] * 3
         shown = admin("topicStatus", "-t", "TopicComesAndGoes")

@@ -22,7 +22,7 @@ from rmq_actors.store.files.store_checkpoint import read_checkpoint
 from tests.interop.conftest import MakeJavaBroker
 from tests.interop.store_contents import Contents, Log, contents_of_java, open_here
 from tests.interop.store_workload import BATCH_SIZE, DONE, TOPIC, TOPICS, Stored, Workload, put_into_java
-from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker
+from tests.worlds.java_broker import MAPPED_FILE_SIZE, REPLICATION_TIMEOUT_S, JavaBroker, remove_empty_files
 from tests.worlds.java_client import JavaClient
 from tests.worlds.server_process import wait_until
 
@@ -136,6 +136,7 @@ def write_here(store: Path, workload: Workload, settings: Settings, end: End) ->
             ours.stop()
         else:
             ours.put_and_kill(workload)
+            remove_empty_files(store)
         return ours.acknowledged
 
 

@@ -27,6 +27,17 @@ PATIENCE: Mapping[str, str | int] = {
 }
 
 
+def remove_empty_files(store: Path) -> None:
+    """Do what an operator of RocketMQ does after a kill: 4.9 refuses to start over a file without a length.
+
+    Both systems make a file and then give it its length, and may be killed in between.
+    """
+    for directory in ("commitlog", "consumequeue"):
+        for file in (store / directory).rglob("[0-9]" * 20):
+            if not file.stat().st_size:
+                file.unlink()
+
+
 @attrs.define(eq=False)
 class JavaBroker(JavaProcess):
     """One broker. `properties` go into broker.conf, over the defaults of `default_properties`."""
@@ -47,16 +58,9 @@ class JavaBroker(JavaProcess):
         return f"127.0.0.1:{self.listen_port + 1}"
 
     def kill(self) -> None:
-        """Kill it (SIGKILL), and remove what it was about to create.
-
-        4.9 makes a file and then gives it its length; killed in between, it refuses to start over the empty file, until
-        somebody removes it.
-        """
+        """Kill it (SIGKILL), and remove what it was about to create."""
         super().kill()
-        for directory in ("commitlog", "consumequeue"):
-            for file in (self.store / directory).rglob("[0-9]" * 20):
-                if not file.stat().st_size:
-                    file.unlink()
+        remove_empty_files(self.store)
 
     def stopped_in_order(self) -> bool:
         """Whether the store is clean: no process, and the `abort` file is gone."""
