@@ -12,7 +12,7 @@ import bisect
 import enum
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import attrs
 
@@ -44,10 +44,6 @@ class _Progress:
     #: None: they wait.
     rest: PutStatus | None
 
-    def settled(self, puts: int) -> int:
-        """How many of its puts wait for this no more."""
-        return self.count if self.rest is None else puts
-
     def status(self, number: int) -> PutStatus:
         """What this condition says of a put that waits for it no more."""
         return PutStatus.PUT_OK if number < self.count or self.rest is None else self.rest
@@ -68,22 +64,29 @@ class _Run(Generic[Token]):
     def answers(self) -> list[Completed[Token]]:
         """Those that are to be answered now. A slave's failure hides the disk's, as in RocketMQ."""
         puts = len(self.end_offsets)
-        begin, end = self.answered, min(self.flush.settled(puts), self.replica.settled(puts))
+        flush, replica = self.flush, self.replica
+        begin, end = self.answered, flush.count if flush.rest is None else puts
+        if replica.rest is None and replica.count < end:
+            end = replica.count
         assert begin <= end <= puts, "a put that was answered waits again"
+        if begin == end:
+            return []
         self.answered = end
         done: list[Completed[Token]] = []
         while begin < end:
-            edge = min([count for count in (self.flush.count, self.replica.count) if begin < count < end], default=end)
-            status = self.replica.status(begin)
+            edge = end
+            if end - begin > 1:
+                counts = (flush.count, replica.count)
+                edge = min([count for count in counts if begin < count < end], default=end)
+            status = replica.status(begin)
             if status is PutStatus.PUT_OK:
-                status = self.flush.status(begin)
+                status = flush.status(begin)
             done.append(Completed(self.token, status, begin, edge))
             begin = edge
         return done
 
 
-@attrs.frozen
-class Completed(Generic[Token]):
+class Completed(NamedTuple, Generic[Token]):
     """An effect: answer the puts of `token` from number `begin` to before `end` with `status`. One put is number 0."""
 
     token: Token
