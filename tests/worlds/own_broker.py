@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +11,12 @@ import attrs
 
 from tests.worlds import own_broker_process
 from tests.worlds.java_broker import MAPPED_FILE_SIZE
+from tests.worlds.java_client import JavaClient
 from tests.worlds.server_process import ServerProcess, free_broker_port, write_properties
 
 _PROJECT = Path(__file__).parents[2]
+_GET_BROKER_CLUSTER_INFO = 106
+_REGISTER_TIMEOUT_S = 120.0
 
 
 @attrs.define(eq=False)
@@ -31,6 +35,24 @@ class OwnBroker(ServerProcess):
     def ha_address(self) -> str:
         """Where slaves connect to."""
         return f"127.0.0.1:{self.listen_port + 1}"
+
+    def start(self) -> None:
+        """Start the process; return when it is up and each name server that runs knows it: clients then have a route.
+
+        RocketMQ's broker, too, registers before it says that it is up.
+        """
+        super().start()
+        for name_server in str(self.properties.get("namesrvAddr", "")).split(";"):
+            if name_server:
+                known = functools.partial(self._is_known_to, name_server)
+                self.wait_until(known, _REGISTER_TIMEOUT_S, f"the name server {name_server} knows it")
+
+    def _is_known_to(self, name_server: str) -> bool:
+        try:
+            with JavaClient.connect(int(name_server.rpartition(":")[2])) as client:
+                return f'"{self.address}"'.encode() in client.call(_GET_BROKER_CLUSTER_INFO, {}).body
+        except ConnectionRefusedError:
+            return True  # nobody is there to register with
 
     def environment(self) -> Mapping[str, str]:
         return {"PYTHONPATH": str(_PROJECT)}
