@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
-import trio
 import typer
 
 from rmq_actors.cli.broker_exchange import exchange_roles
-from rmq_actors.cli.broker_request import RequestFailed, broker_request
-from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.broker_request import broker_request, check_address, run_request
+from rmq_actors.cli.broker_status import ask_status
+from rmq_actors.cli.reports import Interval, Report, show_reports
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.wire.address import IllegalAddress, parse_address
-from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5
-from rmq_actors.wire.response_code import ResponseCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
 
 if TYPE_CHECKING:
     from rmq_actors.remoting.client import RemotingClient
-    from rmq_actors.wire.bodies.ha_runtime_info import HARuntimeInfo
-
-T = TypeVar("T")
 
 #: How long a change of role, or a truncation, may take for a large store on a slow disk.
 _CHANGE_TIMEOUT_MS = 60_000
@@ -45,31 +37,33 @@ def _broker_admin() -> None:
 
 
 @broker_admin_app.command()
-def status(address: Address) -> None:
+def status(
+    address: Address,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one object of JSON; with --watch one per line and question.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Ask again and again, until Ctrl-C (exit code 130).")] = False,
+    interval_s: Interval = 2.0,
+) -> None:
     """Show role, log, and how replication is doing: a master's slaves, or what a slave follows.
+
+    A slave that does not follow its master now says since when, and why: the
+    row `following`, which begins with a word that docs/operating.md explains.
+
+    With --watch a broker that does not answer is shown as such, and asked
+    again. With --json `runtimeInfo` has what the broker answers to
+    GET_BROKER_RUNTIME_INFO (all of it text, as mqadmin brokerStatus has it),
+    `haStatus` what it answers to GET_BROKER_HA_STATUS, or null.
 
     RocketMQ's own brokers tell less: 4.9 tells neither its role nor anything
     about replication.
     """
 
-    async def ask(client: RemotingClient) -> tuple[Mapping[str, str], HARuntimeInfo | None]:
-        from rmq_actors.wire.bodies.decoding import decode_body
-        from rmq_actors.wire.bodies.ha_runtime_info import HARuntimeInfo
-        from rmq_actors.wire.bodies.routes import KVTable
+    async def ask(client: RemotingClient) -> Report:
+        told = await ask_status(client, address)
+        return Report(told.lines, told.as_json)
 
-        info = await broker_request(client, address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        table = decode_body(KVTable, info.body).table
-        try:
-            ha = await broker_request(client, address, RequestCode5.GET_BROKER_HA_STATUS)
-        except RequestFailed as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise
-            return table, None
-        return table, decode_body(HARuntimeInfo, ha.body)
-
-    info, ha = _run(address, ask)
-    for line in status_lines(info, ha):
-        typer.echo(line)
+    show_reports(address, ask, as_json=as_json, interval_s=interval_s if watch else None)
 
 
 @broker_admin_app.command("change-role")
@@ -118,7 +112,7 @@ def change_role(
         fields = None if term is None else {"term": str(term)}
         await broker_request(client, address, RequestCode.UPDATE_BROKER_CONFIG, body, _CHANGE_TIMEOUT_MS, fields)
 
-    _run(address, ask)
+    run_request(address, ask)
     typer.echo(f"{address}: brokerRole is {role.value} now")
 
 
@@ -140,7 +134,7 @@ def truncate(
         answer = await broker_request(client, address, OwnRequestCode.TRUNCATE_LOG, b"", _CHANGE_TIMEOUT_MS)
         return answer.remark or ""
 
-    typer.echo(f"{address}: {_run(address, ask)}")
+    typer.echo(f"{address}: {run_request(address, ask)}")
 
 
 @broker_admin_app.command()
@@ -157,8 +151,8 @@ def exchange(
     slave has all messages, topics, groups and offsets, it becomes the master,
     and the master becomes its slave. Both write that into their files.
     """
-    _check_address(slave)
-    _run(master, lambda client: exchange_roles(client, master, slave, time_limit))
+    check_address(slave)
+    run_request(master, lambda client: exchange_roles(client, master, slave, time_limit))
     typer.echo(f"{slave} is the master now, {master} its slave")
 
 
@@ -174,89 +168,4 @@ def follow_again(address: Address) -> None:
     async def ask(client: RemotingClient) -> str:
         return (await broker_request(client, address, OwnRequestCode.FOLLOW_AGAIN)).remark or ""
 
-    typer.echo(f"{address}: {_run(address, ask)}")
-
-
-def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]:
-    """The lines of `status`. Without `ha` the broker is one of RocketMQ 4.9."""
-    begin, end = info.get("commitLogMinOffset", "?"), info.get("commitLogMaxOffset", "?")
-    rows = [
-        ("broker", f"{info.get('brokerName', '?')}, brokerId {info.get('brokerId', '?')}"),
-        ("role", info.get("brokerRole", "?")),
-        ("log", f"offsets {begin} to {end}, {info.get('remainHowManyDataToFlush', '?')} not synced yet"),
-        ("not dispatched", f"{info.get('dispatchBehindBytes', '?')} bytes"),
-        ("disk used", f"{float(info.get('commitLogDiskRatio', 'nan')):.0%}"),
-    ]
-    if "putsRefused" in info:
-        rows.append(("puts refused", info["putsRefused"]))
-    if ha is None:
-        rows.append(("replication", "not told: the broker does not know GET_BROKER_HA_STATUS"))
-        return [f"{name:<15} {value}" for name, value in rows]
-    client = ha.ha_client_runtime_info
-    if not ha.master:
-        rows += [
-            ("master", f"{info.get('masterAddr') or 'not known'}, its log at {client.master_addr or 'not known'}"),
-            ("received", f"{client.transferred_byte_in_second} bytes a second"),
-            *([("following", info["haFollowing"])] if "haFollowing" in info else []),
-            ("followed", f"{info.get('haFollowed', '?')} times; ended: {info.get('haFollowEnds') or 'never'}"),
-            ("halted", info.get("haHalted") or "no"),
-        ]
-        if info.get("haCommonEnd"):
-            rows.append(("", f"the master has the same log up to {info['haCommonEnd']}: truncate cuts there"))
-        elif info.get("haHalted"):
-            rows.append(("", "what the master has of this log is not known: follow-again asks it"))
-    refused, ends = info.get("haRefusedConnections", "?"), info.get("haConnectionEnds") or "none"
-    rows += [
-        ("HA port", info.get("haListenAddress", "?")),
-        ("connections", f"{info.get('haConnections', '?')} so far, {refused} refused; ended: {ends}"),
-    ]
-    if ha.master and "haReplicas" in info:
-        rows.append(("replicas", info["haReplicas"]))
-    lines = [f"{name:<15} {value}" for name, value in rows]
-    if ha.master:
-        lines += _slave_lines(info, ha)
-    return lines
-
-
-def _slave_lines(info: Mapping[str, str], ha: HARuntimeInfo) -> list[str]:
-    if not ha.ha_connection_info:
-        return ["no slave is connected"]
-    lines = [f"{'slave':<22} {'acknowledged':>14} {'behind':>12} {'last ack':>10} {'bytes/s':>12}  in sync"]
-    for slave in ha.ha_connection_info:
-        told = dict(part.split("=") for part in info.get(f"haSlave_{slave.addr}", "").split(", ") if "=" in part)
-        age = f"{int(told['lastAckAgeMs']) / 1000:.1f} s" if "lastAckAgeMs" in told else "never"
-        lines.append(
-            f"{slave.addr or '?':<22} {slave.slave_ack_offset:>14} {slave.diff:>12} {age:>10} "
-            f"{slave.transferred_byte_in_second:>12}  {'yes' if slave.in_sync else 'no'}"
-        )
-    return lines
-
-
-def _check_address(address: str) -> None:
-    try:
-        parse_address(address)
-    except IllegalAddress as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def _run(address: str, ask: Callable[[RemotingClient], Awaitable[T]]) -> T:
-    from rmq_actors.embedding.remoting_client import open_remoting_client
-    from rmq_actors.remoting.acl import AclClientRpcHook
-    from rmq_actors.wire.acl_signature import SessionCredentials
-
-    _check_address(address)
-    access_key, secret_key = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")
-    hooks = [AclClientRpcHook(SessionCredentials(access_key, secret_key))] if access_key and secret_key else []
-
-    async def with_client() -> T | RequestFailed:
-        async with open_remoting_client(hooks=hooks) as client:
-            try:
-                return await ask(client)
-            except RequestFailed as error:  # not raised within the nursery, which would make a group of it
-                return error
-
-    outcome = trio.run(with_client)
-    if isinstance(outcome, RequestFailed):
-        print(f"error: {outcome}", file=sys.stderr)
-        raise typer.Exit(ExitCode.CHECK_FAILED)
-    return outcome
+    typer.echo(f"{address}: {run_request(address, ask)}")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
+import trio
+import typer
+
+from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.wire.address import IllegalAddress, parse_address
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.response_code import ResponseCode
 
 if TYPE_CHECKING:
     from rmq_actors.remoting.client import RemotingClient
+
+T = TypeVar("T")
 
 TIMEOUT_MS = 5_000
 
@@ -39,3 +49,35 @@ async def broker_request(
     if answer.code != ResponseCode.SUCCESS:
         raise RequestFailed(f"{address} refuses (code {answer.code}): {answer.remark}", answer.code)
     return answer
+
+
+def check_address(address: str) -> None:
+    """Refuse what a person has typed if it is not an address."""
+    try:
+        parse_address(address)
+    except IllegalAddress as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def run_request(address: str, ask: Callable[[RemotingClient], Awaitable[T]]) -> T:
+    """Ask as an operator does, with the account of the environment; exit with the reason if that fails."""
+    from rmq_actors.embedding.remoting_client import open_remoting_client
+    from rmq_actors.remoting.acl import AclClientRpcHook
+    from rmq_actors.wire.acl_signature import SessionCredentials
+
+    check_address(address)
+    access_key, secret_key = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")
+    hooks = [AclClientRpcHook(SessionCredentials(access_key, secret_key))] if access_key and secret_key else []
+
+    async def with_client() -> T | RequestFailed:
+        async with open_remoting_client(hooks=hooks) as client:
+            try:
+                return await ask(client)
+            except RequestFailed as error:  # not raised within the nursery, which would make a group of it
+                return error
+
+    outcome = trio.run(with_client)
+    if isinstance(outcome, RequestFailed):
+        print(f"error: {outcome}", file=sys.stderr)
+        raise typer.Exit(ExitCode.CHECK_FAILED)
+    return outcome

@@ -14,9 +14,9 @@ import trio
 
 from rmq_actors.broker.broker_configuration import config_file
 from rmq_actors.broker.table_fence import TableFenced
-from rmq_actors.cli.broker_admin import status_lines
 from rmq_actors.cli.broker_exchange import exchange_roles
 from rmq_actors.cli.broker_request import RequestFailed
+from rmq_actors.cli.broker_status import status_lines
 from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, FlushDiskType

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import re
 import shutil
 import signal
@@ -19,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 import rmq_actors.cli.broker as broker_command
 import rmq_actors.testing
-from rmq_actors.cli.broker_admin import status_lines
+from rmq_actors.cli.broker_status import status_lines
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.main import app
 from rmq_actors.embedding.broker import load_broker_config
@@ -123,6 +124,10 @@ def test_a_pair_is_started_watched_and_failed_over_by_hand(tmp_path: Path) -> No
             status = admin("status", slave_address).stdout
             assert re.search(r"^role +SLAVE$", status, re.MULTILINE)
             assert re.search(rf"^master +{master_address}, its log at {ha_address}$", status, re.MULTILINE)
+            told = json.loads(admin("status", "--json", slave_address).stdout)
+            assert (told["address"], told["runtimeInfo"]["brokerRole"]) == (slave_address, "SLAVE")
+            assert told["runtimeInfo"]["haFollowing"] == "yes"
+            assert told["haStatus"]["haClientRuntimeInfo"]["masterAddr"] == ha_address
             refused = admin("truncate", "--yes", slave_address)
             assert (refused.exit_code, refused.stdout) == (1, "")
             assert "refuses (code 1): this slave has not halted: there is nothing to cut" in refused.stderr
