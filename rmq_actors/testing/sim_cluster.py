@@ -153,8 +153,9 @@ class SimCluster(SimBrokers):
         self.follow_promotions(self.view)
 
     def _observe(self, event: Event) -> None:
-        # A name server is no broker.
-        if self._judge is not None and event.node != NAME_SERVER:
+        # Name servers and clients are no brokers.
+        is_beside = event.node not in self._follows and event.node in self.world.nodes
+        if self._judge is not None and not is_beside:
             self._judge.observe(event)
 
     def _on_broken(self, broken: Broken) -> None:

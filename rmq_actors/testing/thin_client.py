@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import attrs
 
-from rmq_actors.broker.processors.pull_message import PullSysFlag
 from rmq_actors.protocols.transactional_messages import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
 from rmq_actors.wire.batch import encode_batch
 from rmq_actors.wire.bodies.clients import GetConsumerListByGroupResponseBody
@@ -48,6 +47,7 @@ from rmq_actors.wire.headers.offsets import (
 from rmq_actors.wire.headers.transactions import EndTransactionRequestHeader
 from rmq_actors.wire.message_id import decode_message_id
 from rmq_actors.wire.properties import encode_properties
+from rmq_actors.wire.pull_sys_flag import PullSysFlag
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE, StoredMessage, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode

@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rmq_actors.broker.processors.pull_message import PullSysFlag
 from rmq_actors.testing.thin_client import send_request
 from rmq_actors.wire.headers import encode_header
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader, PullMessageRequestHeader
+from rmq_actors.wire.pull_sys_flag import PullSysFlag
 from rmq_actors.wire.remoting_command import RemotingCommand, decode_command, encode_command
 from rmq_actors.wire.request_code import RequestCode
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-
 import attrs
 import trio
 
@@ -21,19 +19,10 @@ from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.offsets import PullMessageRequestHeader, PullMessageResponseHeader
+from rmq_actors.wire.pull_sys_flag import PullSysFlag
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
-
-
-class PullSysFlag(enum.IntFlag):
-    """What a pull asks for besides messages."""
-
-    COMMIT_OFFSET = 1
-    SUSPEND = 2
-    SUBSCRIPTION = 4
-    CLASS_FILTER = 8
-    LITE_PULL = 16
 
 
 @attrs.define(eq=False)

@@ -1,0 +1,123 @@
+"""One client of a cluster (MQClientInstance): its connections, routes and heartbeats, for producers and consumers.
+
+open_client_instance
+    └── MQClientInstance
+          ├── requests    requests with deadlines, over a RemotingClient
+          ├── routes      TopicRoutes: where topics and brokers are
+          ├── heartbeats  HeartbeatService: which groups brokers hear of
+          ├── processors  who answers requests that brokers make of this client
+          └── timer       for what is done from time to time
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import attrs
+
+from rmq_actors.actors.services.timer import Timer
+from rmq_actors.actors.system import ActorSystem, open_actor_system
+from rmq_actors.client.client_error import ClientClosed, MessageRefused
+from rmq_actors.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
+from rmq_actors.client.heartbeat_service import HeartbeatService, MakeConsumerData
+from rmq_actors.client.requests import ClientRequests, deadline_after
+from rmq_actors.client.topic_routes import TopicRoutes
+from rmq_actors.ports.entropy import Entropy
+from rmq_actors.ports.environment import Environment
+from rmq_actors.remoting.client import RemotingClient
+from rmq_actors.remoting.hooks import RpcHook
+from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.tls import TlsClient
+from rmq_actors.tracing.recorder import Tracer
+
+
+@attrs.define(eq=False, repr=False)
+class MQClientInstance:
+    """A running client."""
+
+    config: ClientConfig
+    client_id: str
+    environment: Environment
+    tracer: Tracer
+    #: Its services; a producer or consumer starts its own here.
+    system: ActorSystem
+    #: Processors of what brokers ask: CHECK_TRANSACTION_STATE, NOTIFY_CONSUMER_IDS_CHANGED and so on.
+    processors: ProcessorTable
+    requests: ClientRequests
+    routes: TopicRoutes
+    heartbeats: HeartbeatService
+    timer: Timer
+    is_closed: bool = attrs.field(default=False, init=False)
+
+    def check_open(self) -> None:
+        """Raise `ClientClosed` once the client has stopped."""
+        if self.is_closed:
+            raise ClientClosed(f"client {self.client_id} has stopped")
+
+    @contextlib.asynccontextmanager
+    async def producer_group(self, group: str) -> AsyncIterator[None]:
+        """Have brokers know a producer group of this client for the length of a block (registerProducer)."""
+        if group in self.heartbeats.producers:
+            raise MessageRefused(f"producer group {group} is registered with client {self.client_id} already")
+        self.heartbeats.producers.add(group)
+        self.heartbeats.groups_changed()
+        try:
+            yield
+            await self.heartbeats.unregister(deadline_after(self.config.mq_client_api_timeout_ms), producer=group)
+        finally:
+            self.heartbeats.producers.discard(group)
+
+    @contextlib.asynccontextmanager
+    async def consumer_group(self, group: str, make_data: MakeConsumerData) -> AsyncIterator[None]:
+        """Have brokers know a consumer group of this client for the length of a block (registerConsumer)."""
+        if group in self.heartbeats.consumers:
+            raise MessageRefused(f"consumer group {group} is registered with client {self.client_id} already")
+        self.heartbeats.consumers[group] = make_data
+        self.heartbeats.groups_changed()
+        try:
+            yield
+            await self.heartbeats.unregister(deadline_after(self.config.mq_client_api_timeout_ms), consumer=group)
+        finally:
+            self.heartbeats.consumers.pop(group, None)
+
+
+@contextlib.asynccontextmanager
+async def open_client_instance(
+    config: ClientConfig,
+    environment: Environment,
+    tracer: Tracer,
+    *,
+    hooks: Sequence[RpcHook] = (),
+    tls: TlsClient | None = None,
+) -> AsyncIterator[MQClientInstance]:
+    """A running client for the length of a block. Nobody is asked anything before the first call needs it.
+
+    `hooks` look at each request: `remoting.acl.AclClientRpcHook` signs them.
+    """
+    processors, entropy = ProcessorTable(tracer), environment.entropy
+    client_id = build_mq_client_id(config, entropy)
+    timer = Timer()
+    async with open_actor_system("client", tracer, entropy=entropy) as system:
+        client = RemotingClient(config.remoting, entropy, tracer, processors, hooks, tls=tls)
+        requests = ClientRequests(client)
+        routes = TopicRoutes(config, requests, timer)
+        heartbeats = HeartbeatService(client_id, config, requests, routes, timer)
+        client.listener = heartbeats
+        for service in (timer, client, routes, heartbeats):
+            await system.start(service)
+        instance = MQClientInstance(
+            config, client_id, environment, tracer, system, processors, requests, routes, heartbeats, timer
+        )
+        try:
+            yield instance
+        finally:
+            instance.is_closed = True
+
+
+def build_mq_client_id(config: ClientConfig, entropy: Entropy) -> str:
+    """How brokers name a client (buildMQClientId); one without a name of its own gets a random one."""
+    name = config.instance_name
+    if name == DEFAULT_INSTANCE_NAME:
+        name = entropy.token_bytes(8).hex()
+    return "@".join(filter(None, [config.client_ip, name, config.unit_name]))
