@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Set as AbstractSet
 
 import attrs
 
+from rmq_actors.protocols.filter_api import SQL92, SUB_ALL, TAG, is_tag_type
 from rmq_actors.store.dispatch.consume_queue_ext import CqExtUnit
 from rmq_actors.store.read.get_message import MessageFilter
 from rmq_actors.wire.bodies.heartbeat import SubscriptionData
-from rmq_actors.wire.java_string import java_hash_code
 
-SUB_ALL = "*"
-TAG = "TAG"
-SQL92 = "SQL92"
 _MASK, _SIGN = 0xFFFFFFFF, 1 << 31
-
-
-def build_subscription(topic: str, sub_string: str | None, expression_type: str | None) -> SubscriptionData:
-    """The subscription of a pull's expression (FilterAPI.build). Raises `ValueError` for a bad expression."""
-    if not is_tag_type(expression_type):
-        if not sub_string:
-            raise ValueError(f"Expression can't be null! {expression_type}")
-        return SubscriptionData(topic=topic, sub_string=sub_string, expression_type=str(expression_type))
-    if not sub_string or sub_string == SUB_ALL:
-        return SubscriptionData(topic=topic, sub_string=SUB_ALL)
-    parts = sub_string.split("||")
-    if not any(parts):
-        raise ValueError("subString split error")
-    tags = dict.fromkeys(tag for part in parts if (tag := re.sub(r"^[\x00-\x20]+|[\x00-\x20]+$", "", part)))
-    codes = dict.fromkeys(map(java_hash_code, tags))
-    return SubscriptionData(topic=topic, sub_string=sub_string, tags_set=list(tags), code_set=list(codes))
-
-
-def is_tag_type(expression_type: str | None) -> bool:
-    """Whether an expression is one of tags (ExpressionType.isTagType)."""
-    return not expression_type or expression_type == TAG
 
 
 def message_filter(subscription: SubscriptionData) -> MessageFilter | None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.broker.pull_answer import PullAnswer, Puller, pull_answer
-from rmq_actors.broker.subscription import TagFilter, build_subscription
+from rmq_actors.broker.subscription import TagFilter
+from rmq_actors.protocols.filter_api import build_subscription
 from rmq_actors.store.read.get_message import GetMessageResult, GetMessageStatus
 from rmq_actors.wire.bodies.heartbeat import SubscriptionData
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig

@@ -7,8 +7,9 @@ import trio
 
 from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
 from rmq_actors.broker.client_requests import ClientRequests, refused
-from rmq_actors.broker.subscription import is_tag_type, message_filter
+from rmq_actors.broker.subscription import message_filter
 from rmq_actors.protocols.consumer_groups import Client
+from rmq_actors.protocols.filter_api import is_tag_type
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX, Refusal
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool

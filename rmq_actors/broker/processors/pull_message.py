@@ -8,8 +8,9 @@ import trio
 from rmq_actors.broker.client_requests import ClientRequests, refused
 from rmq_actors.broker.pull_answer import MASTER_ID, Puller, pull_answer
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
-from rmq_actors.broker.subscription import build_subscription, is_tag_type, message_filter
+from rmq_actors.broker.subscription import message_filter
 from rmq_actors.protocols.consumer_groups import ConsumerGroups
+from rmq_actors.protocols.filter_api import build_subscription, is_tag_type
 from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
