@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import attrs
 
 from rmq_actors.actors.messages.cell import Cell, Envelope, Notice
@@ -12,9 +14,26 @@ from rmq_actors.actors.services.child import Child, Kind, State
 from rmq_actors.actors.services.supervisor import Supervisor, nested
 
 
+@runtime_checkable
+class HasQueue(Protocol):
+    """A service with a bounded queue of work: the census shows it as a mailbox."""
+
+    @property
+    def queue_length(self) -> int:
+        """How much waits in it."""
+        ...
+
+    @property
+    def queue_capacity(self) -> int:
+        """How much it holds."""
+        ...
+
+
 @attrs.frozen
 class Entry:
-    """One child. Mailbox fields are 0, and `handles` and `waits_for` empty, for what is not an actor.
+    """One child. `handles` and `waits_for` are empty for what is not an actor, and mailbox fields 0.
+
+    The queue of a service that `HasQueue` is shown as its mailbox.
 
     `parent` is the path of its supervisor or parent actor, "" for the root; `handles` the type of the message under
     way; `waits_for` the paths of those whose replies its handler awaits.
@@ -81,7 +100,9 @@ def _below(supervisor: Supervisor) -> list[Entry]:
 
 def _entry(child: Child, parent: str) -> Entry:
     if not isinstance(child, ActorChild):
-        return Entry(child.path, parent, child.kind, child.state, child.restarts)
+        service = child.service
+        queue = (service.queue_length, service.queue_capacity) if isinstance(service, HasQueue) else (0, 0)
+        return Entry(child.path, parent, child.kind, child.state, child.restarts, *queue)
     cell = child.cell
     mailbox = cell.mailbox
     return Entry(

@@ -270,6 +270,22 @@ class BrokerRemoting:
         """How many pulls wait for a message."""
         return self._hold_service.held_count
 
+    @property
+    def connections(self) -> int:
+        """How many connections of clients there are, of both ports."""
+        servers = self.remoting_server, self.fast_remoting_server
+        return sum(len(server.connections) for server in servers if server is not None)
+
+    @property
+    def producers(self) -> int:
+        """How many producers there are; a client counts once for each of its groups."""
+        return sum(1 for _ in self._housekeeping.producers.clients())
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers there are, counted likewise."""
+        return sum(1 for _ in self._housekeeping.consumers.clients())
+
     def correct_consumer_offsets(self, store: MessageStore) -> None:
         """The store was opened again, and may have lost the end of its log: no consumer's offset is past that."""
         self.metadata.consumer_offsets.correct(store.offsets.get_max_offset_in_queue)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -67,9 +67,14 @@ def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]
     ]
     if "putsRefused" in info:
         rows.append(("puts refused", info["putsRefused"]))
+    return [*_columns(rows), *replication_lines(info, ha)]
+
+
+def replication_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]:
+    """A master's slaves, or what a slave follows, and since when it does not."""
     if ha is None:
-        rows.append(("replication", "not told: the broker does not know GET_BROKER_HA_STATUS"))
-        return [f"{name:<15} {value}" for name, value in rows]
+        return _columns([("replication", "not told: the broker does not know GET_BROKER_HA_STATUS")])
+    rows = []
     client = ha.ha_client_runtime_info
     if not ha.master:
         rows += [
@@ -90,10 +95,14 @@ def status_lines(info: Mapping[str, str], ha: HARuntimeInfo | None) -> list[str]
     ]
     if ha.master and "haReplicas" in info:
         rows.append(("replicas", info["haReplicas"]))
-    lines = [f"{name:<15} {value}" for name, value in rows]
+    lines = _columns(rows)
     if ha.master:
         lines += _slave_lines(info, ha)
     return lines
+
+
+def _columns(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"{name:<15} {value}" for name, value in rows]
 
 
 def _slave_lines(info: Mapping[str, str], ha: HARuntimeInfo) -> list[str]:

@@ -18,6 +18,7 @@ from rmq_actors.cli.entry import a_command_runs
 from rmq_actors.cli.help_text import flow_help
 from rmq_actors.cli.namesrv import namesrv
 from rmq_actors.cli.store import store_app
+from rmq_actors.cli.top import top
 from rmq_actors.cli.trace import trace_app
 
 
@@ -46,6 +47,7 @@ app.command()(demo)
 app.command()(namesrv)
 app.command()(broker)
 app.command()(cluster)
+app.command()(top)
 app.add_typer(broker_admin_app, name="broker-admin")
 app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")

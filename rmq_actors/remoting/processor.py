@@ -61,6 +61,11 @@ class RequestPool(ServiceThread):
     def __attrs_post_init__(self) -> None:
         self._queue = RequestQueue(self.queue_capacity, self.wait_time_max_ms)
 
+    @property
+    def queue_length(self) -> int:
+        """How many requests wait."""
+        return len(self._queue)
+
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Serve queued requests. Those that wait at a stop are not answered: their connections end with the server."""
         async with trio.open_nursery() as nursery:

@@ -130,3 +130,5 @@ class OwnRequestCode(enum.IntEnum):
     FOLLOW_AGAIN = 30_007
     #: From a slave to its master: where in the log the present life of each deleted topic begins.
     GET_DELETED_TOPICS = 30_008
+    #: To a broker: which actors live in it, how full their mailboxes are, and how many clients are connected.
+    GET_BROKER_CENSUS = 30_009

@@ -158,5 +158,5 @@ def test_the_page_shows_what_happens(shell: Shell) -> None:
                 first, *shown = command.rstrip("\n").split("\n")
                 shell.run(first, shown)
                 commands += 1
-    assert commands == 14
+    assert commands == 15
     assert [path.name for path in (shell.directory / "a/cut").iterdir()] == ["00000000000000380417"]

@@ -142,6 +142,7 @@ LOOKED_AT: tuple[int, ...] = (
     RequestCode5.GET_BROKER_HA_STATUS,
     OwnRequestCode.GET_REPLICATION_STATE,
     OwnRequestCode.GET_EXCHANGE,
+    OwnRequestCode.GET_BROKER_CENSUS,
 )
 CHANGED_BY: tuple[int, ...] = (
     RequestCode.UPDATE_BROKER_CONFIG,

@@ -9,6 +9,7 @@ import attrs
 
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_configuration import ForbiddenKey
+from rmq_actors.broker.processors.census import CensusProcessor
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.runtime_info import RuntimeInfo
 from rmq_actors.ha.followed_master import NotHalted
@@ -62,6 +63,8 @@ class AdminBrokerProcessor:
         processors.register_pooled([RequestCode.UPDATE_BROKER_CONFIG], self._update_broker_config, pool)
         processors.register_pooled([OwnRequestCode.TRUNCATE_LOG], self._truncate_log, pool)
         processors.register([OwnRequestCode.FOLLOW_AGAIN], self._follow_again)
+        if self._broker.remoting is not None:
+            CensusProcessor(self._broker.system, self._broker.remoting).register(processors)
 
     def _get_broker_config(self, request: RemotingRequest) -> RemotingCommand:
         configuration = self._broker.configuration
