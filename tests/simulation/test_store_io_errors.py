@@ -158,6 +158,30 @@ def test_a_failed_sync_on_a_full_disk_is_not_forgotten() -> None:
         assert len(ledger.acknowledged) == 1 + 6
 
 
+@pytest.mark.parametrize("operation", ["open", "truncate"])
+@pytest.mark.parametrize(("refusals", "pause_s", "ending"), [(1, 0.0, "kill"), (3, 5.0, "kill"), (2, 0.0, "stop")])
+def test_a_failed_sync_that_cannot_be_noted_is_noted_later(
+    operation: Operation, refusals: int, pause_s: float, ending: Ending
+) -> None:
+    """The disk refuses the note, too, for a while. The next start showed consumers what no disk had."""
+
+    async def work(life: Life, store: MessageStore) -> None:
+        await life.put(store, Message("Plain", life.body(0, 300)))
+        pending = [store.puts.async_put_message(Message("Plain", life.body(number, 1500))) for number in range(1, 6)]
+        failing(life.node.disk, errno.EIO, operation="sync", path="commitlog")
+        for _ in range(refusals):  # one after the other
+            failing(life.node.disk, errno.EIO, operation=operation, path="abort")
+        for put in pending:
+            assert (await put.wait()).status is PutStatus.FLUSH_DISK_TIMEOUT
+        await trio.sleep(pause_s)
+
+    for seed in range(5):
+        ledger = live(seed, Life(work, ends_by=ending), Life(a_few_puts, ends_by="power loss"), Life(nothing))
+        assert not ledger.broken, ledger.broken[0]
+        assert ledger.files[0]["abort"] == b""
+        assert len(ledger.acknowledged) == 1 + 6
+
+
 def test_zeros_that_a_failed_sync_left_clean_are_written_again_by_the_next_start() -> None:
     """A power loss leaves a record behind a lost one; a recovery zeroes it, and its sync fails.
 
@@ -337,6 +361,12 @@ def test_any_lives(part: int) -> None:
 def test_a_log_file_that_took_nothing_is_lost_after_an_orderly_stop() -> None:
     """The disk is full when it is to be written; its length was never synced, nor the removal of the one after it."""
     ledger = live(1380, *any_lives(1380))
+    assert not ledger.broken, ledger.broken[0]
+
+
+def test_a_sync_and_its_note_fail() -> None:
+    """And the next life showed consumers what a power loss then took."""
+    ledger = live(1553, *any_lives(1553))
     assert not ledger.broken, ledger.broken[0]
 
 

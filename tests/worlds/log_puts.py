@@ -62,7 +62,12 @@ class LogPuts:
         disk, clock, recorder = FaultyDisk(root), SetClock(), new_recorder()
         tracer = recorder.tracer("node")
         failed_syncs: list[str] = []
-        log = CommitLog.open(disk, file_size_bytes, tracer, on_failed_sync=lambda: failed_syncs.append("noted"))
+
+        def note_failed_sync() -> bool:
+            failed_syncs.append("noted")
+            return True
+
+        log = CommitLog.open(disk, file_size_bytes, tracer, on_failed_sync=note_failed_sync)
         commits: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = COMMIT_REQUESTS.open()
         files: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = ALLOCATE_REQUESTS.open()
         outcomes = FLUSH_OUTCOMES.open()

@@ -123,8 +123,8 @@ def _write_abort(disk: Disk) -> None:
         file.close()
 
 
-def _note_failed_sync(disk: Disk) -> None:
-    """Tell the next start, by an empty `abort`: that needs no space.
+def _note_failed_sync(disk: Disk) -> bool:
+    """Tell the next start, by an empty `abort`: that needs no space. False: the disk has refused; try again.
 
     The page cache is enough: if that is lost, so is all that only it had.
     """
@@ -136,6 +136,8 @@ def _note_failed_sync(disk: Disk) -> None:
             file.close()
     except OSError as error:
         _log.error("that a sync has failed cannot be noted in %s: %s", ABORT_FILE, error)
+        return False
+    return True
 
 
 async def _remove_past(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:

@@ -79,11 +79,14 @@ class CommitLog:
     #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
     _on_begin: Callable[[int], DiskFile | None] = lambda _: None
     #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
-    _on_failed_sync: Callable[[], object] = lambda: None
+    #: Whether the next start will know of it.
+    _on_failed_sync: Callable[[], bool] = lambda: True
     #: The file that comes next, if somebody has offered one. It begins at `next_file_offset`, or is of no use any more.
     _prepared: PreparedFile | None = attrs.field(default=None, init=False)
     #: A sync of bytes of this log that failed elsewhere: every flush fails from then on.
     _failed_sync: OSError | None = attrs.field(default=None, init=False)
+    #: Whether the next start would not know that a sync has failed.
+    _has_unnoted_failure: bool = attrs.field(default=False, init=False)
     _begin: DiskFile | None = attrs.field(default=None, init=False)
     #: Whether it was called: a first file that could not be written is gone, and the next one may begin at 0.
     _has_begun_late: bool = attrs.field(default=False, init=False)
@@ -99,7 +102,7 @@ class CommitLog:
 
     @classmethod
     def open(
-        cls, disk: Disk, file_size_bytes: int, tracer: Tracer, *, on_failed_sync: Callable[[], object] = lambda: None
+        cls, disk: Disk, file_size_bytes: int, tracer: Tracer, *, on_failed_sync: Callable[[], bool] = lambda: True
     ) -> CommitLog:
         """Open a log that stands alone, without queues: all of it is read, and a torn tail cut.
 
@@ -133,7 +136,7 @@ class CommitLog:
         tracer: Tracer,
         *,
         on_begin: Callable[[int], DiskFile | None] = lambda _: None,
-        on_failed_sync: Callable[[], object] = lambda: None,
+        on_failed_sync: Callable[[], bool] = lambda: True,
     ) -> CommitLog:
         """The log of these files, cut at `end`; `table` has the next offset of each queue. Raises `OSError`."""
         queue.truncate(end.end_offset)
@@ -410,7 +413,7 @@ class CommitLog:
             if self._failed_sync is not None:
                 raise self._failed_sync
         except OSError:
-            self._on_failed_sync()
+            self._has_unnoted_failure = not self._on_failed_sync()
             raise
         # A slave's first file, to which nothing could be written, may have gone meanwhile, and its offset with it.
         self.flushed_where = max(self.flushed_where, min(target, self.max_offset))
@@ -419,7 +422,16 @@ class CommitLog:
     def note_failed_sync(self, error: OSError) -> None:
         """A sync of this log's bytes has failed elsewhere: from now on every flush raises `error`."""
         self._failed_sync = error
-        self._on_failed_sync()
+        self._has_unnoted_failure = not self._on_failed_sync()
+
+    def failures_are_noted(self) -> bool:
+        """Whether the next start will know of a sync that has failed; where the disk has refused to note it, try again.
+
+        The next start would else show others what is in the page cache alone, and what a power cut then takes.
+        """
+        if self._has_unnoted_failure:
+            self._has_unnoted_failure = not self._on_failed_sync()
+        return not self._has_unnoted_failure
 
     def uncommitted_pages(self) -> int:
         """How many pages of 4,096 bytes a commit would move the end by."""
