@@ -265,6 +265,10 @@ class BrokerRemoting:
         """Ends transactions, and counts them."""
         return self._transaction_checks.transactions
 
+    def runtime_info(self) -> dict[str, str]:
+        """What requests waited for, and what clients put and got, by RocketMQ's names."""
+        return {**self._pools.runtime_info(), **self._stats.runtime_info()}
+
     @property
     def held_pulls(self) -> int:
         """How many pulls wait for a message."""

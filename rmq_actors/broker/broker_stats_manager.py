@@ -18,6 +18,7 @@ from rmq_actors.protocols.broker_stats import (
     HOUR_INTERVAL_S,
     MINUTE_INTERVAL_S,
     BrokerStats,
+    DayTotals,
     StatsName,
     topic_at_group,
 )
@@ -34,6 +35,10 @@ class BrokerStatsManager(ServiceThread):
     _cluster_name: Callable[[], str]
     _wall_clock: WallClock
     stats: BrokerStats = attrs.field(factory=BrokerStats, init=False)
+    _puts: DayTotals = attrs.field(factory=DayTotals, init=False)
+    _gets: DayTotals = attrs.field(factory=DayTotals, init=False)
+    #: What pulls found, all in all.
+    _got: int = attrs.field(default=0, init=False)
     #: What was counted of a store's puts, by topic: messages and bytes.
     _counted_store: MessageStore | None = attrs.field(default=None, init=False)
     _counted: dict[str, tuple[int, int]] = attrs.field(factory=dict, init=False)
@@ -51,7 +56,7 @@ class BrokerStatsManager(ServiceThread):
 
     def sample(self, interval_s: int) -> None:
         """Take a snapshot of every counter for the minute, the hour or the day."""
-        self._count_puts()
+        self._count()
         self.stats.sample(self._wall_clock.now_ms(), interval_s)
 
     def got(self, group: str, topic: str, messages: int, size_bytes: int, latency_ms: int) -> None:
@@ -61,19 +66,30 @@ class BrokerStatsManager(ServiceThread):
         add(StatsName.GROUP_GET_SIZE, key, size_bytes)
         add(StatsName.GROUP_GET_LATENCY, key, latency_ms)
         add(StatsName.BROKER_GET_NUMS, self._cluster_name(), messages, 0)
+        self._got += messages
 
     def tps_group_get_nums(self, group: str, topic: str) -> float:
         """How many messages a group got a second, in the last minute."""
         item = self.stats.find(StatsName.GROUP_GET_NUMS, topic_at_group(topic, group))
         return 0.0 if item is None else item.minute.tps
 
-    def _count_puts(self) -> None:
-        store = self._open_store()
+    def runtime_info(self) -> dict[str, str]:
+        """How many messages were put and got until the mornings, and until now, for `mqadmin clusterList -m`."""
+        self._count()
+        return {**self._puts.runtime_info("msgPutTotal"), **self._gets.runtime_info("msgGetTotal")}
+
+    def _count(self) -> None:
+        now_ms = self._wall_clock.now_ms()
+        self._gets.grow(now_ms, self._got - self._gets.now)
+        self._puts.grow(now_ms, self._count_puts())
+
+    def _count_puts(self) -> int:
+        store, all_messages = self._open_store(), 0
         if store is None:
-            return
+            return 0
         if store is not self._counted_store:  # its counters began at 0
             self._counted_store, self._counted = store, {}
-        sizes, all_messages = store.stats.put_message_topic_size_total, 0
+        sizes = store.stats.put_message_topic_size_total
         for topic, messages in store.stats.put_message_topic_times_total.items():
             before, size_before = self._counted.get(topic, (0, 0))
             if messages != before:
@@ -84,3 +100,4 @@ class BrokerStatsManager(ServiceThread):
                 all_messages += messages - before
         if all_messages:
             self.stats.add(StatsName.BROKER_PUT_NUMS, self._cluster_name(), all_messages, 0)
+        return all_messages

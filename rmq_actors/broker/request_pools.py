@@ -52,6 +52,25 @@ class RequestPools:
             ),
         )
 
+    def runtime_info(self) -> dict[str, str]:
+        """The queues by RocketMQ's names (prepareRuntimeInfo).
+
+        Sends and pulls are begun when they are read, and the log has one writer: none of them waits for a thread, or a
+        lock. What sends wait for afterwards, a disk or a slave, is in the put latencies.
+        """
+        return {
+            "sendThreadPoolQueueSize": "0",
+            "sendThreadPoolQueueHeadWaitTimeMills": "0",
+            "pullThreadPoolQueueSize": "0",
+            "pullThreadPoolQueueHeadWaitTimeMills": "0",
+            "queryThreadPoolQueueSize": str(self.query.queued),
+            "queryThreadPoolQueueHeadWaitTimeMills": str(self.query.head_wait_ms()),
+            "queryThreadPoolQueueCapacity": str(self.query.queue_capacity),
+            "EndTransactionQueueSize": str(self.transactions.queued),
+            "EndTransactionThreadPoolQueueCapacity": str(self.transactions.queue_capacity),
+            "pageCacheLockTimeMills": "0",
+        }
+
     async def start(self, system: ActorSystem) -> None:
         """Start all of them."""
         for pool in (self.table, self.query, self.asking, self.reply, self.transactions):

@@ -68,6 +68,7 @@ class RuntimeInfo:
         log = store.commit_log
         return {
             **store.stats.runtime_info(),
+            **({} if broker.remoting is None else broker.remoting.runtime_info()),
             **_disk_info(broker.environment.disk),
             **self._schedule_offsets(store),
             "commitLogMinOffset": str(log.min_offset),

@@ -35,6 +35,8 @@ _COMMIT_LOG = "storePathCommitLog"
 _RATIO_OF_A_SLAVE = 30
 #: Keys that are not fields of `BrokerConfig`: where the files are.
 STORE_KEYS = (_ROOT, _COMMIT_LOG)
+#: Without effect here, but `mqadmin exportConfigs` fails where a broker does not have it.
+_SHOWN = {"filterServerNums": "0"}
 
 
 @attrs.frozen
@@ -57,7 +59,8 @@ class LoadedBroker:
         """The properties that operators see besides the settings."""
         kept = {*self.file.unknown, *TLS_KEYS}
         values = {key: value for key, value in self.file.properties.values.items() if key in kept}
-        return {**values, _ROOT: str(self.store), _COMMIT_LOG: str(self.store / COMMIT_LOG_DIRECTORY)}
+        shown = {**_SHOWN, "useTLS": str(self.tls.enable).lower()}
+        return {**shown, **values, _ROOT: str(self.store), _COMMIT_LOG: str(self.store / COMMIT_LOG_DIRECTORY)}
 
 
 def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers: str | None = None) -> LoadedBroker:

@@ -19,6 +19,7 @@ import attrs
 MINUTE_INTERVAL_S, HOUR_INTERVAL_S, DAY_INTERVAL_S = 10, 600, 3600
 #: How many snapshots there are of a minute and an hour, and of a day.
 _SNAPSHOTS, _DAY_SNAPSHOTS = 7, 25
+_DAY_MS = 86_400_000
 #: Over all statistics. What comes after that is not counted until a topic or a group is deleted.
 KEYS_MAX = 200_000
 
@@ -96,6 +97,37 @@ class StatsItem:
     def day(self) -> StatsSnapshot:
         """The last day."""
         return _compute(self._day)
+
+
+@attrs.define(eq=False)
+class DayTotals:
+    """What a total was when yesterday began, when today began, and is now (store.stats.BrokerStats).
+
+    A day begins at midnight UTC; RocketMQ's begins at that of its time zone.
+    """
+
+    yesterday_morning: int = 0
+    today_morning: int = 0
+    now: int = 0
+    _day: int | None = attrs.field(default=None, init=False)
+
+    def grow(self, now_ms: int, added: int) -> None:
+        """So much was added since the last call. A clock that was set back begins no day."""
+        day = now_ms // _DAY_MS
+        if self._day is not None and day > self._day:
+            # If nobody asked on a day, its total is that of its end.
+            self.yesterday_morning = self.today_morning if day == self._day + 1 else self.now
+            self.today_morning = self.now
+        self._day = day if self._day is None else max(day, self._day)
+        self.now += added
+
+    def runtime_info(self, what: str) -> dict[str, str]:
+        """By RocketMQ's names; `what` is msgPutTotal or msgGetTotal."""
+        return {
+            f"{what}YesterdayMorning": str(self.yesterday_morning),
+            f"{what}TodayMorning": str(self.today_morning),
+            f"{what}TodayNow": str(self.now),
+        }
 
 
 def topic_at_group(topic: str, group: str) -> str:

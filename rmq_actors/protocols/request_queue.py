@@ -51,6 +51,10 @@ class RequestQueue(Generic[T]):
             expired.append(Expired(request, int((now_s - since_s) * 1000), len(self._waiting)))
         return expired
 
+    def head_wait_s(self, now_s: float) -> float:
+        """How long the first request has waited; 0 when there is none."""
+        return now_s - self._waiting[0][0] if self._waiting else 0.0
+
     def next_expiry_s(self) -> float:
         """When `expire` will have something to do; infinity when never."""
         if self.wait_time_max_ms is None or not self._waiting:

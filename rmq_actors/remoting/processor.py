@@ -87,6 +87,15 @@ class RequestPool(ServiceThread):
         if not self._waiting.is_set():
             self._waiting.set()
 
+    @property
+    def queued(self) -> int:
+        """How many requests wait for a worker."""
+        return len(self._queue)
+
+    def head_wait_ms(self) -> int:
+        """How long the first of them has waited; 0 if there is none."""
+        return int(self._queue.head_wait_s(trio.current_time()) * 1000)
+
     async def _work(self) -> None:
         while True:
             self._expire()

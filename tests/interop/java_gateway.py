@@ -46,6 +46,10 @@ class _Listener:
         self._consumed += found
         return self._again if any(self._fails(body) for _, body in found) else self._done
 
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        """The consumer shows it to an operator who asks for its state."""
+        return "Listener"
+
 
 class _ConcurrentListener(_Listener):
     class Java:
