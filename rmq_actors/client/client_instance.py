@@ -20,6 +20,7 @@ from rmq_actors.actors.services.timer import Timer
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.client.client_error import ClientClosed, MessageRefused
 from rmq_actors.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
+from rmq_actors.client.consumer_table import ConsumerTable
 from rmq_actors.client.heartbeat_service import HeartbeatService, MakeConsumerData
 from rmq_actors.client.requests import ClientRequests, deadline_after
 from rmq_actors.client.topic_routes import TopicRoutes
@@ -48,6 +49,8 @@ class MQClientInstance:
     routes: TopicRoutes
     heartbeats: HeartbeatService
     timer: Timer
+    #: The consumers, for what brokers ask of them.
+    consumers: ConsumerTable
     is_closed: bool = attrs.field(default=False, init=False)
 
     def check_open(self) -> None:
@@ -106,8 +109,10 @@ async def open_client_instance(
         client.listener = heartbeats
         for service in (timer, client, routes, heartbeats):
             await system.start(service)
+        consumers = ConsumerTable()
+        consumers.register(processors)
         instance = MQClientInstance(
-            config, client_id, environment, tracer, system, processors, requests, routes, heartbeats, timer
+            config, client_id, environment, tracer, system, processors, requests, routes, heartbeats, timer, consumers
         )
         try:
             yield instance

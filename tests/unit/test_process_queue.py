@@ -75,7 +75,7 @@ def test_a_lock_counts_for_30_s_after_it_was_granted() -> None:
     assert queue.is_lock_expired(40.1)
 
 
-def test_an_offset_that_is_set_anew_forgets_all() -> None:
+def test_an_offset_that_is_reset_forgets_all() -> None:
     queue = process_queue(4, 5)
     queue.take_messages(1, 1.0)
     queue.clear()

@@ -1,0 +1,235 @@
+"""Which queues a consumer has (RebalanceImpl): asked again every 20 s, at a broker's notice, and when routes change.
+
+members (a broker)  ─┐
+queues (the route)  ─┴▶ strategy ─▶ plan ─▶ remove: commit, unlock     (`protocols.rebalance` decides)
+└─▶ add: lock, where to begin, pull
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+import attrs
+import trio
+
+from rmq_actors.client.client_error import ClientError, NoRoute
+from rmq_actors.client.consumer_config import GroupConfig
+from rmq_actors.client.consumer_requests import ConsumerRequests
+from rmq_actors.client.held_queue import HeldQueue
+from rmq_actors.client.message_ext import MessageExt
+from rmq_actors.client.offset_store import OffsetStore
+from rmq_actors.client.requests import deadline_after
+from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
+from rmq_actors.protocols.consume_from import AskBroker, BeginAt, compute_pull_from_where
+from rmq_actors.protocols.process_queue import ProcessQueue
+from rmq_actors.protocols.rebalance import (
+    assigned_queues,
+    by_broker_name,
+    plan_rebalance,
+    queues_of_other_topics,
+)
+from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
+from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
+from rmq_actors.wire.bodies.message_queues import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+#: How long a queue that is given up may still be with a listener, with order, before it is tried the next time.
+_CONSUMING_WAIT_S = 1.0
+_LOCK_TIMEOUT_MS = 1_000
+_HALF_AN_HOUR_MS = 30 * 60 * 1000
+
+
+@attrs.define(eq=False, repr=False)
+class Rebalancer:
+    """The queues of one consumer. One task at a time calls `rebalance`."""
+
+    config: GroupConfig
+    requests: ConsumerRequests
+    offset_store: OffsetStore
+    strategy: AllocateMessageQueueStrategy
+    #: Whether queues are locked at their brokers.
+    orderly: bool
+    #: By topic.
+    subscriptions: Mapping[str, SubscriptionData]
+    #: A queue is this consumer's from now on: pull it.
+    on_added: Callable[[HeldQueue], None]
+    held: dict[MessageQueue, HeldQueue] = attrs.field(factory=dict, init=False)
+    #: When the consumer started, ms since the epoch.
+    start_timestamp_ms: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.start_timestamp_ms = self.requests.client.environment.wall_clock.now_ms()
+
+    @property
+    def locks(self) -> bool:
+        """Whether this consumer needs a broker's lock on a queue."""
+        return self.orderly and self.config.message_model is MessageModel.CLUSTERING
+
+    async def rebalance(self) -> None:
+        """Give up and take what members and queues ask for. What fails is tried the next time."""
+        for topic in list(self.subscriptions):
+            try:
+                await self._rebalance_topic(topic)
+            except ClientError as error:
+                # The topic of retries comes with the group's first heartbeat.
+                quiet = topic.startswith(RETRY_GROUP_TOPIC_PREFIX) and isinstance(error, NoRoute)
+                _log.log(
+                    logging.DEBUG if quiet else logging.WARNING,
+                    "%s: queues of topic %s stay as they are: %s",
+                    self.config.consumer_group,
+                    topic,
+                    error,
+                )
+        for queue in queues_of_other_topics(self.subscriptions, self.held):
+            await self.remove(queue)
+
+    async def _rebalance_topic(self, topic: str) -> None:
+        client, group = self.requests.client, self.config.consumer_group
+        await client.routes.route(topic, self._deadline())
+        queues = client.routes.known_subscribe_queues(topic)
+        assigned: Collection[MessageQueue] = queues
+        if self.config.message_model is MessageModel.CLUSTERING and queues:
+            members = await self.requests.find_consumer_id_list(topic, self._deadline())
+            assigned = () if not members else assigned_queues(self.strategy, group, client.client_id, queues, members)
+            if not members:
+                return  # the broker has not heard of this consumer yet
+        await self.assign(topic, assigned)
+
+    async def assign(self, topic: str, assigned: Collection[MessageQueue]) -> None:
+        """Have exactly these queues of a topic, as far as they can be had now."""
+        pulled = {queue: each.process_queue.last_pull_s for queue, each in self.held.items()}
+        plan = plan_rebalance(topic, assigned, pulled, trio.current_time())
+        if plan.is_empty:
+            return
+        for queue in plan.remove:
+            await self.remove(queue)
+        for queue in plan.add:
+            if queue not in self.held:
+                await self._add(queue)
+        _log.info(
+            "%s: %d queues of topic %s are this consumer's: %s given up, %s taken",
+            self.config.consumer_group,
+            sum(queue.topic == topic for queue in self.held),
+            topic,
+            len(plan.remove),
+            len(plan.add),
+        )
+
+    async def remove(self, queue: MessageQueue) -> bool:
+        """Give a queue up: pull no more, commit, unlock. False: a listener still has it; it is tried the next time."""
+        held = self.held.get(queue)
+        if held is None:
+            return True
+        held.drop()
+        if not self.locks:
+            await self._let_go(held)
+            return True
+        with trio.move_on_after(_CONSUMING_WAIT_S) as waiting:
+            await held.consuming.acquire()
+        if waiting.cancelled_caught:
+            _log.warning("%s: %s is still consumed, its lock stays", self.config.consumer_group, queue)
+            return False
+        try:
+            await self._let_go(held)
+            await self._unlock([queue])
+        finally:
+            held.consuming.release()
+        return True
+
+    async def _let_go(self, held: HeldQueue) -> None:
+        await self.offset_store.persist([held.queue])
+        self.forget(held)
+
+    def forget(self, held: HeldQueue) -> None:
+        """Nothing of a queue is this consumer's any more."""
+        if self.held.get(held.queue) is held:
+            del self.held[held.queue]
+            self.offset_store.table.remove_offset(held.queue)
+            self.requests.nodes.forget(held.queue)
+
+    async def _add(self, queue: MessageQueue) -> None:
+        if self.locks and not await self._lock([queue]):
+            _log.info("%s: %s is locked by another consumer", self.config.consumer_group, queue)
+            return
+        self.offset_store.table.remove_offset(queue)
+        try:
+            begin = await self.compute_pull_from_where(queue)
+        except ClientError as error:
+            _log.warning("%s: where %s begins is not known: %s", self.config.consumer_group, queue, error)
+            return
+        if begin is None:
+            return
+        now_s = trio.current_time()
+        process_queue = ProcessQueue[MessageExt](last_pull_s=now_s, last_consume_s=now_s)
+        process_queue.locked, process_queue.last_lock_s = self.locks, now_s
+        held = self.held[queue] = HeldQueue(queue, process_queue, begin)
+        self.on_added(held)
+
+    async def compute_pull_from_where(self, queue: MessageQueue) -> int | None:
+        """The offset where a queue's pulls begin; None: that is not known now. Raises `ClientError`."""
+        stored = await self.offset_store.read_from_store(queue)
+        begin = compute_pull_from_where(self.config.consume_from_where, stored, queue.topic)
+        if begin is None or isinstance(begin, BeginAt):
+            return None if begin is None else begin.offset
+        assert isinstance(begin, AskBroker)
+        if begin.lookup == "max_offset":
+            return await self.requests.max_offset(queue, self._deadline())
+        timestamp_ms = self.config.consume_timestamp_ms
+        if timestamp_ms == -1:
+            timestamp_ms = self.start_timestamp_ms - _HALF_AN_HOUR_MS
+        return await self.requests.search_offset(queue, timestamp_ms, self._deadline())
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    async def lock_all(self) -> None:
+        """Renew the locks of all queues, and note those that another consumer has now."""
+        for queues in by_broker_name(self.held).values():
+            await self._lock(queues)
+
+    async def _lock(self, queues: list[MessageQueue]) -> bool:
+        """Ask for locks of one broker; whether it granted all. Without an answer, locks count until they expire."""
+        try:
+            granted = await self.requests.lock_batch_mq(queues[0].broker_name, queues, deadline_after(_LOCK_TIMEOUT_MS))
+        except ClientError as error:
+            _log.warning("%s: %d queues are not locked: %s", self.config.consumer_group, len(queues), error)
+            return False
+        now_s = trio.current_time()
+        for queue in queues:
+            held = self.held.get(queue)
+            if held is None:
+                continue
+            held.process_queue.locked = queue in granted
+            if queue in granted:
+                held.process_queue.last_lock_s = now_s
+            held.changed()
+        return granted.issuperset(queues)
+
+    async def lock_again(self, held: HeldQueue) -> bool:
+        """Ask for a lock that was lost or has expired (tryLockLaterAndReconsume)."""
+        return await self._lock([held.queue])
+
+    async def _unlock(self, queues: list[MessageQueue]) -> None:
+        try:
+            await self.requests.unlock_batch_mq(queues[0].broker_name, queues, deadline_after(_LOCK_TIMEOUT_MS))
+        except ClientError as error:
+            _log.warning("%s: locks are not given back, they expire: %s", self.config.consumer_group, error)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def give_up_all(self) -> None:
+        """The consumer stops: commit and unlock everything."""
+        queues = list(self.held)
+        for held in list(self.held.values()):
+            held.drop()
+        if self.locks:
+            for queue in queues:
+                await self.remove(queue)
+            return
+        await self.offset_store.persist(queues)
+        for held in list(self.held.values()):
+            self.forget(held)
+
+    def _deadline(self) -> float:
+        return deadline_after(self.requests.client.config.mq_client_api_timeout_ms)

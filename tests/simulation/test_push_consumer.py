@@ -1,0 +1,353 @@
+"""Push consumers of this project in simulated clusters: they come and go, brokers crash, links are cut."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from rmq_actors.client.client_error import ClientError
+from rmq_actors.client.client_instance import MQClientInstance
+from rmq_actors.client.consumer_config import PushConsumerConfig
+from rmq_actors.client.message_ext import MessageExt
+from rmq_actors.client.message_listener import (
+    Concurrently,
+    ConsumeConcurrentlyContext,
+    ConsumeOrderlyContext,
+    MessageListener,
+    Orderly,
+)
+from rmq_actors.client.push_consumer import PushConsumer, run_push_consumer
+from rmq_actors.client.requests import deadline_after
+from rmq_actors.protocols.consume_results import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rmq_actors.testing.thin_client import send_request
+from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from sim_net import Partition
+from tests.worlds.client_world import ClientWorld
+
+TOPIC, GROUP = "Story", "CG"
+QUEUES = 4
+
+
+async def send(client: MQClientInstance, bodies: Sequence[bytes], tags: str | None = None) -> None:
+    """Send to the queues of the topic in turn; a message that is not taken is sent again."""
+    for number, body in enumerate(bodies):
+        properties = {} if tags is None else {"TAGS": tags}
+        while True:
+            try:
+                info = await client.routes.publish_info(TOPIC, deadline_after(3_000))
+                queue = info.queues[number % len(info.queues)]
+                address = client.routes.master_address(queue.broker_name)
+                assert address is not None
+                command = send_request(TOPIC, body, queue.queue_id, properties)
+                await client.requests.invoke(address, command, deadline_after(3_000), accepted=(0, 10, 11, 12))
+                break
+            except ClientError:
+                await trio.sleep(0.2)
+                with contextlib.suppress(ClientError):
+                    await client.routes.update(TOPIC, deadline_after(3_000))
+
+
+def bodies(count: int, prefix: str = "m") -> list[bytes]:
+    return [f"{prefix}{number:04}".encode() for number in range(count)]
+
+
+@attrs.define
+class Consumed:
+    """What listeners were given, in order."""
+
+    messages: list[MessageExt] = attrs.field(factory=list)
+    by: dict[str, list[bytes]] = attrs.field(factory=lambda: collections.defaultdict(list))
+    fails: set[bytes] = attrs.field(factory=set)
+    takes_s: float = 0.0
+
+    def concurrently(self, name: str = "") -> Concurrently:
+        async def listener(
+            messages: Sequence[MessageExt], context: ConsumeConcurrentlyContext
+        ) -> ConsumeConcurrentlyStatus | None:
+            await trio.sleep(self.takes_s)
+            self._note(messages, name)
+            if any(message.body in self.fails and not message.reconsume_times for message in messages):
+                return ConsumeConcurrentlyStatus.RECONSUME_LATER
+            return None
+
+        return Concurrently(listener)
+
+    def orderly(self, name: str = "") -> Orderly:
+        async def listener(
+            messages: Sequence[MessageExt], context: ConsumeOrderlyContext
+        ) -> ConsumeOrderlyStatus | None:
+            await trio.sleep(self.takes_s)
+            if any(message.body in self.fails and not message.reconsume_times for message in messages):
+                return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+            self._note(messages, name)
+            return None
+
+        return Orderly(listener)
+
+    def _note(self, messages: Sequence[MessageExt], name: str) -> None:
+        self.messages += messages
+        self.by[name] += [message.body for message in messages]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+    async def wait_for(self, expected: Sequence[bytes], timeout_s: float = 120.0) -> None:
+        with trio.move_on_after(timeout_s):
+            while not set(expected) <= set(self.bodies):
+                await trio.sleep(0.2)
+            return
+        missing = sorted(set(expected) - set(self.bodies))
+        raise AssertionError(f"{len(missing)} of {len(expected)} are missing: {missing[:5]}")
+
+
+def config(**settings: object) -> PushConsumerConfig:
+    return PushConsumerConfig(
+        **{
+            "consumer_group": GROUP,
+            "consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            **settings,
+        }  # type: ignore[arg-type]
+    )
+
+
+def consumer_of(
+    client: MQClientInstance, listener: MessageListener, tags: str = "*", **settings: object
+) -> contextlib.AbstractAsyncContextManager[PushConsumer]:
+    return run_push_consumer(client, config(**settings), {TOPIC: tags}, listener)
+
+
+def test_every_message_is_consumed_once_and_the_next_consumer_begins_after_them() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(), bodies(40)
+        async with world.instance() as client:
+            await send(client, sent)
+            async with consumer_of(client, consumed.concurrently()) as consumer:
+                await consumed.wait_for(sent)
+                assert len([queue for queue in consumer.queues if queue.topic == TOPIC]) == QUEUES
+            assert sorted(consumed.bodies) == sent
+            later = Consumed()
+            async with consumer_of(client, later.concurrently()):
+                await send(client, [b"one more"])
+                await later.wait_for([b"one more"])
+            assert later.bodies == [b"one more"]
+
+    ClientWorld.run(use)
+
+
+def test_two_consumers_share_the_queues_and_one_that_leaves_gives_its_share_back() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, first, second = Consumed(), bodies(40, "a"), bodies(40, "b")
+        async with world.instance() as one, world.instance() as two:
+            await send(one, first[:1])
+            async with consumer_of(one, consumed.concurrently("one")) as stays:
+                async with consumer_of(two, consumed.concurrently("two")) as leaves:
+                    await trio.sleep(5)
+                    shares = [{queue for queue in each.queues if queue.topic == TOPIC} for each in (stays, leaves)]
+                    assert [len(share) for share in shares] == [2, 2]
+                    assert not shares[0] & shares[1]
+                    await send(one, first[1:])
+                    await consumed.wait_for(first)
+                    assert consumed.by["one"]
+                    assert consumed.by["two"]
+                await send(one, second)
+                await consumed.wait_for(second, 15)  # the broker tells the one that stays at once
+        counts = collections.Counter(consumed.bodies)
+        assert set(counts) == {*first, *second}
+
+    ClientWorld.run(use)
+
+
+def test_with_order_each_queue_is_consumed_in_order_while_consumers_come_and_go() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(fails={b"m0005", b"m0017"}, takes_s=0.05), bodies(80)
+        async with world.instance() as one, world.instance() as two:
+            await send(one, sent[:1])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send, one, sent[1:])
+                async with consumer_of(one, consumed.orderly("one")):
+                    for _ in range(2):
+                        async with consumer_of(two, consumed.orderly("two")):
+                            await trio.sleep(3)
+                        await trio.sleep(1)
+                    await consumed.wait_for(sent)
+        assert consumed.by["two"]
+        seen: dict[int, list[int]] = collections.defaultdict(list)
+        for message in consumed.messages:
+            if message.queue_offset not in seen[message.queue_id]:  # a message may come twice, after others or before
+                assert message.queue_offset == len(seen[message.queue_id]), consumed.bodies
+                seen[message.queue_id].append(message.queue_offset)
+
+    ClientWorld.run(use)
+
+
+def test_a_message_that_is_not_consumed_comes_again_with_its_own_topic() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed = Consumed(fails={b"m0002"})
+        async with world.instance() as client:
+            await send(client, bodies(4))
+            async with consumer_of(client, consumed.concurrently()):
+                with trio.fail_after(120):
+                    while consumed.bodies.count(b"m0002") < 2:
+                        await trio.sleep(0.5)
+        again = [message for message in consumed.messages if message.body == b"m0002"]
+        assert [(message.topic, message.reconsume_times) for message in again] == [(TOPIC, 0), (TOPIC, 1)]
+        assert len(consumed.bodies) == 5
+
+    ClientWorld.run(use)
+
+
+def test_a_listener_that_fails_gets_its_message_again() -> None:
+    async def use(world: ClientWorld) -> None:
+        seen = list[int]()
+
+        async def listener(messages: Sequence[MessageExt], context: ConsumeConcurrentlyContext) -> None:
+            seen.extend(message.reconsume_times for message in messages)
+            if not messages[0].reconsume_times:
+                raise RuntimeError("not this time")
+
+        async with world.instance() as client:
+            await send(client, [b"x"])
+            async with consumer_of(client, Concurrently(listener)):
+                with trio.fail_after(120):
+                    while len(seen) < 2:
+                        await trio.sleep(0.5)
+        assert seen == [0, 1]
+
+    ClientWorld.run(use)
+
+
+def test_only_the_tags_that_are_subscribed_are_consumed_and_the_others_count_as_consumed() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed = Consumed()
+        async with world.instance() as client:
+            await send(client, bodies(8, "no"), tags="BB")  # the hash code of Aa
+            await send(client, bodies(8, "yes"), tags="Aa")
+            async with consumer_of(client, consumed.concurrently(), tags="Aa || C"):
+                await consumed.wait_for(bodies(8, "yes"))
+                await trio.sleep(20)
+            assert sorted(consumed.bodies) == bodies(8, "yes")
+
+    ClientWorld.run(use)
+
+
+def test_a_broadcast_goes_to_each_consumer_which_goes_on_where_its_file_says() -> None:
+    async def use(world: ClientWorld) -> None:
+        settings: dict[str, Any] = {"message_model": MessageModel.BROADCASTING}
+        one, two, sent = Consumed(), Consumed(), bodies(8)
+        async with world.instance(instance_name="one") as first, world.instance(instance_name="two") as second:
+            await send(first, sent)
+            async with (
+                consumer_of(first, one.concurrently(), **settings),
+                consumer_of(second, two.concurrently(), **settings),
+            ):
+                await one.wait_for(sent)
+                await two.wait_for(sent)
+            await send(first, [b"later"])
+        later = Consumed()
+        async with world.instance(instance_name="one") as first, consumer_of(first, later.concurrently(), **settings):
+            await later.wait_for([b"later"])
+        assert later.bodies == [b"later"]
+
+    ClientWorld.run(use)
+
+
+def test_a_slow_listener_holds_pulls_back() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(takes_s=0.2), bodies(60)
+        async with world.instance() as client:
+            await send(client, sent)
+            async with consumer_of(
+                client,
+                consumed.concurrently(),
+                pull_threshold_for_queue=3,
+                pull_batch_size=2,
+                consume_thread_max=1,
+            ) as consumer:
+                await trio.sleep(2)
+                info = consumer.running_info()
+                assert max(each.cached_msg_count for each in info.mq_table.values()) <= 3 + 2
+                await consumed.wait_for(sent)
+
+    ClientWorld.run(use)
+
+
+def test_consumers_go_on_after_their_broker_crashed() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(takes_s=0.02), bodies(60)
+        async with world.instance() as client:
+            await send(client, sent[:20])
+            async with consumer_of(client, consumed.concurrently()):
+                await trio.sleep(0.5)
+                await world.cluster.kill("a")
+                await trio.sleep(5)
+                await world.cluster.start("a")
+                await world.cluster.wait_until_connected()
+                await send(client, sent[20:])
+                await consumed.wait_for(sent)
+
+    ClientWorld.run(use)
+
+
+def test_a_slave_serves_reads_while_the_master_is_down() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(), bodies(40)
+        async with world.instance(poll_name_server_interval_ms=2_000) as client:
+            await send(client, sent)
+            await world.cluster.wait_until_replicated()
+            async with consumer_of(client, consumed.concurrently(), pull_batch_size=1, pull_interval_ms=1_000):
+                await consumed.wait_for(sent[:4])
+                await trio.sleep(6)
+                await world.cluster.kill("a")
+                before = len(set(consumed.bodies))
+                assert before < len(sent)
+                await consumed.wait_for(sent)
+            await world.cluster.start("a")
+
+    ClientWorld.run(use)
+
+
+def test_a_partition_ends_and_nothing_is_lost() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(), bodies(40)
+        async with world.instance() as client:
+            await send(client, sent[:20])
+            async with consumer_of(client, consumed.concurrently()):
+                await trio.sleep(0.5)
+                heal = Partition(0.0, 1e9, "a", world.node.name).begin(world.cluster.world)
+                await trio.sleep(20)
+                heal()
+                await send(client, sent[20:])
+                await consumed.wait_for(sent)
+
+    ClientWorld.run(use)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_consumer_that_is_cancelled_at_any_moment_leaves_nothing(orderly: bool) -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(40))
+            for pause_ms in (0, 1, 3, 7, 15, 30, 60, 120, 400, 3_000):
+                consumed = Consumed(takes_s=0.02)
+                with trio.move_on_after(pause_ms / 1000):
+                    async with consumer_of(client, consumed.orderly() if orderly else consumed.concurrently()):
+                        await trio.sleep_forever()
+                await trio.sleep(6)
+                assert [child.name for child in client.system.children if child.name.startswith("Consumer")] == []
+                assert not client.heartbeats.consumers
+                assert not client.consumers.consumers
+                pending = [len(each._pending) for each in client.requests._client.connections.values()]
+                assert not any(pending)
+            consumed = Consumed()
+            async with consumer_of(client, consumed.concurrently()):
+                await send(client, [b"last"])
+                await consumed.wait_for([b"last"])
+
+    ClientWorld.run(use)
