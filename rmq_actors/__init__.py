@@ -12,8 +12,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rmq_actors.actors.asyncio_host import open_trio_guest as open_trio_guest
     from rmq_actors.broker.config import BrokerConfig as BrokerConfig
+    from rmq_actors.client.admin import Admin as Admin
+    from rmq_actors.client.client_error import BadAnswer as BadAnswer
+    from rmq_actors.client.client_error import BrokerRefused as BrokerRefused
+    from rmq_actors.client.client_error import BrokerUnreachable as BrokerUnreachable
+    from rmq_actors.client.client_error import ClientClosed as ClientClosed
+    from rmq_actors.client.client_error import ClientError as ClientError
+    from rmq_actors.client.client_error import ClientTimeout as ClientTimeout
+    from rmq_actors.client.client_error import ConnectionLost as ConnectionLost
+    from rmq_actors.client.client_error import MessageRefused as MessageRefused
+    from rmq_actors.client.client_error import NameServersUnreachable as NameServersUnreachable
+    from rmq_actors.client.client_error import NoRoute as NoRoute
+    from rmq_actors.client.client_error import SendFailed as SendFailed
+    from rmq_actors.client.client_error import TooManyRequests as TooManyRequests
+    from rmq_actors.client.config import ClientConfig as ClientConfig
+    from rmq_actors.client.config import ProducerConfig as ProducerConfig
+    from rmq_actors.client.producer import Producer as Producer
+    from rmq_actors.client.send_result import LocalTransactionState as LocalTransactionState
+    from rmq_actors.client.send_result import SendResult as SendResult
+    from rmq_actors.client.send_result import TransactionSendResult as TransactionSendResult
+    from rmq_actors.client.transactions import TransactionListener as TransactionListener
     from rmq_actors.embedding.broker import load_broker_config as load_broker_config
     from rmq_actors.embedding.broker import open_configured_broker as open_configured_broker
+    from rmq_actors.embedding.clients import open_admin as open_admin
+    from rmq_actors.embedding.clients import open_producer as open_producer
     from rmq_actors.embedding.cluster import CLUSTER_STORE as CLUSTER_STORE
     from rmq_actors.embedding.cluster import RealCluster as RealCluster
     from rmq_actors.embedding.cluster import log_sha256 as log_sha256
@@ -28,10 +50,16 @@ if TYPE_CHECKING:
     from rmq_actors.embedding.remoting_client import open_remoting_client as open_remoting_client
     from rmq_actors.ha.config import HaConfig as HaConfig
     from rmq_actors.protocols.put_completion import PutStatus as PutStatus
+    from rmq_actors.protocols.queue_selection import select_message_queue_by_hash as select_message_queue_by_hash
+    from rmq_actors.protocols.send_retries import SendStatus as SendStatus
     from rmq_actors.store.config import BrokerRole as BrokerRole
     from rmq_actors.store.config import FlushDiskType as FlushDiskType
     from rmq_actors.store.config import MessageStoreConfig as MessageStoreConfig
     from rmq_actors.store.puts.message_puts import PutResult as PutResult
+    from rmq_actors.wire.acl_signature import SessionCredentials as SessionCredentials
+    from rmq_actors.wire.bodies.message_queues import MessageQueue as MessageQueue
+    from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig as SubscriptionGroupConfig
+    from rmq_actors.wire.bodies.topic_configs import TopicConfig as TopicConfig
     from rmq_actors.wire.record import Message as Message
     from rmq_actors.wire.record import StoredMessage as StoredMessage
     from rmq_actors.wire.record import decode_message as decode_message
@@ -40,31 +68,59 @@ __version__ = "0.1.0"
 
 #: The module of each public name.
 _MODULES = {
+    "Admin": "client.admin",
+    "BadAnswer": "client.client_error",
     "BrokerConfig": "broker.config",
     "BrokerDown": "embedding.cluster_protocol",
+    "BrokerRefused": "client.client_error",
     "BrokerRole": "store.config",
     "BrokerStatus": "embedding.cluster_protocol",
+    "BrokerUnreachable": "client.client_error",
     "CLUSTER_STORE": "embedding.cluster",
+    "ClientClosed": "client.client_error",
+    "ClientConfig": "client.config",
+    "ClientError": "client.client_error",
+    "ClientTimeout": "client.client_error",
     "Cluster": "embedding.cluster_protocol",
+    "ConnectionLost": "client.client_error",
     "ExchangeFailed": "embedding.cluster_protocol",
     "FlushDiskType": "store.config",
     "HaConfig": "ha.config",
+    "LocalTransactionState": "client.send_result",
     "Message": "wire.record",
+    "MessageQueue": "wire.bodies.message_queues",
+    "MessageRefused": "client.client_error",
     "MessageStoreConfig": "store.config",
+    "NameServersUnreachable": "client.client_error",
+    "NoRoute": "client.client_error",
+    "Producer": "client.producer",
+    "ProducerConfig": "client.config",
     "PutResult": "store.puts.message_puts",
     "PutStatus": "protocols.put_completion",
     "RealCluster": "embedding.cluster",
+    "SendFailed": "client.client_error",
+    "SendResult": "client.send_result",
+    "SendStatus": "protocols.send_retries",
+    "SessionCredentials": "wire.acl_signature",
     "StoredMessage": "wire.record",
+    "SubscriptionGroupConfig": "wire.bodies.subscription_groups",
+    "TooManyRequests": "client.client_error",
+    "TopicConfig": "wire.bodies.topic_configs",
+    "TransactionListener": "client.transactions",
+    "TransactionSendResult": "client.send_result",
     "Unsupported": "embedding.cluster_protocol",
     "decode_message": "wire.record",
     "load_broker_config": "embedding.broker",
     "log_sha256": "embedding.cluster",
+    "open_admin": "embedding.clients",
     "open_cluster": "embedding.cluster",
     "open_configured_broker": "embedding.broker",
     "open_local_name_server": "embedding.name_server",
     "open_message_store": "embedding.local_store",
+    "open_producer": "embedding.clients",
     "open_remoting_client": "embedding.remoting_client",
     "open_trio_guest": "actors.asyncio_host",
+    "select_message_queue_by_hash": "protocols.queue_selection",
 }
 
 

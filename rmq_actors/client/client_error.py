@@ -9,6 +9,7 @@ ClientError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rmq_actors.wire.response_code import ResponseCode
@@ -88,9 +89,25 @@ class BadAnswer(ClientError):
 class BrokerRefused(ClientError):
     """A peer refuses a request (MQBrokerException): its address, its code, and its reason as `remark`."""
 
+    code: int
+
     def __init__(self, address: str, request_code: int, code: int, remark: str | None) -> None:
         super().__init__(f"{address}: request {request_code} is answered {code}: {remark}")
         self.address = address
         self.code = code
         self.remark = remark
         self.retriable = code in _RETRIABLE_CODES
+
+
+class SendFailed(ClientError):
+    """A message was not stored, or it is not known: every attempt failed. The last one's error is the cause.
+
+    `code` and `retriable` are those of the last attempt.
+    """
+
+    def __init__(self, topic: str, brokers: Sequence[str], last: ClientError) -> None:
+        times = f"{len(brokers)} time" + ("" if len(brokers) == 1 else "s")
+        super().__init__(f"topic {topic}: sent {times}, to {', '.join(brokers)}, and still failed: {last}")
+        self.brokers = tuple(brokers)
+        self.code = last.code
+        self.retriable = last.retriable

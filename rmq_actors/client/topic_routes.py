@@ -47,6 +47,9 @@ _log = logging.getLogger(__name__)
 #: The topic whose settings a broker gives to one that it makes (TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
 DEFAULT_TOPIC = "TBW102"
 
+#: After a refresh the next one waits so long, whoever asks for it.
+_REFRESH_PAUSE_S = 1.0
+
 #: Hears that a topic has another route than before, or its first one.
 RouteListener = Callable[[str], None]
 
@@ -83,6 +86,7 @@ class TopicRoutes(ServiceThread):
     #: Called at each change, in the task that asked: they must not block.
     listeners: list[RouteListener] = attrs.field(factory=list, init=False)
     _known: dict[str, _Known] = attrs.field(factory=dict, init=False)
+    _kept: dict[str, None] = attrs.field(factory=dict, init=False)
     _asking: dict[str, _Asking] = attrs.field(factory=dict, init=False)
     #: Addresses by brokerId, by brokerName.
     _brokers: dict[str, dict[int, str]] = attrs.field(factory=dict, init=False)
@@ -94,8 +98,15 @@ class TopicRoutes(ServiceThread):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics whose routes are kept up to date."""
-        return tuple(self._known)
+        """The topics whose routes are kept up to date: those that were asked for, and those to be kept."""
+        return tuple({**dict.fromkeys(self._kept), **self._known})
+
+    def keep(self, topic: str) -> None:
+        """Keep the route of a topic up to date from the next refresh on, if there is one.
+
+        That of a producer's default topic tells where new masters are also while its own topic is at none of them.
+        """
+        self._kept[topic] = None
 
     def known_route(self, topic: str) -> TopicRouteData | None:
         """The topic's route as it was last heard of; None if it never was. The default topic's does not count."""
@@ -135,10 +146,17 @@ class TopicRoutes(ServiceThread):
         await self.update(topic, deadline_s)
         return self._known[topic].route
 
-    async def publish_info(self, topic: str, deadline_s: float, default_topic_queue_nums: int = 4) -> TopicPublishInfo:
+    async def publish_info(
+        self,
+        topic: str,
+        deadline_s: float,
+        default_topic: str = DEFAULT_TOPIC,
+        default_topic_queue_nums: int = 4,
+    ) -> TopicPublishInfo:
         """Where to send messages of a topic. One that no broker has yet is sent as brokers will make it.
 
-        Raises `NoRoute` if no broker takes messages of it, and as `update`.
+        That is as they make it of `default_topic`, with `default_topic_queue_nums` queues or less. Raises
+        `BrokerUnreachable` if no master is known that takes messages of it, and as `update`.
         """
         info = self.known_publish_info(topic)
         if info is not None:
@@ -146,10 +164,10 @@ class TopicRoutes(ServiceThread):
         try:
             await self.update(topic, deadline_s)
         except NoRoute:
-            await self._update_by_default_topic(topic, deadline_s, default_topic_queue_nums)
+            await self._update_by_default_topic(topic, deadline_s, default_topic, default_topic_queue_nums)
         info = self.known_publish_info(topic)
         if info is None:
-            raise NoRoute(f"topic {topic}: no master takes messages of it")
+            raise BrokerUnreachable(f"topic {topic}: no master is known that takes messages of it")
         return info
 
     async def update(self, topic: str, deadline_s: float) -> None:
@@ -214,11 +232,14 @@ class TopicRoutes(ServiceThread):
             raise
         asking.answers += 1
 
-    async def _update_by_default_topic(self, topic: str, deadline_s: float, queue_nums: int) -> None:
+    async def _update_by_default_topic(
+        self, topic: str, deadline_s: float, default_topic: str, queue_nums: int
+    ) -> None:
         try:
-            route = await self._fetch(DEFAULT_TOPIC, deadline_s)
+            await self.update(default_topic, deadline_s)
         except NoRoute:
             raise NoRoute(f"topic {topic}: no broker has it, and none makes topics at their first message") from None
+        route = self._known[default_topic].route
         if self.known_route(topic) is None:
             self._take(topic, default_topic_route(route, queue_nums), is_default=True)
 
@@ -248,6 +269,10 @@ class TopicRoutes(ServiceThread):
             for listener in self.listeners:
                 listener(topic)
 
+    def refresh_soon(self) -> None:
+        """Ask for all routes again, as a broker is not what they say; once a second at most."""
+        self._due.wakeup("doubt")
+
     # --- from time to time --------------------------------------------------------------------------------------------
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
@@ -257,6 +282,7 @@ class TopicRoutes(ServiceThread):
             while True:
                 await self._due.wait_for_running(float("inf"))
                 await self._refresh()
+                await trio.sleep(_REFRESH_PAUSE_S)
 
     async def _refresh(self) -> None:
         for topic in self.topics:

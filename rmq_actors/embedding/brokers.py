@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import attrs
@@ -13,6 +15,11 @@ import trio
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.role_exchange import ExchangeRefused
+from rmq_actors.client.admin import Admin
+from rmq_actors.client.client_instance import MQClientInstance
+from rmq_actors.client.config import ClientConfig, ProducerConfig
+from rmq_actors.client.producer import Producer, run_producer
+from rmq_actors.client.transactions import TransactionListener
 from rmq_actors.embedding.cluster_protocol import BrokerDown, BrokerStatus, ExchangeFailed
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.remoting.config import RemotingServerConfig
@@ -133,6 +140,20 @@ class Brokers(ABC):
     def _start_within(self, name: str, task: Callable[[], Awaitable[None]]) -> None:
         """Start a task in the process of a running broker; it ends with the process."""
 
+    @abstractmethod
+    def client(self, config: ClientConfig | None = None) -> AbstractAsyncContextManager[MQClientInstance]:
+        """What a producer, consumer or administrator stands on; of `config` all counts but for addresses.
+
+        Raises `ValueError` if the cluster has no name server.
+        """
+
+    def _client_config(self, config: ClientConfig | None, client_ip: str) -> ClientConfig:
+        if self._namesrv_addr is None:
+            raise ValueError("clients ask a name server, and this cluster has none: give it name_server=True")
+        if config is None:
+            return ClientConfig(self._namesrv_addr, client_ip)
+        return attrs.evolve(config, namesrv_addr=self._namesrv_addr, client_ip=client_ip)
+
     def use_name_servers(self, addresses: str | None) -> None:
         """From the next start on brokers register at "host:port;host:port", and slaves ask there for their master."""
         self._namesrv_addr = addresses
@@ -213,6 +234,25 @@ class Brokers(ABC):
         for each in others:
             if each in self._brokers:
                 await self._take_role(each)
+
+    @contextlib.asynccontextmanager
+    async def producer(
+        self,
+        producer_group: str | ProducerConfig = "cluster-producers",
+        *,
+        transaction_listener: TransactionListener | None = None,
+        config: ClientConfig | None = None,
+    ) -> AsyncIterator[Producer]:
+        """See `Cluster.producer`."""
+        own = producer_group if isinstance(producer_group, ProducerConfig) else ProducerConfig(producer_group)
+        async with self.client(config) as instance, run_producer(instance, own, transaction_listener) as producer:
+            yield producer
+
+    @contextlib.asynccontextmanager
+    async def admin(self, *, config: ClientConfig | None = None) -> AsyncIterator[Admin]:
+        """See `Cluster.admin`."""
+        async with self.client(config) as instance:
+            yield Admin(instance)
 
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
         """See `Cluster.wait_until_connected`."""

@@ -14,6 +14,8 @@ import attrs
 import trio
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
+from rmq_actors.client.client_instance import MQClientInstance, open_client_instance
+from rmq_actors.client.config import ClientConfig
 from rmq_actors.embedding.brokers import Addresses, Brokers, check_topology, masters_first
 from rmq_actors.embedding.cluster_protocol import Unsupported
 from rmq_actors.ha.config import HaConfig
@@ -140,6 +142,16 @@ class RealCluster(Brokers):
 
     def heal(self) -> None:
         """Does nothing, as no link can be cut."""
+
+    @contextlib.asynccontextmanager
+    async def client(self, config: ClientConfig | None = None) -> AsyncIterator[MQClientInstance]:
+        """See `Brokers.client`."""
+        async with open_client_instance(
+            self._client_config(config, _HOST),
+            real_environment(self._directory / "client"),
+            self._recorder.tracer("client"),
+        ) as instance:
+            yield instance
 
     # --- for `Brokers` ----------------------------------------------------------------------------------------------
 

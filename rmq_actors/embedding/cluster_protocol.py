@@ -8,10 +8,15 @@ happens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import attrs
 
+from rmq_actors.client.admin import Admin
+from rmq_actors.client.config import ClientConfig, ProducerConfig
+from rmq_actors.client.producer import Producer
+from rmq_actors.client.transactions import TransactionListener
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.puts.message_puts import PutResult
 from rmq_actors.wire.record import Message, StoredMessage
@@ -102,6 +107,21 @@ class Cluster(Protocol):
 
     def status(self, name: str) -> BrokerStatus:
         """What a running broker says about itself."""
+
+    def producer(
+        self,
+        producer_group: str | ProducerConfig = "cluster-producers",
+        *,
+        transaction_listener: TransactionListener | None = None,
+        config: ClientConfig | None = None,
+    ) -> AbstractAsyncContextManager[Producer]:
+        """A producer on a machine of its own, for the length of a block. The cluster must have a name server.
+
+        Of `config`, the client's settings, all count but for addresses.
+        """
+
+    def admin(self, *, config: ClientConfig | None = None) -> AbstractAsyncContextManager[Admin]:
+        """An administrator's client, likewise."""
 
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
         """Return when every slave follows, and every master serves its own. Raises `trio.TooSlowError`."""

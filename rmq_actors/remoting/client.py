@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 from collections.abc import Sequence
 
@@ -70,12 +71,14 @@ class RemotingClient(ServiceThread):
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    #: That of the client: a connection outlives the task whose request opens it.
+    _context: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the connections until asked to stop. Then each sends what was requested before, and ends."""
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self._nursery, self._context = nursery, contextvars.copy_context()
                 try:
                     await super().run(task_status=task_status)
                 finally:
@@ -131,7 +134,7 @@ class RemotingClient(ServiceThread):
         if peer.attempt is None:
             assert self._nursery is not None
             peer.attempt, peer.connecting = trio.Event(), trio.CancelScope()
-            self._nursery.start_soon(self._attempt, peer)
+            self._context.run(self._nursery.start_soon, self._attempt, peer)
         with trio.move_on_at(deadline_s) as waiting:
             await peer.attempt.wait()
         if waiting.cancelled_caught:

@@ -6,8 +6,9 @@ runs one body in a world of its own; `ReplicationRun` runs the cases of a scenar
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -19,12 +20,15 @@ from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.store_host import Machines
+from rmq_actors.client.client_instance import MQClientInstance
+from rmq_actors.client.config import ClientConfig
 from rmq_actors.embedding.brokers import Addresses, Brokers
 from rmq_actors.ports.environment import Environment
 from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.testing.evidence import FILES_CHANGE, WorldEvidence
+from rmq_actors.testing.sim_client import open_sim_client
 from rmq_actors.testing.view import LONGEST, ClusterView
 from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
@@ -43,7 +47,8 @@ _DISK_ERRORS = {errno.EIO, errno.ENOSPC}
 #: The pause before a broker is started again.
 _START_AGAIN_S = 0.5
 _START_TIMEOUT_S = 60.0
-_FOR_EVER_S = 1e9
+#: Until something ends it.
+FOR_EVER_S = 1e9
 
 #: What runs on a node beside its broker; it is cancelled before the broker stops.
 Beside = Callable[[BrokerController, Node], Awaitable[None]]
@@ -73,6 +78,8 @@ class SimBrokers(Brokers):
     _met_disk_errors: set[str] = attrs.field(factory=set, init=False)
     #: Nodes whose latest process ended as it was to become a master.
     _promotions_failed: set[str] = attrs.field(factory=set, init=False)
+    #: How many clients it has had.
+    _clients: int = attrs.field(default=0, init=False)
     #: What the trace tells of them, if somebody watches.
     _view: ClusterView | None = attrs.field(default=None, init=False)
 
@@ -164,12 +171,20 @@ class SimBrokers(Brokers):
 
     def partition(self, a: str, b: str) -> None:
         """See `Cluster.partition`."""
-        self._heals.append(Partition(0.0, _FOR_EVER_S, self._node(a).name, self._node(b).name).begin(self.world))
+        self._heals.append(Partition(0.0, FOR_EVER_S, self._node(a).name, self._node(b).name).begin(self.world))
 
     def heal(self) -> None:
         """See `Cluster.heal`."""
         while self._heals:
             self._heals.pop()()
+
+    @contextlib.asynccontextmanager
+    async def client(self, config: ClientConfig | None = None) -> AsyncIterator[MQClientInstance]:
+        """See `Brokers.client`: it runs on a node of its own, "client-1", "client-2" and so on."""
+        self._clients += 1
+        node = self.world.node(f"client-{self._clients}")
+        async with open_sim_client(node, self.recorder, self._client_config(config, node.address)) as instance:
+            yield instance
 
     # --- what operators do besides ----------------------------------------------------------------------------------
 

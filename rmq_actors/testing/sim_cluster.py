@@ -22,13 +22,13 @@ from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Invariant
 from rmq_actors.testing.judge import Broken, Judge
-from rmq_actors.testing.sim_brokers import SimBrokers
+from rmq_actors.testing.sim_brokers import FOR_EVER_S, SimBrokers
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events import run as run_events
 from rmq_actors.wire.address import address_text
-from sim_net import LinkConfig, Node, Schedule, World, WorldConfig
+from sim_net import LinkConfig, Node, Partition, Schedule, World, WorldConfig
 
 T = TypeVar("T")
 
@@ -128,6 +128,12 @@ class SimCluster(SimBrokers):
             return results
 
         return self.world.run(main)[0]
+
+    def partition_clients(self, name: str) -> None:
+        """Let nothing pass between a node, a broker's or another, and the clients that there are now."""
+        for number in range(1, self._clients + 1):
+            fault = Partition(0.0, FOR_EVER_S, name, f"client-{number}")
+            self._heals.append(fault.begin(self.world))
 
     # --- what is judged ---------------------------------------------------------------------------------------------
 

@@ -31,6 +31,10 @@ EXPECTED = {
         r"any_ack: on the slave: \d+ bytes confirmed, the slave has 0 \(at event \d+\)\n"
         r"without a planted bug 20 worlds have passed\non real sockets the slave has 10 orders\n$"
     ),
+    "produce": (
+        r"one: SEND_OK, number 0 of its queue\na batch: 3 messages\n"
+        r"MessageRefused: the message body length is zero; again: False\nOrders: 16 messages\n$"
+    ),
     "remoting_client": (
         r"broker-a: master 0 at 127\.0\.0\.1:\d+\nbroker-a: slave 1 at 127\.0\.0\.1:\d+\n"
         r"BenchmarkTest: 1024 queues on broker-a\ncode 3: request type 4711 not supported"

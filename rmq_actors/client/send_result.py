@@ -1,0 +1,44 @@
+"""What a producer tells of a message that was stored (SendResult)."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from rmq_actors.protocols.send_retries import SendStatus
+from rmq_actors.wire.bodies.message_queues import MessageQueue
+from rmq_actors.wire.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+
+
+@attrs.frozen
+class SendResult:
+    """A message, or a batch, is stored.
+
+    `msg_id` is the producer's own id of it, `offset_msg_id` the broker's; those of a batch stand with commas between.
+    `queue_offset` is the (first) message's number in its queue.
+    """
+
+    status: SendStatus
+    msg_id: str
+    offset_msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+
+
+class LocalTransactionState(enum.IntEnum):
+    """How the producer's own part of a transaction ended, as END_TRANSACTION says it."""
+
+    #: Not known yet: the broker asks later.
+    UNKNOW = 0
+    COMMIT_MESSAGE = TRANSACTION_COMMIT_TYPE
+    ROLLBACK_MESSAGE = TRANSACTION_ROLLBACK_TYPE
+
+
+@attrs.frozen
+class TransactionSendResult:
+    """A half message is stored, and how its transaction ended as far as is known."""
+
+    send_result: SendResult
+    local_transaction_state: LocalTransactionState

@@ -1,0 +1,69 @@
+"""What a producer refuses to send (Validators, MessageBatch), before any broker is asked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX, check_topic_name, check_topic_to_send
+from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
+from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK
+from rmq_actors.wire.record import Message
+
+_GROUP_CHARS_MAX = 255
+#: A group that is in RocketMQ's every producer that was given none (MixAll.DEFAULT_PRODUCER_GROUP).
+DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
+
+
+def check_group(group: str) -> str | None:
+    """Why no client can be of this group (Validators.checkGroup)."""
+    if not group.strip():
+        return "the specified group is blank"
+    if len(group) > _GROUP_CHARS_MAX:
+        return f"the specified group is longer than group max length {_GROUP_CHARS_MAX}."
+    # The characters of a group are those of a topic.
+    if any(check_topic_name(character) is not None for character in set(group)):
+        return f"the specified group[{group}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    return None
+
+
+def check_producer_group(group: str) -> str | None:
+    """Why no producer can be of this group (DefaultMQProducerImpl.checkConfig)."""
+    if group == DEFAULT_PRODUCER_GROUP:
+        return f"the producer group cannot be {DEFAULT_PRODUCER_GROUP}: name the group of this program"
+    return check_group(group)
+
+
+def check_message(message: Message, max_message_size_bytes: int) -> str | None:
+    """Why a message cannot be sent (Validators.checkMessage)."""
+    refusal = check_topic_to_send(message.topic)
+    if refusal is not None:
+        return refusal.remark
+    if not message.body:
+        return "the message body length is zero"
+    if len(message.body) > max_message_size_bytes:
+        return f"the message body has {len(message.body)} bytes, at most {max_message_size_bytes} are allowed"
+    return None
+
+
+def check_batch(messages: Sequence[Message], max_message_size_bytes: int) -> str | None:
+    """Why messages cannot be sent as one batch (MessageBatch.generateFromList)."""
+    if not messages:
+        return "a batch has one message or more"
+    first = messages[0]
+    for number, message in enumerate(messages):
+        why = check_message(message, max_message_size_bytes)
+        if why is None and message.properties.get(PROPERTY_DELAY, "0") != "0":
+            why = "a message of a batch cannot be delayed"
+        if why is None and message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            why = "a topic of retries takes no batch"
+        if why is None and message.topic != first.topic:
+            why = f"its topic is {message.topic}, that of the batch {first.topic}"
+        if why is None and _waits(message) != _waits(first):
+            why = f"{PROPERTY_WAIT_STORE_MSG_OK} is the same for all messages of a batch"
+        if why is not None:
+            return f"message {number} of the batch: {why}"
+    return None
+
+
+def _waits(message: Message) -> bool:
+    return message.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true") == "true"

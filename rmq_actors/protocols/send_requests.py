@@ -1,0 +1,106 @@
+"""The requests of a producer (DefaultMQProducerImpl.sendKernelImpl): a message becomes a command. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
+from rmq_actors.protocols.transactional_messages import PROPERTY_TRANSACTION_PREPARED
+from rmq_actors.wire.batch import encode_batch
+from rmq_actors.wire.bodies.message_queues import MessageQueue
+from rmq_actors.wire.body_compression import compress_body
+from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY
+from rmq_actors.wire.headers.codec import encode_header
+from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
+from rmq_actors.wire.properties import encode_properties
+from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE, Message
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+
+#: How often a consumer could not consume a message that it sends to its retry topic itself, and how often it may.
+PROPERTY_RECONSUME_TIME = "RECONSUME_TIME"
+PROPERTY_MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+
+
+@attrs.frozen
+class Outgoing:
+    """A message, or a batch, made ready once for all attempts: what does not depend on the queue.
+
+    `msg_id`: the unique ids, with commas between those of a batch.
+    """
+
+    topic: str
+    msg_id: str
+    body: bytes
+    properties: str
+    sys_flag: int
+    flag: int
+    is_batch: bool = False
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+
+def outgoing_message(message: Message, unique_id: str, compress_over_bytes: int, compress_level: int) -> Outgoing:
+    """A message with its id, compressed if its body has `compress_over_bytes` or more. Raises `IllegalProperty`.
+
+    A message that has an id keeps it. What RocketMQ's clients say in the header is no property any more.
+    """
+    body, sys_flag = message.body, message.sys_flag
+    if len(body) >= compress_over_bytes:
+        body, bits = compress_body(body, compress_level)
+        sys_flag |= bits
+    properties = dict(message.properties)
+    msg_id = properties.setdefault(PROPERTY_UNIQ_KEY, unique_id)
+    if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
+        sys_flag |= TRANSACTION_PREPARED_TYPE
+    times, times_max = 0, None
+    if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        times = int(properties.pop(PROPERTY_RECONSUME_TIME, "0"))
+        text = properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None)
+        times_max = None if text is None else int(text)
+    encoded = encode_properties(properties).decode()
+    return Outgoing(message.topic, msg_id, body, encoded, sys_flag, message.flag, False, times, times_max)
+
+
+def outgoing_batch(messages: Sequence[Message], unique_ids: Sequence[str]) -> Outgoing:
+    """Several messages of one topic as one request; their bodies are not compressed, as in RocketMQ.
+
+    Raises `IllegalProperty`, `PropertiesSizeExceeded`.
+    """
+    ready, msg_ids = list[tuple[bytes, int, dict[str, str]]](), list[str]()
+    for message, unique_id in zip(messages, unique_ids, strict=True):
+        properties = dict(message.properties)
+        msg_ids.append(properties.setdefault(PROPERTY_UNIQ_KEY, unique_id))
+        ready.append((message.body, message.flag, properties))
+    return Outgoing(messages[0].topic, ",".join(msg_ids), encode_batch(ready), "", 0, 0, is_batch=True)
+
+
+def send_command(
+    outgoing: Outgoing,
+    queue: MessageQueue,
+    producer_group: str,
+    born_timestamp_ms: int,
+    *,
+    default_topic: str,
+    default_topic_queue_nums: int,
+) -> RemotingCommand:
+    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE, of one attempt."""
+    header = SendMessageRequestHeaderV2(
+        producer_group=producer_group,
+        topic=outgoing.topic,
+        default_topic=default_topic,
+        default_topic_queue_nums=default_topic_queue_nums,
+        queue_id=queue.queue_id,
+        sys_flag=outgoing.sys_flag,
+        born_timestamp=born_timestamp_ms,
+        flag=outgoing.flag,
+        properties=outgoing.properties,
+        reconsume_times=outgoing.reconsume_times,
+        max_reconsume_times=outgoing.max_reconsume_times,
+        batch=outgoing.is_batch,
+        broker_name=queue.broker_name,
+    )
+    code = RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
+    return RemotingCommand(code, encode_header(header), body=outgoing.body)
