@@ -354,7 +354,7 @@ async def _all_is_well(node: Node) -> None:
 
 
 @given(schedules(["a", "b", "c"], events=["node.boot", "fault.*", "net.connect", "disk.*"], faults_max=10))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_after_any_faults_in_any_order_everything_is_as_before(schedule: Schedule) -> None:
     async def main(world: World) -> None:
         for name in ("a", "b", "c"):

@@ -84,6 +84,8 @@ class JavaBroker(JavaProcess):
             "maxHashSlotNum": 500,
             "maxIndexNum": 2000,
             "diskMaxUsedSpaceRatio": 95,
+            # That of 5.x, which no test uses, takes seconds of a processor to stop.
+            "timerWheelEnable": "false",
             **PATIENCE,
         }
 
