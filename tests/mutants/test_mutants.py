@@ -32,7 +32,7 @@ from tests.mutants.mutant import ROOT, Mutant, load_all
 
 EXIT_CODES = {"crash": 3, "liveness": 4}
 #: A mutant takes some seconds, and there are many: `make test` tries this share of them.
-_ONE_IN = 8
+_ONE_IN = 12
 
 MUTANTS = load_all()
 TESTED = [mutant for mutant in MUTANTS if mutant.fails]
