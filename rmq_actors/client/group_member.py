@@ -68,6 +68,8 @@ class Membership:
     consume_type: ConsumeType
     orderly: bool = False
     pull_interval_s: float = 0.0
+    #: Whether what nobody subscribes counts as consumed without being asked.
+    commits: bool = True
 
     @classmethod
     def of(
@@ -79,19 +81,17 @@ class Membership:
         *,
         orderly: bool = False,
         pull_interval_s: float = 0.0,
+        commits: bool = True,
     ) -> Membership:
         """A membership with an offset store. Raises `ConfigFileDamaged` for a broadcasting consumer's file."""
         requests = make_requests(client, config)
         store = make_offset_store(client, config, requests)
-        return cls(config, strategy, requests, store, consume_type, orderly, pull_interval_s)
+        return cls(config, strategy, requests, store, consume_type, orderly, pull_interval_s, commits)
 
 
 @attrs.define(eq=False, repr=False)
 class GroupMember(ServiceThread):
-    """A Service. It is given its subscriptions as it runs; a change counts at once.
-
-    `manual`: the queues are assigned by the application, and nothing is rebalanced.
-    """
+    """A Service. It is given its subscriptions as it runs; a change counts at once."""
 
     client: MQClientInstance
     membership: Membership
@@ -101,7 +101,8 @@ class GroupMember(ServiceThread):
     beside: Callable[[], Awaitable[None]] | None = None
     subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict, init=False)
     stats: ConsumerStats = attrs.field(factory=ConsumerStats, init=False)
-    manual: bool = attrs.field(default=False, init=False)
+    #: The queues that the application has assigned; None: the group's members share them.
+    assigned: list[MessageQueue] | None = attrs.field(default=None, init=False)
     is_suspended: bool = attrs.field(default=False, init=False)
     paused: set[MessageQueue] = attrs.field(factory=set, init=False)
     rebalancer: Rebalancer = attrs.field(init=False)
@@ -130,6 +131,7 @@ class GroupMember(ServiceThread):
             self.on_found,
             self.rebalance_soon,
             lambda queue: self.is_suspended or queue in self.paused,
+            membership.commits,
         )
 
     @property
@@ -248,8 +250,10 @@ class GroupMember(ServiceThread):
     async def _rebalance_when_wanted(self) -> None:
         client = self.client
         while True:
-            if not self.manual and self.subscriptions:
+            if self.assigned is None:
                 await self.rebalancer.rebalance()
+            else:
+                await self.rebalancer.assign_all(self.assigned)
             await self._rebalance_wanted.wait_for_running(float("inf"))
             client.check_open()
 

@@ -49,6 +49,8 @@ class Puller:
     on_lost: Callable[[], None]
     #: Whether a queue is not to be pulled now; its `changed` is called when that ends.
     is_paused: Callable[[MessageQueue], bool]
+    #: Whether what is passed over counts as consumed.
+    commits: bool = True
     #: How many times pulls waited for room, by reason.
     flow_controlled: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -138,7 +140,7 @@ class Puller:
             process_queue.put_messages(messages)
             self.on_found(held, messages)
             return self.pull_interval_s
-        if process_queue.message_count == 0:
+        if self.commits and process_queue.message_count == 0:
             # Nothing of what was passed over is subscribed: it counts as consumed (correctTagsOffset).
             self.rebalancer.offset_store.table.update_offset(held.queue, held.next_offset, increase_only=True)
         return 0.0

@@ -56,6 +56,8 @@ class Rebalancer:
     #: A queue is this consumer's from now on: pull it.
     on_added: Callable[[HeldQueue], None]
     held: dict[MessageQueue, HeldQueue] = attrs.field(factory=dict, init=False)
+    #: Where queues begin that are not held yet, whatever the store says.
+    seeks: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
     #: When the consumer started, ms since the epoch.
     start_timestamp_ms: int = attrs.field(init=False)
 
@@ -96,6 +98,11 @@ class Rebalancer:
             if not members:
                 return  # the broker has not heard of this consumer yet
         await self.assign(topic, assigned)
+
+    async def assign_all(self, assigned: Collection[MessageQueue]) -> None:
+        """Have exactly these queues of all topics, as far as they can be had now."""
+        for topic in dict.fromkeys(queue.topic for queue in (*self.held, *assigned)):
+            await self.assign(topic, [queue for queue in assigned if queue.topic == topic])
 
     async def assign(self, topic: str, assigned: Collection[MessageQueue]) -> None:
         """Have exactly these queues of a topic, as far as they can be had now."""
@@ -155,17 +162,30 @@ class Rebalancer:
             return
         self.offset_store.table.remove_offset(queue)
         try:
-            begin = await self.compute_pull_from_where(queue)
+            begin = self.seeks[queue] if queue in self.seeks else await self.compute_pull_from_where(queue)
         except ClientError as error:
             _log.warning("%s: where %s begins is not known: %s", self.config.consumer_group, queue, error)
             return
         if begin is None:
             return
+        self.seeks.pop(queue, None)
+        self._hold(queue, begin)
+
+    def _hold(self, queue: MessageQueue, offset: int) -> None:
         now_s = trio.current_time()
         process_queue = ProcessQueue[MessageExt](last_pull_s=now_s, last_consume_s=now_s)
         process_queue.locked, process_queue.last_lock_s = self.locks, now_s
-        held = self.held[queue] = HeldQueue(queue, process_queue, begin)
+        held = self.held[queue] = HeldQueue(queue, process_queue, offset)
         self.on_added(held)
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset: now, or once the queue is this consumer's."""
+        held = self.held.get(queue)
+        if held is None or held.process_queue.dropped:
+            self.seeks[queue] = offset
+            return
+        held.drop()
+        self._hold(queue, offset)
 
     async def compute_pull_from_where(self, queue: MessageQueue) -> int | None:
         """The offset where a queue's pulls begin; None: that is not known now. Raises `ClientError`."""

@@ -1,0 +1,291 @@
+"""Gives messages when it is asked (DefaultLitePullConsumer, and DefaultMQPullConsumer for one queue and offset).
+
+async for message in consumer:      what came before counts as consumed when the next one is asked for
+...
+
+GroupMember ─▶ pull tasks ─▶ ProcessQueue ─▶ [found] ─▶ poll
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+import attrs
+import trio
+
+from rmq_actors.client.client_instance import MQClientInstance
+from rmq_actors.client.consumer_config import DEFAULT_STRATEGY, PullConsumerConfig
+from rmq_actors.client.consumer_requests import ConsumerRequests, PullResult
+from rmq_actors.client.group_member import GroupMember, Membership, run_member
+from rmq_actors.client.held_queue import HeldQueue
+from rmq_actors.client.message_ext import MessageExt
+from rmq_actors.client.pulling import PULL_TIMEOUT_MS, SUSPEND_MS
+from rmq_actors.client.requests import deadline_after
+from rmq_actors.client.running_info import running_info
+from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
+from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription
+from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.wire.bodies.consumer_running_info import ConsumerRunningInfo
+from rmq_actors.wire.bodies.heartbeat import ConsumeType
+from rmq_actors.wire.bodies.message_queues import MessageQueue
+
+#: How long a pull that is not held may take (consumerPullTimeoutMillis).
+_PULL_TIMEOUT_MS = 10_000
+
+
+@attrs.define(eq=False, repr=False)
+class _Found:
+    """What was pulled and not polled yet; and what was polled last, which is not known to be consumed yet."""
+
+    waiting: collections.deque[tuple[HeldQueue, MessageExt]] = attrs.field(factory=collections.deque)
+    polled: list[tuple[HeldQueue, MessageExt]] = attrs.field(factory=list)
+    came: trio.Event = attrs.field(factory=trio.Event)
+
+    def add(self, held: HeldQueue, messages: Iterable[MessageExt]) -> None:
+        """Messages of a queue came."""
+        self.waiting.extend((held, message) for message in messages)
+        self.came.set()
+        self.came = trio.Event()
+
+    def take(self, count: int) -> list[MessageExt]:
+        """The next messages, but for those of queues that are another's now."""
+        while self.waiting and len(self.polled) < count:
+            held, message = self.waiting.popleft()
+            if not held.process_queue.dropped:
+                self.polled.append((held, message))
+        return [message for _, message in self.polled]
+
+    def consumed(self) -> dict[HeldQueue, int]:
+        """What was polled last is consumed: how far each of its queues is."""
+        by_queue: dict[HeldQueue, list[MessageExt]] = {}
+        for held, message in self.polled:
+            by_queue.setdefault(held, []).append(message)
+        self.polled = []
+        offsets = dict[HeldQueue, int]()
+        for held, messages in by_queue.items():
+            offset = held.process_queue.remove_messages(messages, trio.current_time())
+            held.changed()
+            if offset >= 0 and not held.process_queue.dropped:
+                offsets[held] = offset
+        return offsets
+
+
+@attrs.define(eq=False, repr=False)
+class PullConsumer:
+    """A running consumer of one group: see `open_pull_consumer`. One task at a time polls.
+
+    Either `subscribe` topics, whose queues the members of the group share, or `assign` queues.
+    """
+
+    config: PullConsumerConfig
+    _member: GroupMember
+    _found: _Found
+    #: How far the consumer is in queues, where that is not to be committed yet.
+    _uncommitted: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
+
+    @property
+    def client_id(self) -> str:
+        """How brokers name this client."""
+        return self._member.client.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are this consumer's now."""
+        return [queue for queue, held in self._member.rebalancer.held.items() if not held.process_queue.dropped]
+
+    # --- which messages -----------------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: str, sub_expression: str = SUB_ALL, expression_type: str = TAG) -> None:
+        """Take a share of a topic's queues. Raises `ValueError` for a bad expression, or where queues are assigned."""
+        member = self._member
+        if member.assigned is not None:
+            raise ValueError(f"queues are assigned to this consumer, it cannot subscribe topic {topic}, too")
+        version = member.client.environment.wall_clock.now_ms()
+        member.subscriptions[topic] = build_subscription(topic, sub_expression, expression_type, sub_version=version)
+        member.client.heartbeats.groups_changed()
+        member.rebalance_soon()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Take no messages of a topic any more."""
+        self._member.subscriptions.pop(topic, None)
+        self._member.client.heartbeats.groups_changed()
+        self._member.rebalance_soon()
+
+    def assign(self, queues: Iterable[MessageQueue], sub_expression: str = SUB_ALL) -> None:
+        """Take exactly these queues, whoever else does. Raises `ValueError` where topics are subscribed."""
+        member = self._member
+        if member.assigned is None and member.subscriptions:
+            raise ValueError(
+                f"topics are subscribed ({', '.join(member.subscriptions)}): no queues can be assigned, too"
+            )
+        member.assigned = list(dict.fromkeys(queues))
+        member.subscriptions.clear()
+        for topic in dict.fromkeys(queue.topic for queue in member.assigned):
+            member.subscriptions[topic] = build_subscription(topic, sub_expression, TAG)
+        member.rebalance_soon()
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull nothing more of these queues; what is in memory is still given."""
+        self._member.paused.update(queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these queues again."""
+        self._member.paused.difference_update(queues)
+        self._member.wake_all()
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset: now, or once the queue is this consumer's. Raises `ValueError` for one below 0."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} of {queue} is below 0")
+        self._uncommitted.pop(queue, None)
+        self._member.rebalancer.seek(queue, offset)
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
+        """The next messages, at most `poll_batch_size`; none if none came in time.
+
+        What the last poll gave is consumed by that: with `auto_commit` it is committed within
+        persistConsumerOffsetInterval.
+        """
+        self._note_consumed()
+        await trio.lowlevel.checkpoint()
+        timeout_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
+        with trio.move_on_after(timeout_ms / 1000):
+            while not (messages := self._found.take(self.config.poll_batch_size)):
+                await self._found.came.wait()
+            return messages
+        return []
+
+    def __aiter__(self) -> PullConsumer:
+        return self
+
+    async def __anext__(self) -> MessageExt:
+        """The next message, however long that takes: the last one is consumed by that."""
+        self._note_consumed()
+        await trio.lowlevel.checkpoint()
+        while not (messages := self._found.take(1)):
+            await self._found.came.wait()
+        return messages[0]
+
+    async def commit(self) -> None:
+        """Have brokers know what was polled before as consumed, what the last poll gave among it."""
+        self._note_consumed()
+        table = self._member.offset_store.table
+        for queue, offset in self._uncommitted.items():
+            if queue in self._member.rebalancer.held:
+                table.update_offset(queue, offset, increase_only=False)
+        self._uncommitted.clear()
+        await self._member.offset_store.persist(self.queues)
+
+    def _note_consumed(self) -> None:
+        for held, offset in self._found.consumed().items():
+            if self.config.auto_commit:
+                self._member.offset_store.table.update_offset(held.queue, offset, increase_only=False)
+            else:
+                self._uncommitted[held.queue] = offset
+
+    # --- by queue and offset ------------------------------------------------------------------------------------------
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that may be read. Raises `ClientError`."""
+        routes = self._member.client.routes
+        await routes.route(topic, self._deadline())
+        return list(routes.known_subscribe_queues(topic))
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        sub_expression: str = SUB_ALL,
+        *,
+        max_msg_nums: int = 32,
+        block_if_not_found: bool = False,
+    ) -> PullResult:
+        """Pull once, beside what is subscribed. Nothing is committed. Raises `ClientError`.
+
+        `block_if_not_found`: the broker waits up to 15 s for a message.
+        """
+        return await self._requests.pull(
+            queue,
+            offset,
+            build_subscription(queue.topic, sub_expression, TAG),
+            max_msg_nums=max_msg_nums,
+            suspend_ms=SUSPEND_MS if block_if_not_found else 0,
+            deadline_s=deadline_after(PULL_TIMEOUT_MS if block_if_not_found else _PULL_TIMEOUT_MS),
+        )
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's offset in a queue, as the store has it; None if there is none. Raises `ClientError`."""
+        return await self._requests.query_consumer_offset(queue, self._deadline())
+
+    async def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Have the broker know the group's offset in a queue. Raises `ClientError`."""
+        await self._requests.update_consumer_offset(queue, offset, self._deadline())
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset of the next message that the queue gets. Raises `ClientError`."""
+        return await self._requests.max_offset(queue, self._deadline())
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the first message that is still there. Raises `ClientError`."""
+        return await self._requests.min_offset(queue, self._deadline())
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at a time (ms since the epoch) or later. Raises `ClientError`."""
+        return await self._requests.search_offset(queue, timestamp_ms, self._deadline())
+
+    @property
+    def _requests(self) -> ConsumerRequests:
+        return self._member.membership.requests
+
+    def _deadline(self) -> float:
+        return deadline_after(self._member.client.config.mq_client_api_timeout_ms)
+
+    # --- a `RegisteredConsumer` ---------------------------------------------------------------------------------------
+
+    def consumer_ids_changed(self) -> None:
+        """See `RegisteredConsumer`."""
+        self._member.rebalance_soon()
+
+    def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        """See `RegisteredConsumer`."""
+        self._member.reset_offset(topic, offsets)
+
+    def offsets(self, topic: str) -> dict[MessageQueue, int]:
+        """See `RegisteredConsumer`."""
+        return self._member.offset_store.table.offsets(topic)
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """See `RegisteredConsumer`."""
+        return running_info(self._member, 1)
+
+    def consume_directly(self, request: RemotingRequest, broker_name: str) -> bool:
+        """See `RegisteredConsumer`: there is no listener."""
+        return False
+
+
+@contextlib.asynccontextmanager
+async def run_pull_consumer(
+    client: MQClientInstance,
+    config: PullConsumerConfig,
+    subscriptions: Mapping[str, str] | None = None,
+    *,
+    strategy: AllocateMessageQueueStrategy = DEFAULT_STRATEGY,
+) -> AsyncIterator[PullConsumer]:
+    """A running consumer for the length of a block. At its normal end all that was polled is consumed.
+
+    `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one.
+    """
+    found = _Found()
+    membership = Membership.of(client, config, strategy, ConsumeType.CONSUME_ACTIVELY, commits=config.auto_commit)
+    member = GroupMember(client, membership, found.add)
+    consumer = PullConsumer(config, member, found)
+    for topic, expression in (subscriptions or {}).items():
+        consumer.subscribe(topic, expression)
+    async with run_member(member, consumer):
+        yield consumer
+        if config.auto_commit:
+            await consumer.commit()

@@ -1,0 +1,157 @@
+"""Pull consumers of this project in simulated clusters: by queue and offset, and as members of a group."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import pytest
+import trio
+
+from rmq_actors.client.client_instance import MQClientInstance
+from rmq_actors.client.consumer_config import PullConsumerConfig
+from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
+from rmq_actors.protocols.pull_results import PullStatus
+from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
+from rmq_actors.wire.bodies.message_queues import MessageQueue
+from tests.simulation.test_push_consumer import GROUP, QUEUES, TOPIC, bodies, send
+from tests.worlds.client_world import ClientWorld
+
+
+def consumer_of(
+    client: MQClientInstance, topics: Mapping[str, str] | None, **settings: object
+) -> contextlib.AbstractAsyncContextManager[PullConsumer]:
+    config = PullConsumerConfig(
+        **{
+            "consumer_group": GROUP,
+            "consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            **settings,
+        }  # type: ignore[arg-type]
+    )
+    return run_pull_consumer(client, config, topics)
+
+
+async def take(consumer: PullConsumer, count: int) -> list[bytes]:
+    """The bodies of the next messages; they are consumed when more is asked for, or at the block's end."""
+    found = list[bytes]()
+    with trio.fail_after(60):
+        async for message in consumer:
+            found.append(message.body)
+            if len(found) == count:
+                break
+    return found
+
+
+async def queues_of(consumer: PullConsumer) -> Sequence[MessageQueue]:
+    return await consumer.fetch_message_queues(TOPIC)
+
+
+def test_messages_come_one_after_the_other_and_the_next_consumer_goes_on_after_them() -> None:
+    async def use(world: ClientWorld) -> None:
+        sent = bodies(12)
+        async with world.instance() as client:
+            await send(client, sent)
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                first = await take(consumer, 5)
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                rest = await take(consumer, 7)
+                assert await consumer.poll(500) == []
+            assert sorted(first + rest) == sent
+
+    ClientWorld.run(use)
+
+
+def test_what_was_not_consumed_when_a_consumer_failed_comes_again() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(4))
+            with contextlib.suppress(RuntimeError):
+                async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                    assert len(await consumer.poll()) >= 1
+                    raise RuntimeError("a defect of the application")
+            await trio.sleep(6)
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                assert sorted(await take(consumer, 4)) == bodies(4)
+
+    ClientWorld.run(use)
+
+
+def test_without_auto_commit_only_what_is_committed_is_consumed() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(8))
+            async with consumer_of(client, {TOPIC: "*"}, auto_commit=False) as consumer:
+                first = await take(consumer, 3)
+                await consumer.commit()
+                lost = await take(consumer, 5)
+                await trio.sleep(20)
+            async with consumer_of(client, {TOPIC: "*"}, auto_commit=False) as consumer:
+                again = await take(consumer, 5)
+            assert sorted(again) == sorted(lost)
+            assert sorted(first + lost) == bodies(8)
+
+    ClientWorld.run(use)
+
+
+def test_assigned_queues_are_read_whoever_else_is_there_and_from_where_the_caller_seeks() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(16))
+            async with consumer_of(client, None) as consumer:
+                queues = await queues_of(consumer)
+                assert len(queues) == QUEUES
+                consumer.assign(queues[:1])
+                consumer.seek(queues[0], 2)
+                assert await take(consumer, 2) == [b"m0008", b"m0012"]
+                consumer.seek(queues[0], 1)
+                assert await take(consumer, 3) == [b"m0004", b"m0008", b"m0012"]
+                with pytest.raises(ValueError, match="queues are assigned"):
+                    consumer.subscribe(TOPIC)
+                with pytest.raises(ValueError, match="below 0"):
+                    consumer.seek(queues[0], -1)
+
+    ClientWorld.run(use)
+
+
+def test_a_paused_queue_gives_nothing_until_it_is_resumed() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(4))
+            async with consumer_of(client, None) as consumer:
+                queues = await queues_of(consumer)
+                consumer.pause(queues[:1])
+                consumer.assign(queues[:1])
+                assert await consumer.poll(3_000) == []
+                consumer.resume(queues[:1])
+                assert [message.body for message in await consumer.poll()] == [b"m0000"]
+
+    ClientWorld.run(use)
+
+
+def test_pull_by_queue_and_offset() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(12))
+            async with consumer_of(client, None) as consumer:
+                queue = (await queues_of(consumer))[1]
+                result = await consumer.pull(queue, 1, max_msg_nums=1)
+                assert (result.status, result.next_begin_offset, result.min_offset, result.max_offset) == (
+                    PullStatus.FOUND,
+                    2,
+                    0,
+                    3,
+                )
+                (message,) = result.messages
+                assert (message.body, message.queue_offset, message.broker_name) == (b"m0005", 1, queue.broker_name)
+                assert (await consumer.pull(queue, 3)).status is PullStatus.NO_NEW_MSG
+                illegal = await consumer.pull(queue, 99)
+                assert (illegal.status, illegal.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 3)
+                assert (await consumer.min_offset(queue), await consumer.max_offset(queue)) == (0, 3)
+                await consumer.update_consume_offset(queue, 2)
+                assert await consumer.committed(queue) == 2
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(send, client, bodies(4, "late"))
+                    found = await consumer.pull(queue, 3, block_if_not_found=True)
+                assert [message.body for message in found.messages] == [b"late0001"]
+
+    ClientWorld.run(use)
