@@ -46,6 +46,7 @@ from rmq_actors.broker.transactional_message_service import TransactionalMessage
 from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.broker_stats import BrokerStats
 from rmq_actors.protocols.plain_access import Permission
 from rmq_actors.remoting.acl import AclServerRpcHook
 from rmq_actors.remoting.client import RemotingClient
@@ -176,6 +177,7 @@ class BrokerRemoting:
         Raises `ConfigFileDamaged`; `PlainAclError` or `OSError` for the accounts; `ValueError` for no URL to ask.
         """
         _check_property_filter(config)
+        _check_metrics(config)
         changes, topic_changes = TOPIC_CHANGES.open()
         metadata = BrokerMetadata.load(config, environment.disk, environment.wall_clock, changes)
         processors = ProcessorTable(tracer)
@@ -273,6 +275,11 @@ class BrokerRemoting:
     def held_pulls(self) -> int:
         """How many pulls wait for a message."""
         return self._hold_service.held_count
+
+    @property
+    def stats(self) -> BrokerStats:
+        """What clients put and got."""
+        return self._stats.stats
 
     @property
     def connections(self) -> int:
@@ -374,6 +381,15 @@ def _check_property_filter(config: BrokerConfig) -> None:
             importlib.import_module("rmq_actors.broker.sql92")
         except ModuleNotFoundError as error:
             raise _missing_extra("enablePropertyFilter=true", error) from error
+
+
+def _check_metrics(config: BrokerConfig) -> None:
+    """Raise `ConfigurationError` if metrics are to be served, and what writes them is not installed."""
+    if config.metrics_prom_exporter_port is not None:
+        try:  # prometheus_client is in an extra, and this alone needs it.
+            importlib.import_module("rmq_actors.broker.metrics_server")
+        except ModuleNotFoundError as error:
+            raise _missing_extra("metricsPromExporterPort", error) from error
 
 
 def _address_server(config: BrokerConfig) -> FetchNameServers | None:

@@ -212,6 +212,18 @@ class BrokerConfig:
     transaction_time_out_ms: int = attrs.field(default=6_000, validator=_AT_LEAST_1)
     #: How often producers are asked about a message; then it goes to TRANS_CHECK_MAX_TIME_TOPIC, for an operator.
     transaction_check_max: int = attrs.field(default=15, validator=_AT_LEAST_1)
+    #: Where a Prometheus scrapes this broker: `GET /metrics`. None: nowhere. 0 lets the system choose a port. Needs the
+    #: extra [server]. (A key of RocketMQ 5, where `metricsExporterType` turns it on.)
+    metrics_prom_exporter_port: int | None = attrs.field(
+        default=None, validator=attrs.validators.optional([attrs.validators.ge(0), attrs.validators.le(65535)])
+    )
+    #: The address of that port. Loopback, the default, lets no other machine scrape; nobody is asked who he is, and
+    #: the answer names topics and groups.
+    metrics_prom_exporter_host: str = "127.0.0.1"
+    #: How many topics, and how many groups of a topic, have series of their own; what comes after that is summed as
+    #: "other". Each is kept by every Prometheus that scrapes, for as long as that keeps anything. RocketMQ has no such
+    #: key.
+    metrics_topics_max: int = attrs.field(default=200, validator=_AT_LEAST_1)
     #: What producers are told of where their messages are; message traces carry it.
     region_id: str = "DefaultRegion"
     #: Whether producers are to write message traces, if their program has these turned on.

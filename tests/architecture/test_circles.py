@@ -17,6 +17,8 @@ KNOWN = {
     "a broker's parts ask the whole: they take the BrokerController, which makes them": {
         "rmq_actors.broker.broker_controller",
         "rmq_actors.broker.exchange_partner",
+        "rmq_actors.broker.metrics",
+        "rmq_actors.broker.metrics_server",
         "rmq_actors.broker.processors.admin",
         "rmq_actors.broker.processors.exchange",
         "rmq_actors.broker.processors.replication_state",

@@ -92,6 +92,7 @@ def test_the_demo_needs_spark(tmp_path: Path) -> None:
         ("aclEnable=true", "aclEnable"),
         ("fetchNamesrvAddrByAddressServer=true", "fetchNamesrv"),
         ("enablePropertyFilter=true", "enablePropertyFilter"),
+        ("metricsPromExporterPort=0", "metricsPromExporterPort"),
     ],
 )
 def test_a_broker_needs_server_for_what_its_settings_ask(setting: str, key: str, tmp_path: Path) -> None:

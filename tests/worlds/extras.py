@@ -19,6 +19,7 @@ PACKAGES = ("rmq_actors", "sim_net")
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.analysis": ("spark",),
     "rmq_actors.analysis.demo_facts": (),
+    "rmq_actors.broker.metrics_server": ("server",),
     "rmq_actors.broker.sql92": ("server",),
     "rmq_actors.cli": ("cli",),
     "rmq_actors.cli.demo_steps": ("cli", "spark"),
@@ -35,6 +36,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 #: tested in `tests/unit/test_missing_extras.py`.
 LATE_NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.broker.broker_remoting": ("server",),
+    "rmq_actors.broker.processors.admin": ("server",),
     "rmq_actors.broker.subscription": ("server",),
     "rmq_actors.cli.chaos_runs": ("trace",),
     "rmq_actors.cli.demo": ("spark",),

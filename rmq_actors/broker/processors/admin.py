@@ -9,6 +9,7 @@ import attrs
 
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_configuration import ForbiddenKey
+from rmq_actors.broker.metrics import BrokerMetrics
 from rmq_actors.broker.processors.census import CensusProcessor
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.runtime_info import RuntimeInfo
@@ -65,6 +66,16 @@ class AdminBrokerProcessor:
         processors.register([OwnRequestCode.FOLLOW_AGAIN], self._follow_again)
         if self._broker.remoting is not None:
             CensusProcessor(self._broker.system, self._broker.remoting).register(processors)
+        await self._start_metrics(system)
+
+    async def _start_metrics(self, system: ActorSystem) -> None:
+        """Raises `OSError` if the port cannot be bound."""
+        config = self._broker.config
+        if config.metrics_prom_exporter_port is not None:
+            from rmq_actors.broker.metrics_server import MetricsServer  # noqa: PLC0415  # it needs an extra
+
+            host, port = config.metrics_prom_exporter_host, config.metrics_prom_exporter_port
+            await system.start(MetricsServer(host, port, BrokerMetrics(self._broker)))
 
     def _get_broker_config(self, request: RemotingRequest) -> RemotingCommand:
         configuration = self._broker.configuration
