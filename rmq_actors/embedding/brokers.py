@@ -276,6 +276,13 @@ class Brokers(ABC):
                 )
             )
 
+    async def wait_until_registered(self, timeout_s: float = 30.0) -> None:
+        """Return when the name server has every broker. Raises `trio.TooSlowError`."""
+        with trio.fail_after(timeout_s):
+            for broker in list(self._brokers.values()):
+                if broker.remoting is not None and broker.remoting.registration is not None:
+                    await broker.remoting.registration.wait_until_registered()
+
     def _running_slaves(self, master: str) -> int:
         return sum(self._follows[name] == master for name in self.running)
 

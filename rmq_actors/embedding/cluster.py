@@ -97,13 +97,6 @@ class RealCluster(Brokers):
         """The running slaves."""
         return [self.broker(name) for name in self.running if self._follows[name] is not None]
 
-    async def wait_until_registered(self, timeout_s: float = 30.0) -> None:
-        """Return when the name server has every broker. Raises `trio.TooSlowError`."""
-        with trio.fail_after(timeout_s):
-            for broker in list(self._brokers.values()):
-                if broker.remoting is not None and broker.remoting.registration is not None:
-                    await broker.remoting.registration.wait_until_registered()
-
     async def start(self, name: str) -> None:
         """See `Cluster.start`. Raises what `open_broker` raises."""
         if name not in self._follows:

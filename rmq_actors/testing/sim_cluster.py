@@ -117,6 +117,8 @@ class SimCluster(SimBrokers):
                 for name in masters_first(self._follows):
                     await self.start(name)
                 await self.wait_until_connected()
+                if self.name_server:
+                    await self.wait_until_registered()
                 self._begin_faults()
                 results.append(await body(self))
                 await self._make_well()

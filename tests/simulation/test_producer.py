@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
@@ -31,6 +31,7 @@ from rmq_actors.testing.sim_cluster import SIM_STORE
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.body_compression import decompress_body
 from rmq_actors.wire.record import Message, StoredMessage
+from tests.worlds.producer_story import produce_and_look
 
 TOPIC = "Orders"
 ONE = {"a": None}
@@ -374,17 +375,6 @@ def test_what_is_acknowledged_survives_crashes_and_partitions_with_sync_master(s
 
 
 # --- one body, two worlds ---------------------------------------------------------------------------------------------
-
-
-async def produce_and_look(cluster: Cluster) -> Sequence[bytes]:
-    async with cluster.producer("PG") as producer, cluster.admin() as admin:
-        results = [await producer.send(Message("Seam", b"%d" % number)) for number in range(5)]
-        await producer.send_batch([Message("Seam", b"5"), Message("Seam", b"6")])
-        assert {result.status for result in results} == {SendStatus.SEND_OK}
-        assert (await admin.message_by_id(results[3].offset_msg_id)).body == b"3"
-        info = await admin.cluster_info()
-        assert list(info.broker_addr_table) == ["broker-a"]
-    return sorted(message.body for message in cluster.messages("a") if message.topic == "Seam")
 
 
 def test_one_body_produces_in_a_simulated_world() -> None:
