@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from rmq_actors.client.client_error import TooManyRequests as TooManyRequests
     from rmq_actors.client.config import ClientConfig as ClientConfig
     from rmq_actors.client.config import ProducerConfig as ProducerConfig
+    from rmq_actors.client.consumer_config import PullConsumerConfig as PullConsumerConfig
+    from rmq_actors.client.consumer_config import PushConsumerConfig as PushConsumerConfig
+    from rmq_actors.client.consumer_requests import PullResult as PullResult
+    from rmq_actors.client.message_ext import MessageExt as MessageExt
+    from rmq_actors.client.message_listener import Concurrently as Concurrently
+    from rmq_actors.client.message_listener import ConsumeConcurrentlyContext as ConsumeConcurrentlyContext
+    from rmq_actors.client.message_listener import ConsumeOrderlyContext as ConsumeOrderlyContext
+    from rmq_actors.client.message_listener import Orderly as Orderly
     from rmq_actors.client.producer import Producer as Producer
+    from rmq_actors.client.pull_consumer import PullConsumer as PullConsumer
+    from rmq_actors.client.push_consumer import PushConsumer as PushConsumer
     from rmq_actors.client.send_result import LocalTransactionState as LocalTransactionState
     from rmq_actors.client.send_result import SendResult as SendResult
     from rmq_actors.client.send_result import TransactionSendResult as TransactionSendResult
@@ -45,10 +55,22 @@ if TYPE_CHECKING:
     from rmq_actors.embedding.cluster_protocol import Cluster as Cluster
     from rmq_actors.embedding.cluster_protocol import ExchangeFailed as ExchangeFailed
     from rmq_actors.embedding.cluster_protocol import Unsupported as Unsupported
+    from rmq_actors.embedding.consumers import open_pull_consumer as open_pull_consumer
+    from rmq_actors.embedding.consumers import open_push_consumer as open_push_consumer
     from rmq_actors.embedding.local_store import open_message_store as open_message_store
     from rmq_actors.embedding.name_server import open_local_name_server as open_local_name_server
     from rmq_actors.embedding.remoting_client import open_remoting_client as open_remoting_client
     from rmq_actors.ha.config import HaConfig as HaConfig
+    from rmq_actors.protocols.allocation import AllocateMessageQueueAveragely as AllocateMessageQueueAveragely
+    from rmq_actors.protocols.allocation import (
+        AllocateMessageQueueAveragelyByCircle as AllocateMessageQueueAveragelyByCircle,
+    )
+    from rmq_actors.protocols.allocation import AllocateMessageQueueByConfig as AllocateMessageQueueByConfig
+    from rmq_actors.protocols.allocation import AllocateMessageQueueByMachineRoom as AllocateMessageQueueByMachineRoom
+    from rmq_actors.protocols.allocation import AllocateMessageQueueConsistentHash as AllocateMessageQueueConsistentHash
+    from rmq_actors.protocols.consume_results import ConsumeConcurrentlyStatus as ConsumeConcurrentlyStatus
+    from rmq_actors.protocols.consume_results import ConsumeOrderlyStatus as ConsumeOrderlyStatus
+    from rmq_actors.protocols.pull_results import PullStatus as PullStatus
     from rmq_actors.protocols.put_completion import PutStatus as PutStatus
     from rmq_actors.protocols.queue_selection import select_message_queue_by_hash as select_message_queue_by_hash
     from rmq_actors.protocols.send_retries import SendStatus as SendStatus
@@ -57,6 +79,8 @@ if TYPE_CHECKING:
     from rmq_actors.store.config import MessageStoreConfig as MessageStoreConfig
     from rmq_actors.store.puts.message_puts import PutResult as PutResult
     from rmq_actors.wire.acl_signature import SessionCredentials as SessionCredentials
+    from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere as ConsumeFromWhere
+    from rmq_actors.wire.bodies.heartbeat import MessageModel as MessageModel
     from rmq_actors.wire.bodies.message_queues import MessageQueue as MessageQueue
     from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig as SubscriptionGroupConfig
     from rmq_actors.wire.bodies.topic_configs import TopicConfig as TopicConfig
@@ -69,6 +93,11 @@ __version__ = "0.1.0"
 #: The module of each public name.
 _MODULES = {
     "Admin": "client.admin",
+    "AllocateMessageQueueAveragely": "protocols.allocation",
+    "AllocateMessageQueueAveragelyByCircle": "protocols.allocation",
+    "AllocateMessageQueueByConfig": "protocols.allocation",
+    "AllocateMessageQueueByMachineRoom": "protocols.allocation",
+    "AllocateMessageQueueConsistentHash": "protocols.allocation",
     "BadAnswer": "client.client_error",
     "BrokerConfig": "broker.config",
     "BrokerDown": "embedding.cluster_protocol",
@@ -82,19 +111,34 @@ _MODULES = {
     "ClientError": "client.client_error",
     "ClientTimeout": "client.client_error",
     "Cluster": "embedding.cluster_protocol",
+    "Concurrently": "client.message_listener",
     "ConnectionLost": "client.client_error",
+    "ConsumeConcurrentlyContext": "client.message_listener",
+    "ConsumeConcurrentlyStatus": "protocols.consume_results",
+    "ConsumeFromWhere": "wire.bodies.heartbeat",
+    "ConsumeOrderlyContext": "client.message_listener",
+    "ConsumeOrderlyStatus": "protocols.consume_results",
     "ExchangeFailed": "embedding.cluster_protocol",
     "FlushDiskType": "store.config",
     "HaConfig": "ha.config",
     "LocalTransactionState": "client.send_result",
     "Message": "wire.record",
+    "MessageExt": "client.message_ext",
+    "MessageModel": "wire.bodies.heartbeat",
     "MessageQueue": "wire.bodies.message_queues",
     "MessageRefused": "client.client_error",
     "MessageStoreConfig": "store.config",
     "NameServersUnreachable": "client.client_error",
     "NoRoute": "client.client_error",
+    "Orderly": "client.message_listener",
     "Producer": "client.producer",
     "ProducerConfig": "client.config",
+    "PullConsumer": "client.pull_consumer",
+    "PullConsumerConfig": "client.consumer_config",
+    "PullResult": "client.consumer_requests",
+    "PullStatus": "protocols.pull_results",
+    "PushConsumer": "client.push_consumer",
+    "PushConsumerConfig": "client.consumer_config",
     "PutResult": "store.puts.message_puts",
     "PutStatus": "protocols.put_completion",
     "RealCluster": "embedding.cluster",
@@ -118,6 +162,8 @@ _MODULES = {
     "open_local_name_server": "embedding.name_server",
     "open_message_store": "embedding.local_store",
     "open_producer": "embedding.clients",
+    "open_pull_consumer": "embedding.consumers",
+    "open_push_consumer": "embedding.consumers",
     "open_remoting_client": "embedding.remoting_client",
     "open_trio_guest": "actors.asyncio_host",
     "select_message_queue_by_hash": "protocols.queue_selection",

@@ -15,7 +15,11 @@ import attrs
 
 from rmq_actors.client.admin import Admin
 from rmq_actors.client.config import ClientConfig, ProducerConfig
+from rmq_actors.client.consumer_config import PullConsumerConfig, PushConsumerConfig
+from rmq_actors.client.message_listener import MessageListener
 from rmq_actors.client.producer import Producer
+from rmq_actors.client.pull_consumer import PullConsumer
+from rmq_actors.client.push_consumer import PushConsumer
 from rmq_actors.client.transactions import TransactionListener
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.puts.message_puts import PutResult
@@ -119,6 +123,25 @@ class Cluster(Protocol):
 
         Of `config`, the client's settings, all count but for addresses.
         """
+
+    def consumer(
+        self,
+        consumer_group: str | PullConsumerConfig,
+        subscriptions: Mapping[str, str] | None = None,
+        *,
+        config: ClientConfig | None = None,
+    ) -> AbstractAsyncContextManager[PullConsumer]:
+        """A pull consumer, likewise: see `open_pull_consumer`."""
+
+    def push_consumer(
+        self,
+        consumer_group: str | PushConsumerConfig,
+        subscriptions: Mapping[str, str],
+        listener: MessageListener,
+        *,
+        config: ClientConfig | None = None,
+    ) -> AbstractAsyncContextManager[PushConsumer]:
+        """A push consumer, likewise: see `open_push_consumer`."""
 
     def admin(self, *, config: ClientConfig | None = None) -> AbstractAsyncContextManager[Admin]:
         """An administrator's client, likewise."""
