@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from rmq_actors.client.client_instance import MQClientInstance, open_client_instance
 from rmq_actors.client.config import ClientConfig
 from rmq_actors.ports.environment import Environment
+from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.testing import SimCluster
 from rmq_actors.testing.sim_cluster import NAME_SERVER, NAME_SERVER_PORT, PAIR
 from rmq_actors.wire.address import address_text
@@ -56,10 +57,11 @@ class ClientWorld:
         return address_text((self.cluster.world.nodes[NAME_SERVER].address, NAME_SERVER_PORT))
 
     @contextlib.asynccontextmanager
-    async def instance(self, **settings: Any) -> AsyncIterator[MQClientInstance]:
+    async def instance(self, *, hooks: Sequence[RpcHook] = (), **settings: Any) -> AsyncIterator[MQClientInstance]:
         """A client on the clients' machine."""
         node = self.node
         config = ClientConfig(**{"namesrv_addr": self.name_server, "client_ip": node.address, **settings})
         environment = Environment(node.disk, node.wall_clock, node.entropy)
-        async with open_client_instance(config, environment, self.cluster.recorder.tracer(node.name)) as instance:
+        tracer = self.cluster.recorder.tracer(node.name)
+        async with open_client_instance(config, environment, tracer, hooks=hooks) as instance:
             yield instance
