@@ -364,6 +364,12 @@ def test_a_log_file_that_took_nothing_is_lost_after_an_orderly_stop() -> None:
     assert not ledger.broken, ledger.broken[0]
 
 
+def test_a_recovery_that_writes_an_entry_of_the_index_again_is_cut_off() -> None:
+    """The entry was durable, and a power loss tore it."""
+    ledger = live(1564, *any_lives(1564))
+    assert not ledger.broken, ledger.broken[0]
+
+
 def test_a_sync_and_its_note_fail() -> None:
     """And the next life showed consumers what a power loss then took."""
     ledger = live(1553, *any_lives(1553))

@@ -411,6 +411,24 @@ def test_an_entry_torn_between_two_sectors_proves_nothing(tmp_path: Path, at: in
     assert contents(tmp_path) == [before]
 
 
+@pytest.mark.parametrize("at", [4, 8, 12, 16])
+def test_an_entry_that_a_recovery_was_writing_again_is_not_trusted_by_the_next(tmp_path: Path, at: int) -> None:
+    """It was durable, and last before two sectors' end: a recovery zeroes it and writes it again, and dies between."""
+    slots = next(each for each in range(128, 300) if (entry_at(20, each) + at) % 512 == 0)
+    config = MessageStoreConfig(max_hash_slot_num=slots, max_index_num=100)
+    service = open_index(tmp_path, config)
+    service.dispatch(messages(20))
+    service.close()
+    (before,) = contents(tmp_path)
+    begin, end = entry_at(20, slots), entry_at(21, slots)
+    torn = before[: begin + at] + bytes(20 - at) + before[end:]
+    next((tmp_path / "index").iterdir()).write_bytes(torn)
+    service = IndexService(OsDisk(tmp_path), config, SteppingClock())
+    assert service.recover(2500) == 1800
+    service.dispatch(messages(20)[18:])
+    assert contents(tmp_path) == [before]
+
+
 def test_a_missing_newest_file_is_dispatched_again(tmp_path: Path) -> None:
     before = written(tmp_path)
     max((tmp_path / "index").iterdir()).unlink()

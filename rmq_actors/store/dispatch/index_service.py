@@ -153,9 +153,12 @@ class IndexService:
         return not self.files or self.files[-1].room > 0
 
     def _cut(self, durable_to: int) -> None:
-        """Take the newest file back to `durable_to`."""
+        """Take the newest file back to `durable_to`.
+
+        Also where it ends before: a recovery that wrote its last entry again, across two sectors, may have died then.
+        """
         file = self.files[-1]
-        file.cut(file.last_before(durable_to) if file.end_phy_offset >= durable_to else file.index_count - 1)
+        file.cut(file.last_before(durable_to))
 
     def _drop_damaged(self) -> None:
         for number, file in enumerate(self.files):
