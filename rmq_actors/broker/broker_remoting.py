@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
 from rmq_actors.actors.services.channels import LatestSender
-from rmq_actors.actors.services.service import Service
 from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_metadata import BrokerMetadata
@@ -46,13 +46,14 @@ from rmq_actors.broker.transactional_message_service import TransactionalMessage
 from rmq_actors.ha.followed_master import FollowedMaster
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.environment import Environment
+from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.broker_stats import BrokerStats
 from rmq_actors.protocols.plain_access import Permission
 from rmq_actors.remoting.acl import AclServerRpcHook
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingRequest
-from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.remoting.processor import ProcessorTable, RequestPool
 from rmq_actors.remoting.server import RemotingServer
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.settings.configure import ConfigurationError
@@ -63,12 +64,15 @@ from rmq_actors.wire.address import address_text
 from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 
+if TYPE_CHECKING:
+    from rmq_actors.remoting.plain_acl_file import AclFileWatchService
+
 
 @attrs.frozen
 class _AccessControl:
     """What keeps the accounts, and what checks requests by them; without aclEnable nothing."""
 
-    files: Service | None = None
+    files: AclFileWatchService | None = None
     hook: AclServerRpcHook | None = None
 
     @classmethod
@@ -84,6 +88,20 @@ class _AccessControl:
         files = AclFileWatchService.below(config.rocketmq_home, disk, tracer)
         files.load()
         return cls(files, AclServerRpcHook(lambda: files.rules, tracer))
+
+    def register(
+        self,
+        clients: ClientRequests,
+        broker_addr: Callable[[], str],
+        wall_clock: WallClock,
+        processors: ProcessorTable,
+        pool: RequestPool,
+    ) -> None:
+        """Answer operators who look at the accounts, and change them; without aclEnable nobody does."""
+        if self.files is not None:
+            from rmq_actors.broker.processors.plain_access import PlainAccessProcessor  # noqa: PLC0415 - needs PyYAML
+
+            PlainAccessProcessor(clients, self.files, broker_addr, wall_clock).register(processors, pool)
 
     def authorize(self, request: RemotingRequest, needed: Mapping[str, Permission]) -> None:
         """Raise `RpcRefused` unless the sender of a request has these permissions, too."""
@@ -158,6 +176,9 @@ class BrokerRemoting:
         QueryConsumeQueueProcessor(clients, self._housekeeping).register(self.processors)
         TopicAdminProcessor(clients, self._pools, TopicRemoval(self.metadata, self._hold_service)).register(
             self.processors
+        )
+        self._access.register(
+            clients, lambda: self.broker_addr, self._environment.wall_clock, self.processors, self._pools.table
         )
         for processor in (ConsumeStatsProcessor, ClientAdminProcessor):
             processor(clients, self._housekeeping, self._pools, self._environment.wall_clock).register(self.processors)

@@ -35,7 +35,13 @@ class _LogPart(OsDisk):
         return [self._offset]
 
     def open(
-        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+        self,
+        path: str,
+        *,
+        allocate_bytes: int | None = None,
+        read_only: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> OsFile:
         """The one file."""
         return super().open(self._name, read_only=True)

@@ -91,13 +91,19 @@ class Disk(Protocol):
     """One node's file tree."""
 
     def open(
-        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+        self,
+        path: str,
+        *,
+        allocate_bytes: int | None = None,
+        read_only: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> DiskFile:
         """Open a file.
 
         With `allocate_bytes` a missing file is created, with its missing directories, as that many zeros; an existing
         one is opened as it is, or is `FileExistsError` if the creation is to be `exclusive`. Without, a missing file is
-        `FileNotFoundError`.
+        `FileNotFoundError`. If it is created `private`, no other user may read it.
         """
         ...
 

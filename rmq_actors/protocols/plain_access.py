@@ -24,7 +24,7 @@ from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.heartbeat import HeartbeatData
 from rmq_actors.wire.bodies.message_queues import LockBatchRequestBody
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
-from rmq_actors.wire.request_code import OwnRequestCode, RequestCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode497
 
 RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
 REPLY_TOPIC_POSTFIX = "_REPLY_TOPIC"
@@ -42,6 +42,7 @@ ADMIN_CODES: frozenset[int] = frozenset(
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode497.GET_BROKER_CLUSTER_ACL_CONFIG,
         RequestCode.GET_ALL_PRODUCER_INFO,
         RequestCode.GET_BROKER_CONSUME_STATS,
         RequestCode.CLEAN_UNUSED_TOPIC,

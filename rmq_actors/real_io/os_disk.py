@@ -195,7 +195,13 @@ class OsDisk:
         return self.root / parts
 
     def open(
-        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+        self,
+        path: str,
+        *,
+        allocate_bytes: int | None = None,
+        read_only: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> OsFile:
         """See `ports.disk.Disk`."""
         if exclusive and allocate_bytes is None:
@@ -204,8 +210,8 @@ class OsDisk:
         create = allocate_bytes is not None and (exclusive or not target.exists())
         if create:
             _make_directories(target.parent)
-        flags = os.O_RDONLY if read_only else os.O_RDWR
-        fd = os.open(target, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
+        flags, mode = os.O_RDONLY if read_only else os.O_RDWR, 0o600 if private else 0o644
+        fd = os.open(target, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
         try:
             if create and allocate_bytes is not None:
                 os.ftruncate(fd, allocate_bytes)

@@ -82,7 +82,7 @@ def parse_plain_acl(contents: Mapping[str, bytes]) -> PlainAccessRules:
     found_in: dict[str, str] = {}
     white_list: list[RemoteAddressStrategy] = []
     for path, data in contents.items():
-        values = _load_yaml(path, data)
+        values = load_plain_acl_yaml(path, data)
         white_list += _white_list(f"{path}: globalWhiteRemoteAddresses", values.get("globalWhiteRemoteAddresses"))
         for index, value in enumerate(_list(f"{path}: accounts", values.get("accounts"))):
             where = f"{path}: accounts[{index}]"
@@ -94,7 +94,8 @@ def parse_plain_acl(contents: Mapping[str, bytes]) -> PlainAccessRules:
     return PlainAccessRules(accounts, tuple(white_list))
 
 
-def _load_yaml(path: str, data: bytes) -> Mapping[object, object]:
+def load_plain_acl_yaml(path: str, data: bytes) -> Mapping[object, object]:
+    """What a file says, with the keys that such a file may have. Raises `PlainAclError`."""
     if len(data) > FILE_MAX_BYTES:
         raise PlainAclError(f"{path}: {len(data)} bytes, at most {FILE_MAX_BYTES} are read")
     try:
@@ -243,6 +244,11 @@ class AclFileWatchService(ServiceThread):
         directory = f"{home.strip('/')}/".removeprefix("/")
         return cls(disk, tracer, f"{directory}{PLAIN_ACL_FILE}", f"{directory}{ACL_DIRECTORY}")
 
+    @property
+    def contents(self) -> Mapping[str, bytes]:
+        """The files that the rules come from, by path."""
+        return self._contents
+
     def load(self) -> None:
         """Read the files. Raises `PlainAclError`, or `OSError`, and leaves the rules as they were."""
         contents = self._read()
@@ -256,6 +262,22 @@ class AclFileWatchService(ServiceThread):
         self.rules, self._contents = rules, contents
         _log.info("%s: %d accounts in %s", self.name, len(rules.accounts), ", ".join(contents))
         self._tracer.emit(AclLoad(status="ok", detail=", ".join(contents)))
+
+    async def persist(self, path: str, data: bytes) -> None:
+        """Replace one of the files, or make it, and take its rules at once; durable at the end. A checkpoint.
+
+        Raises `PlainAclError` for what could not be used, and `OSError`: then the file is the old one or the new one.
+        """
+        parse_plain_acl({**self._contents, path: data})
+        new = f"{path}.tmp"
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.remove(new)  # of a process that has died
+        with contextlib.closing(self._disk.open(new, allocate_bytes=len(data), exclusive=True, private=True)) as file:
+            file.write_at(0, data)
+            await file.sync()
+        self._disk.rename(new, path)
+        await self._disk.sync_directory(path.rpartition("/")[0])
+        self.load()
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Look at the files; the rules stay when it ends."""

@@ -105,6 +105,12 @@ class RequestCode(enum.IntEnum):
     DELETE_EXPIRED_COMMITLOG = 329
 
 
+class RequestCode497(enum.IntEnum):
+    """Codes of RocketMQ 4.9.7 that 4.9.8 has no more."""
+
+    GET_BROKER_CLUSTER_ACL_CONFIG = 54
+
+
 class RequestCode5(enum.IntEnum):
     """Codes of RocketMQ 5 that are answered here."""
 

@@ -204,11 +204,17 @@ class SimDisk:
     # --- the port ---------------------------------------------------------------------------------------------------
 
     def open(
-        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+        self,
+        path: str,
+        *,
+        allocate_bytes: int | None = None,
+        read_only: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> SimFile:
         """Open a file; with `allocate_bytes` a missing one is created, with its directories, as that many zeros.
 
-        With `exclusive` too, one that is there is FileExistsError.
+        With `exclusive` too, one that is there is FileExistsError. There are no users that `private` would keep away.
         """
         if exclusive and allocate_bytes is None:
             raise ValueError("exclusive creation needs allocate_bytes")

@@ -94,13 +94,23 @@ class BrokerWorld:
         body: bytes = b"",
         **fields: str,
     ) -> int:
+        return (await self.ask(port, credentials, code, body, **fields)).code
+
+    async def ask(
+        self,
+        port: int,
+        credentials: SessionCredentials | None,
+        code: int = ASKED,
+        body: bytes = b"",
+        **fields: str,
+    ) -> RemotingCommand:
         hooks: list[RpcHook] = [] if credentials is None else [AclClientRpcHook(credentials)]
         tracer, entropy = self.recorder.tracer("client"), self.client.entropy
         async with open_actor_system("client", tracer, entropy=entropy) as system:
             client = RemotingClient(RemotingClientConfig(), entropy, tracer, ProcessorTable(tracer), hooks=hooks)
             await system.start(client)
             request = RemotingCommand(code, {"offset": "0", **fields}, body=body)
-            return (await client.invoke(f"{self.broker.address}:{port}", request, 3000)).code
+            return await client.invoke(f"{self.broker.address}:{port}", request, 3000)
 
 
 def register_asked(broker: BrokerController, first: Message) -> None:

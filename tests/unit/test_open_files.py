@@ -21,9 +21,17 @@ class WatchedDisk(FaultyDisk):
     opened: list[FaultyFile] = attrs.field(factory=list)
 
     def open(
-        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+        self,
+        path: str,
+        *,
+        allocate_bytes: int | None = None,
+        read_only: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> FaultyFile:
-        file = super().open(path, allocate_bytes=allocate_bytes, read_only=read_only, exclusive=exclusive)
+        file = super().open(
+            path, allocate_bytes=allocate_bytes, read_only=read_only, exclusive=exclusive, private=private
+        )
         self.opened.append(file)
         return file
 

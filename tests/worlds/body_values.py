@@ -52,7 +52,7 @@ BODY_TYPES: dict[str, type[RemotingSerializable]] = {
 }
 
 #: Modules whose bodies are this project's own: RocketMQ has no such classes.
-_OWN = ("deleted_topics", "replication_state", "role_exchange")
+_OWN = ("broker_census", "deleted_topics", "replication_state", "role_exchange")
 JAVA_BODY_TYPES = {name: value for name, value in BODY_TYPES.items() if value.__module__.rpartition(".")[2] not in _OWN}
 
 #: Text that looks like JSON, or that is written in its own way.

@@ -24,6 +24,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.cli": ("cli",),
     "rmq_actors.cli.demo_steps": ("cli", "spark"),
     "rmq_actors.remoting.address_server": ("server",),
+    "rmq_actors.broker.processors.plain_access": ("server",),
+    "rmq_actors.remoting.plain_acl_edits": ("server",),
     "rmq_actors.remoting.plain_acl_file": ("server",),
     "rmq_actors.tracing.earlier_traces": ("trace",),
     "rmq_actors.tracing.manifest": ("trace",),

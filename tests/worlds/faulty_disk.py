@@ -96,9 +96,17 @@ class FaultyDisk:
             self.space_bytes -= size_bytes
 
     def open(
-        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+        self,
+        path: str,
+        *,
+        allocate_bytes: int | None = None,
+        read_only: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> FaultyFile:
-        inner = self._inner.open(path, allocate_bytes=allocate_bytes, read_only=read_only, exclusive=exclusive)
+        inner = self._inner.open(
+            path, allocate_bytes=allocate_bytes, read_only=read_only, exclusive=exclusive, private=private
+        )
         return FaultyFile(inner, self)
 
     def exists(self, path: str) -> bool:

@@ -45,11 +45,19 @@ class FailingDisk(OsDisk):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def open(
-        self, path: str, *, allocate_bytes: int | None = None, read_only: bool = False, exclusive: bool = False
+        self,
+        path: str,
+        *,
+        allocate_bytes: int | None = None,
+        read_only: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> OsFile:
         if allocate_bytes is not None:
             self.count()
-        file = OsDisk.open(self, path, allocate_bytes=allocate_bytes, read_only=read_only, exclusive=exclusive)
+        file = OsDisk.open(
+            self, path, allocate_bytes=allocate_bytes, read_only=read_only, exclusive=exclusive, private=private
+        )
         return FailingFile(self, file.path, file.size_bytes, file._fd)
 
 
