@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from rmq_actors import (
+    ClientConfig,
     Concurrently,
     ConsumeConcurrentlyContext,
     ConsumeFromWhere,
@@ -30,7 +31,7 @@ from rmq_actors.protocols.allocation import (
     sorted_queues,
 )
 from rmq_actors.wire.bodies.message_queues import MessageQueue
-from tests.interop.java_gateway import JavaGateway
+from tests.interop.java_gateway import CommandFailed, JavaGateway
 from tests.interop.servers import Servers
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -76,19 +77,70 @@ async def test_what_javas_producer_wrote_is_consumed_once_and_committed(
     async def listener(messages: Sequence[MessageExt], _: ConsumeConcurrentlyContext) -> None:
         seen.extend(messages)
 
-    async with open_push_consumer(name_server, push("CG_own"), {"OwnConsumed": "*"}, Concurrently(listener)):
+    async with open_push_consumer(
+        name_server, push("CG_own"), {"OwnConsumed": "*"}, Concurrently(listener)
+    ) as consumer:
         await wait_for(lambda: len(seen) >= len(sent), "consumed all")
-        status = await trio.to_thread.run_sync(
-            java_gateway.mqadmin, name_server, "consumerStatus", "-g", "CG_own", "-s"
-        )
-        assert "PYTHON" in status or "V4_9_7" in status, status
+        status = await mqadmin(java_gateway, name_server, "consumerStatus", "-g", "CG_own", "-s")
+        assert "V4_9_7" in status, status
+        connections = await mqadmin(java_gateway, name_server, "consumerConnection", "-g", "CG_own")
+        assert consumer.client_id in connections, connections
     assert sorted(message.body for message in seen) == sent
+    await check_committed(name_server, len(sent))
+
+
+@pytest.mark.trio
+async def test_an_operator_resets_offsets_and_has_a_message_consumed_directly(
+    java_gateway: JavaGateway, name_server: str
+) -> None:
+    topic, group, sent, seen = "OwnReset", "CG_reset", bodies(8, "r"), list[MessageExt]()
+    java_gateway.produce(name_server, topic, sent)
+
+    async def listener(messages: Sequence[MessageExt], _: ConsumeConcurrentlyContext) -> None:
+        seen.extend(messages)
+
+    client = ClientConfig(name_server, persist_consumer_offset_interval_ms=200)
+    async with open_push_consumer(client, push(group), {topic: "*"}, Concurrently(listener)) as consumer:
+        await wait_for(lambda: len(seen) >= len(sent), "consumed all")
+        # The broker resets only offsets that it has.
+        with trio.move_on_after(WAIT_S):
+            while True:
+                try:
+                    await mqadmin(java_gateway, name_server, "resetOffsetByTime", "-g", group, "-t", topic, "-s", "0")
+                    break
+                except CommandFailed as error:
+                    if "not exist" not in str(error):
+                        raise
+                    await trio.sleep(0.2)
+        await wait_for(lambda: len(seen) >= 2 * len(sent), "consumed all again")
+        found = await mqadmin(
+            java_gateway,
+            name_server,
+            "queryMsgById",
+            "-i",
+            seen[0].offset_msg_id,
+            "-g",
+            group,
+            "-d",
+            consumer.client_id,
+        )
+        assert "CR_SUCCESS" in found, found
+        assert [message.body for message in seen[2 * len(sent) :]] == [seen[0].body]
+
+
+async def mqadmin(java_gateway: JavaGateway, name_server: str, command: str, *options: str) -> str:
+    """What an mqadmin command prints, while the consumers of this process go on."""
+    return await trio.to_thread.run_sync(java_gateway.mqadmin, name_server, command, *options)
+
+
+async def check_committed(name_server: str, count: int) -> None:
+    """All of the first test's messages are committed."""
     config = PullConsumerConfig("CG_own", consume_from_where=FIRST)
     async with open_pull_consumer(name_server, config) as consumer:
         queues = await consumer.fetch_message_queues("OwnConsumed")
         committed = [await consumer.committed(queue) for queue in queues]
         assert committed == [await consumer.max_offset(queue) for queue in queues]
-        assert sum(offset or 0 for offset in committed) == len(sent)
+        assert sum(offset or 0 for offset in committed) == count
 
 
 @pytest.mark.trio

@@ -14,6 +14,7 @@ import trio
 from rmq_actors.client.client_error import ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.consumer_config import PushConsumerConfig
+from rmq_actors.client.group_member import make_requests
 from rmq_actors.client.message_ext import MessageExt
 from rmq_actors.client.message_listener import (
     Concurrently,
@@ -349,5 +350,109 @@ def test_a_consumer_that_is_cancelled_at_any_moment_leaves_nothing(orderly: bool
             async with consumer_of(client, consumed.concurrently()):
                 await send(client, [b"last"])
                 await consumed.wait_for([b"last"])
+
+    ClientWorld.run(use)
+
+
+def test_an_offset_beyond_the_queue_is_corrected_and_the_queue_taken_again() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(), bodies(QUEUES)
+        async with world.instance() as client:
+            await send(client, sent)
+            requests = make_requests(client, config())
+            await client.routes.update(TOPIC, deadline_after(3_000))
+            for queue in client.routes.known_subscribe_queues(TOPIC):
+                await requests.update_consumer_offset(queue, 99, deadline_after(3_000))
+            async with consumer_of(client, consumed.concurrently()):
+                await trio.sleep(15)  # 10 s pass before an offset is corrected
+                await send(client, [b"after the correction"])
+                await consumed.wait_for([b"after the correction"], 30)
+            assert consumed.bodies == [b"after the correction"]
+
+    ClientWorld.run(use)
+
+
+def test_an_operator_sees_a_consumer_and_resets_its_offsets() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(), bodies(12)
+        async with world.instance() as client:
+            await send(client, sent)
+            async with consumer_of(client, consumed.concurrently()) as consumer:
+                await consumed.wait_for(sent)
+                await trio.sleep(1)
+                info = consumer.running_info()
+                assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+                assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+                of_topic = [each for queue, each in info.mq_table.items() if queue.topic == TOPIC]
+                assert [each.commit_offset for each in of_topic] == [3] * QUEUES
+                assert not any(each.cached_msg_count for each in of_topic)
+                assert info.status_table[TOPIC].consume_ok_tps > 0
+                assert consumer.offsets(TOPIC) == {queue: 3 for queue in info.mq_table if queue.topic == TOPIC}
+                consumer.reset_offset(TOPIC, {queue: 1 for queue in info.mq_table if queue.topic == TOPIC})
+                await trio.sleep(10)
+        assert len(consumed.bodies) == 12 + 2 * QUEUES
+
+    ClientWorld.run(use)
+
+
+def test_a_consumer_that_is_suspended_pulls_nothing() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed = Consumed()
+        async with world.instance() as client:
+            await send(client, bodies(4))
+            async with consumer_of(client, consumed.concurrently()) as consumer:
+                await consumed.wait_for(bodies(4))
+                consumer.suspend()
+                await trio.sleep(16)  # the pulls that the broker holds end
+                await send(client, bodies(4, "later"))
+                await trio.sleep(20)
+                assert len(consumed.bodies) == 4
+                consumer.resume()
+                await consumed.wait_for(bodies(4, "later"))
+                consumer.unsubscribe(TOPIC)
+                await trio.sleep(2)
+                assert not [queue for queue in consumer.queues if queue.topic == TOPIC]
+
+    ClientWorld.run(use)
+
+
+def test_a_message_that_is_never_consumed_becomes_a_dead_letter() -> None:
+    async def use(world: ClientWorld) -> None:
+        seen = list[int]()
+
+        async def listener(messages: Sequence[MessageExt], _: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+            seen.extend(message.reconsume_times for message in messages)
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+        async with world.instance() as client:
+            await send(client, [b"x"])
+            async with consumer_of(client, Concurrently(listener), max_reconsume_times=2):
+                await trio.sleep(120)
+        assert seen == [0, 1, 2]
+        messages = world.cluster.messages("a")
+        assert [message.body for message in messages if message.topic == f"%DLQ%{GROUP}"] == [b"x"]
+
+    ClientWorld.run(use)
+
+
+def test_where_the_broker_takes_nothing_back_the_consumer_tries_again_itself() -> None:
+    async def use(world: ClientWorld) -> None:
+        seen = list[tuple[int, float]]()
+
+        async def listener(messages: Sequence[MessageExt], _: ConsumeConcurrentlyContext) -> None:
+            seen.extend((message.reconsume_times, trio.current_time()) for message in messages)
+            if len(seen) == 1:
+                await world.cluster.kill("a")
+                raise RuntimeError("and nobody takes it back")
+
+        async with world.instance() as client:
+            await send(client, [b"x"])
+            await world.cluster.wait_until_replicated()
+            async with consumer_of(client, Concurrently(listener)):
+                with trio.fail_after(120):
+                    while len(seen) < 2:
+                        await trio.sleep(0.5)
+            await world.cluster.start("a")
+        assert [times for times, _ in seen] == [0, 1]
 
     ClientWorld.run(use)

@@ -22,6 +22,7 @@ EXPECTED = {
         r"[\s\S]* alice +actor +running +1 [\s\S]* bob +actor +running +0 [\s\S]*the bank is closed"
     ),
     "asyncio_app": ORDERS + r"no second slave came within 0\.1 s\n" + LOGS,
+    "consume": r"billing: 10 messages\nshipping: paid, packed, sent\naudit: 10 messages\n$",
     "embedded_cluster": ORDERS + LOGS,
     "message_store": (
         r"(PUT_OK: order \d has the id 7F0000010000[0-9A-F]{20}\n){3}FOUND: 3 messages, the next offset is 3\n"
