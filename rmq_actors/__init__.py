@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from rmq_actors.client.send_result import SendResult as SendResult
     from rmq_actors.client.send_result import TransactionSendResult as TransactionSendResult
     from rmq_actors.client.transactions import TransactionListener as TransactionListener
+    from rmq_actors.embedding.asyncio_clients import AsyncioClient as AsyncioClient
+    from rmq_actors.embedding.asyncio_clients import AsyncioProducer as AsyncioProducer
+    from rmq_actors.embedding.asyncio_clients import open_asyncio_client as open_asyncio_client
     from rmq_actors.embedding.broker import load_broker_config as load_broker_config
     from rmq_actors.embedding.broker import open_configured_broker as open_configured_broker
     from rmq_actors.embedding.clients import open_admin as open_admin
@@ -98,6 +101,8 @@ _MODULES = {
     "AllocateMessageQueueByConfig": "protocols.allocation",
     "AllocateMessageQueueByMachineRoom": "protocols.allocation",
     "AllocateMessageQueueConsistentHash": "protocols.allocation",
+    "AsyncioClient": "embedding.asyncio_clients",
+    "AsyncioProducer": "embedding.asyncio_clients",
     "BadAnswer": "client.client_error",
     "BrokerConfig": "broker.config",
     "BrokerDown": "embedding.cluster_protocol",
@@ -157,6 +162,7 @@ _MODULES = {
     "load_broker_config": "embedding.broker",
     "log_sha256": "embedding.cluster",
     "open_admin": "embedding.clients",
+    "open_asyncio_client": "embedding.asyncio_clients",
     "open_cluster": "embedding.cluster",
     "open_configured_broker": "embedding.broker",
     "open_local_name_server": "embedding.name_server",

@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 import attrs
+import trio
 
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.actors.system import ActorSystem, open_actor_system
@@ -54,7 +55,12 @@ class MQClientInstance:
     is_closed: bool = attrs.field(default=False, init=False)
 
     def check_open(self) -> None:
-        """Raise `ClientClosed` once the client has stopped."""
+        """Raise `ClientClosed` once the client has stopped, and `RuntimeError` outside of a Trio task."""
+        if not trio.lowlevel.in_trio_task():
+            raise RuntimeError(
+                "clients are for Trio's tasks, and this is not one: an asyncio program uses open_asyncio_client, or "
+                "TrioGuest.run for each call"
+            )
         if self.is_closed:
             raise ClientClosed(f"client {self.client_id} has stopped")
 
