@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import attrs
@@ -15,15 +13,8 @@ import trio
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.role_exchange import ExchangeRefused
-from rmq_actors.client.admin import Admin
-from rmq_actors.client.client_instance import MQClientInstance
-from rmq_actors.client.config import ClientConfig, ProducerConfig
-from rmq_actors.client.consumer_config import PullConsumerConfig, PushConsumerConfig
-from rmq_actors.client.message_listener import MessageListener
-from rmq_actors.client.producer import Producer, run_producer
-from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
-from rmq_actors.client.push_consumer import PushConsumer, run_push_consumer
-from rmq_actors.client.transactions import TransactionListener
+from rmq_actors.client.config import ClientConfig
+from rmq_actors.embedding.cluster_clients import ClusterClients
 from rmq_actors.embedding.cluster_protocol import BrokerDown, BrokerStatus, ExchangeFailed
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.remoting.config import RemotingServerConfig
@@ -99,7 +90,7 @@ def messages_of(log: CommitLog) -> Iterator[StoredMessage]:
 
 
 @attrs.define(eq=False, repr=False)
-class Brokers(ABC):
+class Brokers(ClusterClients):
     """The brokers of a cluster: see `cluster_protocol.Cluster` for what is public.
 
     A group is a master and all brokers that follow it. They share a brokerName: broker-a, broker-b and so on.
@@ -143,13 +134,6 @@ class Brokers(ABC):
     @abstractmethod
     def _start_within(self, name: str, task: Callable[[], Awaitable[None]]) -> None:
         """Start a task in the process of a running broker; it ends with the process."""
-
-    @abstractmethod
-    def client(self, config: ClientConfig | None = None) -> AbstractAsyncContextManager[MQClientInstance]:
-        """What a producer, consumer or administrator stands on; of `config` all counts but for addresses.
-
-        Raises `ValueError` if the cluster has no name server.
-        """
 
     def _client_config(self, config: ClientConfig | None, client_ip: str) -> ClientConfig:
         if self._namesrv_addr is None:
@@ -238,55 +222,6 @@ class Brokers(ABC):
         for each in others:
             if each in self._brokers:
                 await self._take_role(each)
-
-    @contextlib.asynccontextmanager
-    async def producer(
-        self,
-        producer_group: str | ProducerConfig = "cluster-producers",
-        *,
-        transaction_listener: TransactionListener | None = None,
-        config: ClientConfig | None = None,
-    ) -> AsyncIterator[Producer]:
-        """See `Cluster.producer`."""
-        own = producer_group if isinstance(producer_group, ProducerConfig) else ProducerConfig(producer_group)
-        async with self.client(config) as instance, run_producer(instance, own, transaction_listener) as producer:
-            yield producer
-
-    @contextlib.asynccontextmanager
-    async def push_consumer(
-        self,
-        consumer_group: str | PushConsumerConfig,
-        subscriptions: Mapping[str, str],
-        listener: MessageListener,
-        *,
-        config: ClientConfig | None = None,
-    ) -> AsyncIterator[PushConsumer]:
-        """See `Cluster.push_consumer`."""
-        own = consumer_group if isinstance(consumer_group, PushConsumerConfig) else PushConsumerConfig(consumer_group)
-        async with (
-            self.client(config) as instance,
-            run_push_consumer(instance, own, subscriptions, listener) as consumer,
-        ):
-            yield consumer
-
-    @contextlib.asynccontextmanager
-    async def consumer(
-        self,
-        consumer_group: str | PullConsumerConfig,
-        subscriptions: Mapping[str, str] | None = None,
-        *,
-        config: ClientConfig | None = None,
-    ) -> AsyncIterator[PullConsumer]:
-        """See `Cluster.consumer`."""
-        own = consumer_group if isinstance(consumer_group, PullConsumerConfig) else PullConsumerConfig(consumer_group)
-        async with self.client(config) as instance, run_pull_consumer(instance, own, subscriptions) as consumer:
-            yield consumer
-
-    @contextlib.asynccontextmanager
-    async def admin(self, *, config: ClientConfig | None = None) -> AsyncIterator[Admin]:
-        """See `Cluster.admin`."""
-        async with self.client(config) as instance:
-            yield Admin(instance)
 
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
         """See `Cluster.wait_until_connected`."""
