@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rmq_actors.testing.fail_over import FailOverOperator as FailOverOperator
     from rmq_actors.testing.fail_over import RoleOperator as RoleOperator
     from rmq_actors.testing.fault_families import FaultFamilies as FaultFamilies
+    from rmq_actors.testing.fixtures import ClusterFixture as ClusterFixture
+    from rmq_actors.testing.fixtures import StoreFixture as StoreFixture
     from rmq_actors.testing.invariants import REPLICATION_INVARIANTS as REPLICATION_INVARIANTS
     from rmq_actors.testing.invariants import REPLICATION_LIMITS as REPLICATION_LIMITS
     from rmq_actors.testing.invariants import Invariant as Invariant
@@ -49,6 +51,7 @@ _MODULES = {
     "CLUSTER_FAULTS": "strategies",
     "CaseFile": "case_file",
     "ClusterBroken": "sim_cluster",
+    "ClusterFixture": "fixtures",
     "ClusterView": "view",
     "Effects": "probe",
     "Evidence": "view",
@@ -70,6 +73,7 @@ _MODULES = {
     "SIM_WORLD": "sim_cluster",
     "Scenario": "scenario",
     "SimCluster": "sim_cluster",
+    "StoreFixture": "fixtures",
     "Topology": "topology",
     "Workload": "workload",
     "Writers": "clients",

@@ -184,6 +184,54 @@ def test_traces_without_spark(install: Install) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "out/traces: nothing was left over\n", "")
 
 
+WITH_PLUGINS = """
+import pytest
+from rmq_actors import Message, PutStatus
+
+async def use(cluster):
+    result = await cluster.aput(Message("Orders", b"one"))
+    assert result.status is PutStatus.PUT_OK
+    assert [message.body for message in cluster.messages("slave-1")] == [b"one"]
+
+def test_plain(rmq_cluster, rmq_store):
+    assert rmq_cluster.put(Message("Orders", b"one")).status is PutStatus.PUT_OK
+    assert rmq_store.put(Message("Orders", b"one")).status is PutStatus.PUT_OK
+
+@pytest.mark.trio
+async def test_pytest_trio(rmq_cluster):
+    await use(rmq_cluster)
+
+@pytest.mark.asyncio
+async def test_pytest_asyncio(rmq_cluster):
+    await use(rmq_cluster)
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_anyio(anyio_backend, rmq_cluster):
+    await use(rmq_cluster)
+
+def test_world(sim_world):
+    async def main(world):
+        assert world.seed < 4
+    sim_world.run(main)
+"""
+
+
+def test_fixtures_of_the_pytest_plugin_beside_those_for_async_tests(install: Install) -> None:
+    testing = install("testing")
+    pip("--python", testing.directory / "bin" / "python", "install", "--quiet", "anyio", "pytest-asyncio")
+    (testing.home / "test_service.py").write_text(WITH_PLUGINS)
+    # What pytest-asyncio 1.x wants to be told, with warnings that are errors.
+    scope = ("-o", "asyncio_default_fixture_loop_scope=function")
+    ended = testing.run("python", "-m", "pytest", "-W", "error", *scope, "--sim-seeds", "4", "test_service.py")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "9 passed" in ended.stdout
+    # Every pytest of the environment loads the plugin, and nothing else of the project.
+    loaded = "print('loaded', *sorted(name for name in sys.modules if name.startswith(('rmq_actors', 'sim_net'))))"
+    ended = testing.run("python", "-c", f"import pytest, sys; pytest.main(['--markers']); {loaded}")
+    assert ended.stdout.splitlines()[-1] == "loaded rmq_actors rmq_actors.testing rmq_actors.testing.pytest_plugin"
+
+
 @pytest.mark.parametrize("name", [*EXPECTED, "simulated_chat"])
 def test_an_example_runs_with_what_its_head_installs(name: str, install: Install) -> None:
     head = (EXAMPLES / f"{name}.py").read_text()

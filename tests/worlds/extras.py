@@ -30,6 +30,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.tracing.earlier_traces": ("trace",),
     "rmq_actors.tracing.manifest": ("trace",),
     "rmq_actors.tracing.spool": ("trace",),
+    "rmq_actors.testing.pytest_plugin": ("testing",),
     "rmq_actors.testing.strategies": ("testing",),
     "sim_net.faults.strategies": ("testing",),
 }
