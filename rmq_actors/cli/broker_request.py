@@ -17,6 +17,7 @@ from rmq_actors.wire.response_code import ResponseCode
 
 if TYPE_CHECKING:
     from rmq_actors.remoting.client import RemotingClient
+    from rmq_actors.wire.acl_signature import SessionCredentials
 
 T = TypeVar("T")
 
@@ -59,15 +60,22 @@ def check_address(address: str) -> None:
         raise typer.BadParameter(str(error)) from error
 
 
+def session_credentials() -> SessionCredentials | None:
+    """The account that the environment names, if it does."""
+    from rmq_actors.wire.acl_signature import SessionCredentials
+
+    access_key, secret_key = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")
+    return SessionCredentials(access_key, secret_key) if access_key and secret_key else None
+
+
 def run_request(address: str, ask: Callable[[RemotingClient], Awaitable[T]]) -> T:
     """Ask as an operator does, with the account of the environment; exit with the reason if that fails."""
     from rmq_actors.embedding.remoting_client import open_remoting_client
     from rmq_actors.remoting.acl import AclClientRpcHook
-    from rmq_actors.wire.acl_signature import SessionCredentials
 
     check_address(address)
-    access_key, secret_key = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")
-    hooks = [AclClientRpcHook(SessionCredentials(access_key, secret_key))] if access_key and secret_key else []
+    credentials = session_credentials()
+    hooks = [] if credentials is None else [AclClientRpcHook(credentials)]
 
     async def with_client() -> T | RequestFailed:
         async with open_remoting_client(hooks=hooks) as client:

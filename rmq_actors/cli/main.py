@@ -9,6 +9,7 @@ import typer.core
 
 import rmq_actors
 from rmq_actors.cli import interrupts
+from rmq_actors.cli.admin import admin_app
 from rmq_actors.cli.broker import broker
 from rmq_actors.cli.broker_admin import broker_admin_app
 from rmq_actors.cli.chaos import chaos_app
@@ -48,6 +49,7 @@ app.command()(namesrv)
 app.command()(broker)
 app.command()(cluster)
 app.command()(top)
+app.add_typer(admin_app, name="admin")
 app.add_typer(broker_admin_app, name="broker-admin")
 app.add_typer(chaos_app, name="chaos")
 app.add_typer(store_app, name="store")

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 
-import attrs
 import pytest
-import trio
 
 from rmq_actors import (
     ClientTimeout,
@@ -19,49 +14,10 @@ from rmq_actors import (
     SendStatus,
     StoredMessage,
     open_asyncio_client,
-    open_cluster,
     open_producer,
     open_trio_guest,
     select_message_queue_by_hash,
 )
-
-
-@attrs.define
-class Served:
-    """A cluster in a Trio run of another thread, as another process would be."""
-
-    name_server: str = ""
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    served, ready, failures = Served(), threading.Event(), list[BaseException]()
-    stop: list[tuple[trio.lowlevel.TrioToken, trio.Event]] = []
-
-    async def serve() -> None:
-        async with open_cluster(tmp_path, slaves=0, name_server=True) as cluster:
-            served.name_server = cluster.name_server_address or ""
-            stop.append((trio.lowlevel.current_trio_token(), trio.Event()))
-            ready.set()
-            await stop[0][1].wait()
-
-    def run() -> None:
-        try:
-            trio.run(serve)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failures.append(error)
-            ready.set()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert ready.wait(60)
-    try:
-        yield served
-    finally:
-        if stop:
-            stop[0][0].run_sync_soon(stop[0][1].set)
-        thread.join(60)
-    assert failures == []
 
 
 class Listener:
@@ -78,10 +34,10 @@ class Listener:
         return LocalTransactionState.ROLLBACK_MESSAGE
 
 
-def test_an_asyncio_program_sends_each_kind_of_message(served: Served) -> None:
+def test_an_asyncio_program_sends_each_kind_of_message(served_name_server: str) -> None:
     async def main() -> None:
         async with (
-            open_asyncio_client(served.name_server) as client,
+            open_asyncio_client(served_name_server) as client,
             client.producer("PG") as producer,
             client.producer("TG", transaction_listener=Listener()) as other,
         ):
@@ -101,9 +57,9 @@ def test_an_asyncio_program_sends_each_kind_of_message(served: Served) -> None:
     asyncio.run(main())
 
 
-def test_a_time_out_of_asyncio_cancels_a_send_and_the_producer_goes_on(served: Served) -> None:
+def test_a_time_out_of_asyncio_cancels_a_send_and_the_producer_goes_on(served_name_server: str) -> None:
     async def main() -> None:
-        async with open_asyncio_client(served.name_server) as client, client.producer("PG") as producer:
+        async with open_asyncio_client(served_name_server) as client, client.producer("PG") as producer:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0):
                     await producer.send(Message("Orders", b"x"))
@@ -112,9 +68,9 @@ def test_a_time_out_of_asyncio_cancels_a_send_and_the_producer_goes_on(served: S
     asyncio.run(main())
 
 
-def test_a_trio_client_in_an_asyncio_task_says_what_to_use_instead(served: Served) -> None:
+def test_a_trio_client_in_an_asyncio_task_says_what_to_use_instead(served_name_server: str) -> None:
     async def main() -> None:
-        async with open_trio_guest() as guest, guest.enter(open_producer(served.name_server, "PG")) as producer:
+        async with open_trio_guest() as guest, guest.enter(open_producer(served_name_server, "PG")) as producer:
             with pytest.raises(RuntimeError, match="open_asyncio_client"):
                 await producer.send(Message("Orders", b"x"))
 

@@ -1,0 +1,170 @@
+"""`rmq-actors admin ...`: topics, messages and offsets of a cluster, by its name servers, RocketMQ's or these."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import trio
+import typer
+
+from rmq_actors.cli.broker_request import session_credentials
+from rmq_actors.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from rmq_actors.client.admin import Admin
+    from rmq_actors.client.client_instance import MQClientInstance
+
+T = TypeVar("T")
+
+admin_app = typer.Typer(
+    help="""Topics, messages and offsets of a cluster, as its name servers say, RocketMQ's or these.
+
+    If the brokers have aclEnable, set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY.
+
+    Exit codes: 0 done, 1 a broker or name server refused or does not answer, 2 bad usage.
+    """,
+    no_args_is_help=True,
+)
+
+NameServers = Annotated[
+    str, typer.Option("-n", "--namesrv", metavar="ADDRESSES", help="Name servers: HOST:PORT;HOST:PORT.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_DEFAULT = "127.0.0.1:9876"
+
+
+@admin_app.command()
+def topics(namesrv: NameServers = _DEFAULT, as_json: Json = False) -> None:
+    """Print the names of all topics."""
+    names = _run(namesrv, lambda admin, _: admin.topics())
+    _print_json(names) if as_json else typer.echo("\n".join(names))
+
+
+@admin_app.command()
+def route(topic: str, namesrv: NameServers = _DEFAULT, as_json: Json = False) -> None:
+    """Print which brokers have a topic, with their addresses and queues."""
+    found = _run(namesrv, lambda admin, _: admin.route(topic))
+    if as_json:
+        _print_json(found)
+        return
+    for data in found.broker_datas:
+        for broker_id, address in sorted(data.broker_addrs.items()):
+            typer.echo(f"{data.broker_name}: {'slave' if broker_id else 'master'} {broker_id} at {address}")
+    for queues in found.queue_datas:
+        typer.echo(
+            f"{queues.broker_name}: {queues.read_queue_nums} queues to read, {queues.write_queue_nums} to write, "
+            f"perm {queues.perm}"
+        )
+
+
+@admin_app.command("create-topic")
+def create_topic(
+    topic: str,
+    queues: Annotated[int, typer.Option("--queues", min=1, max=65_536, help="How many queues on each master.")] = 8,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Only at the masters of this cluster.")] = None,
+    namesrv: NameServers = _DEFAULT,
+) -> None:
+    """Make a topic at every master, or change its number of queues."""
+    from rmq_actors.wire.bodies.topic_configs import TopicConfig
+
+    config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
+    _run(namesrv, lambda admin, _: admin.create_topic(config, cluster=cluster))
+
+
+@admin_app.command("delete-topic")
+def delete_topic(
+    topic: str,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    namesrv: NameServers = _DEFAULT,
+) -> None:
+    """Remove a topic and its messages from every master."""
+    if not yes:
+        typer.confirm(f"Remove topic {topic} with all its messages?", abort=True)
+    _run(namesrv, lambda admin, _: admin.delete_topic(topic))
+
+
+@admin_app.command()
+def send(
+    topic: str,
+    body: str,
+    tags: Annotated[str | None, typer.Option("--tags", help="The message's tag.")] = None,
+    keys: Annotated[str | None, typer.Option("--keys", help="Its keys, with blanks between them.")] = None,
+    namesrv: NameServers = _DEFAULT,
+) -> None:
+    """Send a message, and print how it is stored, its ids, and its place."""
+    from rmq_actors.client.config import ProducerConfig
+    from rmq_actors.client.producer import run_producer
+    from rmq_actors.client.send_result import SendResult
+    from rmq_actors.wire.record import Message
+
+    properties = {name: text for name, text in (("TAGS", tags), ("KEYS", keys)) if text}
+
+    async def do(_: Admin, instance: MQClientInstance) -> SendResult:
+        async with run_producer(instance, ProducerConfig("rmq-actors-admin")) as producer:
+            return await producer.send(Message(topic, body.encode(), properties=properties))
+
+    result = _run(namesrv, do)
+    queue = result.queue
+    typer.echo(
+        f"{result.status.value} {result.msg_id} {result.offset_msg_id} "
+        f"{queue.broker_name} queue {queue.queue_id} offset {result.queue_offset}"
+    )
+
+
+@admin_app.command()
+def query(topic: str, key: str, namesrv: NameServers = _DEFAULT) -> None:
+    """Print messages of a topic by one of their keys: id, time, place and body."""
+    for message in _run(namesrv, lambda admin, _: admin.messages_by_key(topic, key)):
+        stored = datetime.fromtimestamp(message.store_timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        typer.echo(
+            f"{message.properties.get('UNIQ_KEY', '-')} {stored} queue {message.queue_id} "
+            f"offset {message.queue_offset} {message.body[:200]!r}"
+        )
+
+
+@admin_app.command("reset-offsets")
+def reset_offsets(
+    group: str,
+    topic: str,
+    timestamp_ms: Annotated[int, typer.Argument(min=0, help="Milliseconds since the epoch.")],
+    namesrv: NameServers = _DEFAULT,
+) -> None:
+    """Let a consumer group go on at the messages stored at a time or later, and print the new offsets."""
+    found = _run(namesrv, lambda admin, _: admin.reset_offset_by_timestamp(group, topic, timestamp_ms))
+    for queue, offset in found.items():
+        typer.echo(f"{queue.broker_name} queue {queue.queue_id}: {offset}")
+
+
+def _run(namesrv: str, call: Callable[[Admin, MQClientInstance], Awaitable[T]]) -> T:
+    """What a call returns. A failure is printed, and ends the command with its exit code."""
+    from rmq_actors.client.admin import Admin
+    from rmq_actors.client.client_error import ClientError
+    from rmq_actors.client.config import ClientConfig
+    from rmq_actors.embedding.clients import open_real_client
+
+    try:
+        config = ClientConfig(namesrv)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+    async def main() -> T | ClientError:
+        async with open_real_client(config, credentials=session_credentials()) as instance:
+            try:
+                return await call(Admin(instance), instance)
+            except ClientError as error:  # not raised within the nursery, which would make a group of it
+                return error
+
+    outcome = trio.run(main)
+    if isinstance(outcome, ClientError):
+        print(f"error: {outcome}", file=sys.stderr)
+        raise typer.Exit(ExitCode.CHECK_FAILED)
+    return outcome
+
+
+def _print_json(value: object) -> None:
+    import msgspec
+
+    typer.echo(msgspec.json.encode(value).decode())

@@ -1,0 +1,47 @@
+"""`rmq-actors admin` with a broker on real sockets."""
+
+from __future__ import annotations
+
+import json
+
+from typer.testing import CliRunner
+
+from rmq_actors.cli.main import app
+
+
+def admin(*arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    done = CliRunner().invoke(app, ["admin", *arguments])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_a_topic_is_made_sent_to_found_and_removed(served_name_server: str) -> None:
+    to = ("-n", served_name_server)
+    admin("create-topic", "Orders", "--queues", "2", *to)
+    assert "Orders" in admin("topics", *to).splitlines()
+    assert "Orders" in json.loads(admin("topics", "--json", *to))
+    assert "broker-a: 2 queues to read, 2 to write, perm 6" in admin("route", "Orders", *to)
+    assert json.loads(admin("route", "Orders", "--json", *to))["queueDatas"][0]["writeQueueNums"] == 2
+    printed = admin("send", "Orders", "one", "--tags", "new", "--keys", "order-1", *to)
+    assert "broker-a queue " in printed
+    unique_id = printed.split()[1]
+    found = ""
+    for _ in range(100):  # until it is dispatched to the index
+        found = admin("query", "Orders", "order-1", *to)
+        if found:
+            break
+    assert found.startswith(unique_id)
+    assert found.rstrip().endswith("b'one'")
+    assert sorted(admin("reset-offsets", "CG", "Orders", "0", *to).splitlines()) == [
+        "broker-a queue 0: 0",
+        "broker-a queue 1: 0",
+    ]
+    admin("delete-topic", "Orders", "--yes", *to)
+    assert "Orders" not in admin("topics", *to).splitlines()
+    assert "error: topic Orders: " in admin("route", "Orders", *to, code=1)
+
+
+def test_bad_usage_and_nobody_there_have_their_exit_codes() -> None:
+    assert "host:port" in admin("topics", "-n", "nonsense", code=2)
+    assert "error: no name server answers: 127.0.0.1:1: " in admin("topics", "-n", "127.0.0.1:1", code=1)
