@@ -107,9 +107,7 @@ class ConsumerRequests:
             broker_id = self.nodes.recalculate_pull_from_which_node(queue)
             found = self._find(queue.broker_name, broker_id, only_this_broker=False)
         if found is None:
-            raise BrokerUnreachable(
-                f"the broker {queue.broker_name} does not exist: no route of {queue.topic} names it"
-            )
+            raise BrokerUnreachable(f"the broker {queue.broker_name} is on no route of {queue.topic}")
         return found
 
     async def _broker_with_offsets(self, queue: MessageQueue, deadline_s: float) -> str:
@@ -119,9 +117,7 @@ class ConsumerRequests:
             await self.client.routes.update(queue.topic, deadline_s)
             found = self._find(queue.broker_name, MASTER_ID, only_this_broker=False)
         if found is None:
-            raise BrokerUnreachable(
-                f"the broker {queue.broker_name} does not exist: no route of {queue.topic} names it"
-            )
+            raise BrokerUnreachable(f"the broker {queue.broker_name} is on no route of {queue.topic}")
         return found.broker_addr
 
     async def master(self, topic: str, broker_name: str, deadline_s: float) -> str:

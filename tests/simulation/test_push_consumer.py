@@ -456,3 +456,63 @@ def test_where_the_broker_takes_nothing_back_the_consumer_tries_again_itself() -
         assert [times for times, _ in seen] == [0, 1]
 
     ClientWorld.run(use)
+
+
+def test_with_order_no_queue_is_consumed_by_two_at_once() -> None:
+    async def use(world: ClientWorld) -> None:
+        active, most = collections.Counter[int](), collections.Counter[int]()
+        names = set[str]()
+
+        def listener(name: str) -> Orderly:
+            async def consume(messages: Sequence[MessageExt], context: ConsumeOrderlyContext) -> None:
+                queue_id = context.message_queue.queue_id
+                names.add(name)
+                active[queue_id] += 1
+                most[queue_id] = max(most[queue_id], active[queue_id])
+                await trio.sleep(3)  # longer than a rebalance waits for a listener
+                active[queue_id] -= 1
+
+            return Orderly(consume)
+
+        async with world.instance() as one, world.instance() as two:
+            await send(one, bodies(40))
+            async with consumer_of(one, listener("one")):
+                await trio.sleep(4)
+                async with consumer_of(two, listener("two")):
+                    await trio.sleep(50)
+        assert names == {"one", "two"}
+        assert set(most.values()) == {1}
+
+    ClientWorld.run(use)
+
+
+def test_with_order_a_queue_that_changes_hands_goes_on_after_what_is_consumed() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, sent = Consumed(), bodies(40)
+        seldom: dict[str, Any] = {"persist_consumer_offset_interval_ms": 600_000}
+        async with world.instance(**seldom) as one, world.instance(**seldom) as two:
+            await send(one, sent)
+            async with consumer_of(one, consumed.orderly("one")):
+                await consumed.wait_for(sent)
+                async with consumer_of(two, consumed.orderly("two")) as second:
+                    await trio.sleep(30)
+                    assert len([queue for queue in second.queues if queue.topic == TOPIC]) == 2
+        assert sorted(consumed.bodies) == sent
+
+    ClientWorld.run(use)
+
+
+def test_what_is_passed_over_does_not_count_while_a_message_before_it_is_not_consumed() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed = Consumed(takes_s=40)
+        async with world.instance() as client:
+            await send(client, bodies(QUEUES, "yes"), tags="Yes")
+            await send(client, bodies(4 * QUEUES, "no"), tags="No")
+            async with consumer_of(client, consumed.concurrently(), tags="Yes") as consumer:
+                await trio.sleep(35)  # pulls that found nothing have ended
+                assert set(consumer.offsets(TOPIC).values()) <= {0}
+                await consumed.wait_for(bodies(QUEUES, "yes"))
+                await trio.sleep(20)
+                assert set(consumer.offsets(TOPIC).values()) == {5}
+
+    ClientWorld.run(use)
