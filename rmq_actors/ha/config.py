@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from rmq_actors.protocols.allowed_addresses import parse_networks
 from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.wire.address import IllegalAddress, parse_address
 from rmq_actors.wire.ha_frames import MAX_BODY_BYTES, SLAVE_BUFFER_BYTES, TRANSFER_HEADER_BYTES
@@ -17,6 +18,13 @@ def _address(_: object, attribute: attrs.Attribute[str | None], value: str | Non
             parse_address(value)
         except IllegalAddress as error:
             raise IllegalAddress(f"{attribute.name}: {error}") from error
+
+
+def _networks(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        parse_networks(value)
+    except ValueError as error:
+        raise ValueError(f"{attribute.name}: {error}") from error
 
 
 @attrs.frozen(field_transformer=typed_fields)
@@ -73,6 +81,9 @@ class HaConfig:
     ha_truncate_on_divergence: bool = False
     #: How many slaves, or peers that claim to be slaves, may be connected; one more is closed at once.
     connections_max: int = attrs.field(default=64, validator=attrs.validators.ge(1))
+    #: Who may be a slave: addresses and networks, "10.0.0.7;10.1.0.0/16". Others are closed at once, and neither read
+    #: the log nor count as replicas. Empty: whoever reaches the port. RocketMQ has no such key.
+    ha_allowed_addresses: str = attrs.field(default="", validator=_networks)
     #: How long a slave waits for a master to accept. Too short: a far or busy master is never followed.
     connect_timeout_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
     #: The pause before a slave connects again after its first failure. It doubles with each failure, up to the next

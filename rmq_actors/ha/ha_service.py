@@ -16,6 +16,7 @@ from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.ha.slave_status import HaCounters, Replicas, SlaveStatus
 from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
+from rmq_actors.protocols.allowed_addresses import is_allowed, parse_networks
 from rmq_actors.sockets.tcp_listeners import open_tcp_listeners
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore
@@ -99,10 +100,16 @@ class HAService(ServiceThread):
 
     async def _admit(self, stream: trio.SocketStream, nursery: trio.Nursery) -> None:
         try:
-            peer = address_text(stream.socket.getpeername())
+            address = stream.socket.getpeername()
+            peer = address_text(address)
             set_buffer_sizes(stream.socket, self.config)
         except OSError as error:
             _log.info("a connection ended before it was served: %s", error)
+            await stream.aclose()
+            return
+        if not is_allowed(parse_networks(self.config.ha_allowed_addresses), address[0]):
+            self._refused_connections += 1
+            _log.warning("slave %s refused: haAllowedAddresses does not have its address", peer)
             await stream.aclose()
             return
         if len(self.connections) >= self.config.connections_max:

@@ -368,6 +368,26 @@ async def test_connections_are_bounded(tmp_path: Path, caplog: pytest.LogCapture
             await connected(node, times=2)
 
 
+@pytest.mark.trio
+@pytest.mark.parametrize(("allowed", "is_served"), [("10.0.0.0/8;192.0.2.1", False), ("10.0.0.0/8;127.0.0.1", True)])
+async def test_only_allowed_addresses_are_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, allowed: str, is_served: bool
+) -> None:
+    config = BrokerConfig("master", MessageStoreConfig(), HaConfig(ha_listen_port=0, ha_allowed_addresses=allowed))
+    recorder = new_recorder()
+    async with open_broker(config, real_environment(tmp_path), recorder.tracer("master")) as broker:
+        node = Node(broker, Watch(recorder))
+        async with raw_peer(node, encode_report(0)) as peer:
+            if is_served:
+                await connected(node)
+                return
+            with trio.fail_after(60), contextlib.suppress(trio.BrokenResourceError):
+                assert await peer.receive_some() == b""
+        assert "refused: haAllowedAddresses does not have its address" in caplog.text
+        counters = broker.ha_service.counters()
+        assert (counters.connections, counters.refused_connections) == (0, 1)
+
+
 class TwoAddresses(trio.abc.HostnameResolver):
     """A name with two addresses, as localhost has on most machines."""
 

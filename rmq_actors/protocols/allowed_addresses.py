@@ -1,0 +1,33 @@
+"""Which addresses an allow-list means: "10.0.0.7;10.1.0.0/16;fd00::/8", single addresses and networks (CIDR)."""
+
+from __future__ import annotations
+
+import ipaddress
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """The networks of a list; a single address is a network of its own. Raises `ValueError` naming the entry."""
+    found = []
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        try:
+            found.append(ipaddress.ip_network(entry))
+        except ValueError as error:  # it quotes the entry
+            raise ValueError(
+                f"{error}: an allow-list has addresses and networks, such as 10.0.0.7;10.1.0.0/16"
+            ) from None
+    return tuple(found)
+
+
+def is_allowed(networks: tuple[Network, ...], host: str) -> bool:
+    """Whether an address is in one of the networks; an empty list allows all. IPv4 within IPv6 counts as IPv4."""
+    if not networks:
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in networks)
