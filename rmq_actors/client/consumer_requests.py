@@ -48,7 +48,7 @@ from rmq_actors.wire.headers.offsets import (
 )
 from rmq_actors.wire.properties import encode_properties
 from rmq_actors.wire.pull_sys_flag import PullSysFlag
-from rmq_actors.wire.record import RecordError, decode_message
+from rmq_actors.wire.record import MessageIllegal, RecordError, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -343,10 +343,9 @@ def decode_messages(body: bytes, broker_name: str) -> list[MessageExt]:
         if not 0 < size <= len(body) - at:
             raise BadAnswer(f"the broker {broker_name} gives a record of {size} bytes where {len(body) - at} are left")
         try:
-            stored = decode_message(view[at : at + size])
-        except RecordError as error:
+            found.append(MessageExt.of(decode_message(view[at : at + size]), broker_name))
+        except (RecordError, MessageIllegal) as error:
             raise BadAnswer(f"the broker {broker_name} gives what is not a record: {error}") from error
-        found.append(MessageExt.of(stored, broker_name))
         at += size
     return found
 
