@@ -135,7 +135,9 @@ class StoreHost:
         ha_config = config.ha_config
         if self._ha_port is not None:
             ha_config = attrs.evolve(ha_config, ha_listen_port=self._ha_port)
-        self.ha_service = HAService(ha_config, store, group_transfer, tracer, self._environment.try_send)
+        self.ha_service = HAService(
+            ha_config, store, group_transfer, tracer, self._environment.try_send, self._environment.receive
+        )
         await services.start(self.ha_service)
         self._ha_port = parse_address(self.ha_service.address)[1]
 
@@ -162,6 +164,7 @@ class StoreHost:
             self._machines.make_slave,
             None if lookup is None else MasterQuestions(lookup, self.terms, self.config.broker_name),
             self._environment.try_send,
+            self._environment.receive,
         )
         await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
         if start_others is not None:

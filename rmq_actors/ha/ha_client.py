@@ -19,6 +19,7 @@ from rmq_actors.ha.master_evidence import MasterQuestions
 from rmq_actors.ha.reporter import Reporter, until_flushed
 from rmq_actors.ha.socket_options import set_buffer_sizes
 from rmq_actors.ports.entropy import Entropy
+from rmq_actors.ports.receive import Receive, receive_into
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.following import Halt, Patience
@@ -93,6 +94,7 @@ class HAClient(ServiceThread):
     _make_slave: MakeSlave = make_ha_slave
     _questions: MasterQuestions | None = None
     _try_send: TrySend = try_sendmsg
+    _receive: Receive = receive_into
     #: With the master that is tried now.
     _patience: Patience = attrs.field(factory=Patience, init=False)
     #: The machine of the present connection, once it follows.
@@ -211,18 +213,17 @@ class HAClient(ServiceThread):
         is_known = False
         while True:
             room = slave.free()
-            size = await socket.recv_into(room)
+            size = await self._receive(socket, room)
             if not size:
                 raise PeerClosed("the master closed the connection")
-            if size == len(room):
-                self._store.receiving.more_waits()
-            for append in part.joined(slave.received(size, trio.current_time())):
+            now = trio.current_time()
+            self._store.receiving.received(size, now, more_waits=size == len(room))
+            for append in part.joined(slave.received(size, now)):
                 part.hold(append, self._store.append_to_commit_log(*append, whole_records=True))
-            if slave.frames:
+            if not is_known and slave.frames:
                 backoff.succeeded()
-                if not is_known:
-                    is_known, self._warned = True, ""
-                    _log.info("master %s is followed from offset %d", self.master.address, self.master.followed_from)
+                is_known, self._warned = True, ""
+                _log.info("master %s is followed from offset %d", self.master.address, self.master.followed_from)
             await reporter.report()
 
     async def _watch(self, slave: HaSlave) -> None:

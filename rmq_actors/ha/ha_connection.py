@@ -14,6 +14,7 @@ from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.read_socket_service import ReadSocketService
 from rmq_actors.ha.slave_status import SlaveStatus
 from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
+from rmq_actors.ports.receive import Receive
 from rmq_actors.ports.try_send import TrySend
 from rmq_actors.protocols.ha_master import SlaveRefused, SlaveReports, TransferCursor, first_offset
 from rmq_actors.sockets.network_failure import network_failure
@@ -37,6 +38,7 @@ class HAConnection:
     _group_transfer: GroupTransferService
     _tracer: Tracer
     _try_send: TrySend
+    _receive: Receive
     _reader: ReadSocketService = attrs.field(init=False)
     _writer: WriteSocketService = attrs.field(init=False)
     _connected_s: float = attrs.field(factory=trio.current_time, init=False)
@@ -129,5 +131,6 @@ class HAConnection:
             send,
             writer.check_taken,
             self._tracer,
+            self._receive,
         )
         return reader, writer

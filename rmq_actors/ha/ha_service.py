@@ -15,6 +15,7 @@ from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.ha.slave_status import HaCounters, Replicas, SlaveStatus
 from rmq_actors.ha.socket_options import set_buffer_sizes
+from rmq_actors.ports.receive import Receive, receive_into
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.protocols.allowed_addresses import is_allowed, parse_networks
 from rmq_actors.sockets.tcp_listeners import open_tcp_listeners
@@ -38,6 +39,7 @@ class HAService(ServiceThread):
     _group_transfer: GroupTransferService
     _tracer: Tracer
     _try_send: TrySend = try_sendmsg
+    _receive: Receive = receive_into
     connections: dict[int, HAConnection] = attrs.field(factory=dict, init=False)
     #: "host:port" once listening; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
@@ -119,7 +121,15 @@ class HAService(ServiceThread):
             return
         conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
         connection = HAConnection(
-            conn_id, peer, stream, self.config, self._store, self._group_transfer, self._tracer, self._try_send
+            conn_id,
+            peer,
+            stream,
+            self.config,
+            self._store,
+            self._group_transfer,
+            self._tracer,
+            self._try_send,
+            self._receive,
         )
         self.connections[conn_id] = connection
         nursery.start_soon(self._serve, connection)

@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from rmq_actors.ha.connection_end import PeerClosed
+from rmq_actors.ports.receive import Receive
 from rmq_actors.protocols.ha_master import SlaveReports
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.tracing.events.ha import HaReport
@@ -34,6 +35,7 @@ class ReadSocketService:
     _first_report: trio.MemorySendChannel[int]
     _check_taken: Callable[[float], None]
     _tracer: Tracer
+    _receive: Receive
     #: The newest report.
     reported: int | None = attrs.field(default=None, init=False)
 
@@ -52,14 +54,15 @@ class ReadSocketService:
 
     async def _read(self) -> NoReturn:
         """Hand over what is new, in the step that has received it."""
+        buffer = memoryview(bytearray(_RECEIVE_BYTES))
         while True:
-            data = await self._socket.recv(_RECEIVE_BYTES)
-            if not data:
+            size = await self._receive(self._socket, buffer)
+            if not size:
                 raise PeerClosed("the slave closed the connection")
             now = trio.current_time()
             self._check_taken(now)
             offset = self._reports.receive(
-                data,
+                buffer[:size],
                 now,
                 min_offset=self._commit_log.min_offset,
                 max_offset=self._commit_log.max_offset,

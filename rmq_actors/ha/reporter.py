@@ -30,27 +30,40 @@ class Reporter:
     _tracer: Tracer
     _try_send: TrySend
     _sender: SoleSender = attrs.field(init=False)
+    #: Of the last report, what the socket has not taken.
+    _rest: bytes = attrs.field(default=b"", init=False)
 
     def __attrs_post_init__(self) -> None:
         self._sender = SoleSender(self._send_due, lambda: self._slave.wake_at)
 
     async def report(self) -> None:
         """Send what is due, unless another task is sending: that one looks again after each send."""
-        await self._sender.send()
+        # Eight bytes hardly ever have to wait, and the task that reports has waited just before.
+        if not self._sender.is_sending and not self._report_at_once():
+            await self._sender.send()
 
     async def keep_alive(self) -> NoReturn:
         """Report when nothing was reported for a heartbeat's interval."""
         await self._sender.keep_alive()
 
+    def _report_at_once(self) -> bool:
+        """Send what is due, as far as that takes no waiting; whether nothing is left of it."""
+        report = self._slave.report(self._offset(), trio.current_time())
+        if report is None:
+            return True
+        # What is sent, not what should be: a machine that lies must show in the trace.
+        (reported,) = REPORT.unpack(report)
+        self._tracer.emit(HaClientReport(offset=reported))
+        self._rest = report[self._try_send(self._socket, (report,)) :]
+        if self._rest:
+            return False
+        self._slave.sent()
+        return True
+
     async def _send_due(self) -> None:
-        while report := self._slave.report(self._offset(), trio.current_time()):
-            # What is sent, not what should be: a machine that lies must show in the trace.
-            (reported,) = REPORT.unpack(report)
-            self._tracer.emit(HaClientReport(offset=reported))
-            # Eight bytes hardly ever have to wait, and the task that reports has waited just before.
-            report = report[self._try_send(self._socket, [report]) :]
-            while report:
-                report = report[await self._socket.send(report) :]
+        while self._rest or not self._report_at_once():
+            while self._rest:
+                self._rest = self._rest[await self._socket.send(self._rest) :]
             self._slave.sent()
 
 

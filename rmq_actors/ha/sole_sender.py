@@ -18,24 +18,25 @@ class SoleSender:
 
     _send_due: Callable[[], Awaitable[None]]
     _wake_at: Callable[[], float]
-    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    #: Whether a task is sending. Not a lock: it is looked at for each put, and hardly ever waited for.
+    is_sending: bool = attrs.field(default=False, init=False)
+    _waiting: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
     async def send(self) -> bool:
         """Send what is due, unless another task is sending: that one looks again. Returns whether this task did it."""
-        try:
-            self._sending.acquire_nowait()
-        except trio.WouldBlock:
+        if self.is_sending:
             return False
+        self.is_sending = True
         try:
             await self._send_due()
         finally:
-            self._sending.release()
+            self.is_sending = False
+            self._waiting.unpark_all()
         return True
 
     async def keep_alive(self) -> NoReturn:
         """Send heartbeats when they are due, until it is cancelled or a send fails."""
         while True:
             await trio.sleep_until(self._wake_at())
-            if not await self.send():
-                async with self._sending:  # a heartbeat is due for as long as a send is stuck
-                    await self._send_due()
+            while not await self.send():
+                await self._waiting.park()  # a heartbeat is due for as long as a send is stuck

@@ -112,19 +112,32 @@ class HaSlave:
         """Where the next bytes go, `RECEIVE_BYTES` at most; never empty."""
         if self._begin:
             rest = self._end - self._begin
-            self._buffer[:rest] = self._buffer[self._begin : self._end]
+            if rest:
+                self._buffer[:rest] = self._buffer[self._begin : self._end]
             self._begin, self._end = 0, rest
         assert self._end < len(self._buffer), "a frame that fills the buffer was taken, or refused by its header"
         return memoryview(self._buffer)[self._end : self._end + RECEIVE_BYTES]
 
-    def received(self, size: int, now: float) -> Iterator[Append]:
-        """`size` bytes were put into `free()`: yield what whole frames ask for, in order.
+    def received(self, size: int, now: float) -> Iterable[Append]:
+        """`size` bytes were put into `free()`: what whole frames ask for, in order. Go through it once, to its end.
 
         Raises `OffsetMismatch` or `IllegalFrame` when it reaches a bad frame; what came before stands.
         """
         self.last_read = now
-        self._end += size
-        assert self._end <= len(self._buffer), "no more was received than there was room for"
+        self._end = end = self._end + size
+        assert end <= len(self._buffer), "no more was received than there was room for"
+        if self._begin or end <= TRANSFER_HEADER_BYTES:
+            return self._frames()
+        offset, body_bytes = TRANSFER_HEADER.unpack_from(self._buffer)
+        if offset != self.max_offset or not 0 < body_bytes == end - TRANSFER_HEADER_BYTES:
+            return self._frames()
+        # One whole frame, and nothing else: a put, whose master waits.
+        self._begin = end
+        self.frames += 1
+        self.max_offset = offset + body_bytes
+        return (Append(offset, memoryview(self._buffer)[TRANSFER_HEADER_BYTES:end]),)
+
+    def _frames(self) -> Iterator[Append]:
         view, unpack = memoryview(self._buffer), TRANSFER_HEADER.unpack_from
         while (body_at := self._begin + TRANSFER_HEADER_BYTES) <= self._end:  # for each 32 KiB that a slave receives
             offset, body_bytes = unpack(view, self._begin)

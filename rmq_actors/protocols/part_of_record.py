@@ -39,12 +39,16 @@ class PartOfRecord:
         """How much of a record waits for its rest."""
         return len(self._held)
 
-    def joined(self, appends: Iterable[Append]) -> Iterator[Append]:
+    def joined(self, appends: Iterable[Append]) -> Iterable[Append]:
         """The held part and the appends, neighbours in one file as one; nothing while all is a part of one record.
 
         Raises what `appends` raises, after yielding what came before.
         """
-        return joined(self._with_held(appends) if self._held else appends, self._file_size_bytes)
+        if self._held:
+            appends = self._with_held(appends)
+        elif isinstance(appends, tuple):  # it is alone
+            return appends
+        return joined(appends, self._file_size_bytes)
 
     def _with_held(self, appends: Iterable[Append]) -> Iterator[Append]:
         rest = iter(appends)

@@ -194,6 +194,8 @@ class EncodedMessage:
     takes_queue_offset: bool
     starts: Sequence[int] = (0,)
     multi_queues: Sequence[tuple[str, int]] = ()
+    #: As it is stored. 0 of a batch.
+    sys_flag: int = 0
 
     def place(self, *, queue_offset: int, physical_offset: int, store_timestamp_ms: int) -> None:
         """Fill in the three fields; a batch takes consecutive queue offsets."""
@@ -237,6 +239,7 @@ def encode_message(
         store_timestamp_position(born_host),
         (message.topic, message.queue_id),
         takes_queue_offset(sys_flag),
+        sys_flag=sys_flag,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
@@ -146,3 +147,24 @@ async def test_a_subscriber_is_not_woken_for_what_it_takes_at_once() -> None:
             picky.receive_nowait()
     sender.put(6)
     assert taken == [1, 2, 4]
+
+
+@pytest.mark.trio
+async def test_a_subscriber_that_lets_others_go_first_is_the_last_one() -> None:
+    sender = broadcast().open()
+    told: list[str] = []
+
+    def take(name: str) -> Callable[[int], bool]:
+        def told_first(_: int) -> bool:
+            told.append(name)
+            return True
+
+        return told_first
+
+    with contextlib.ExitStack() as stack:
+        for name, others_first in (("a", False), ("last", True), ("b", False), ("c", False), ("very last", True)):
+            stack.enter_context(sender.subscribe(take(name), others_first=others_first))
+        sender.put(1)
+        assert told == ["a", "b", "c", "last", "very last"]
+        assert sender.receivers == 5
+    assert sender.receivers == 0

@@ -14,6 +14,7 @@ import trio.testing
 
 from rmq_actors.ha.read_socket_service import ReadSocketService
 from rmq_actors.ha.write_socket_service import FIRST_REPORT, WriteSocketService
+from rmq_actors.ports.receive import receive_into
 from rmq_actors.ports.try_send import try_sendmsg
 from rmq_actors.protocols.ha_master import SlaveReports, SlaveSilent, TransferCursor
 from rmq_actors.store.message_store import MessageStore
@@ -56,24 +57,27 @@ class Slave:
         self.sent.append((trio.current_time(), taken))
         return len(taken)
 
-    async def recv(self, size: int) -> bytes:
+    async def recv_into(self, buffer: memoryview) -> int:
         if not self.says:
             await trio.sleep_forever()
         after_s, data = self.says.pop(0)
         with trio.CancelScope(shield=True):  # received is received, whatever was cancelled meanwhile
             await trio.sleep(after_s)
-        return data[:size]
+        buffer[: len(data)] = data
+        return len(data)
 
 
 @contextlib.asynccontextmanager
-async def writing(store: MessageStore, slave: Slave, *, at_once: bool = False) -> AsyncIterator[WriteSocketService]:
-    """A WriteSocketService whose slave has asked for everything. `at_once`: who puts sends."""
+async def writing(
+    store: MessageStore, slave: Slave, *, at_once: bool = False, **settings: int
+) -> AsyncIterator[WriteSocketService]:
+    """One whose slave has asked for everything. `at_once`: who puts sends. `settings`: of its cursor."""
     send, receive = FIRST_REPORT.open()
     log, socket = store.commit_log, slave
     service = WriteSocketService(
         1,
         _socket(socket),
-        lambda requested, now: TransferCursor(requested, now, log.file_size_bytes, HEARTBEAT_S),
+        lambda requested, now: TransferCursor(requested, now, log.file_size_bytes, HEARTBEAT_S, **settings),
         log,
         store.visible_end,
         receive,
@@ -253,7 +257,7 @@ async def reading(store: MessageStore, slave: Slave) -> AsyncIterator[Reading]:
     first, first_told = FIRST_REPORT.open()
     reports = SlaveReports(trio.current_time(), HOUSEKEEPING_S)
     service = ReadSocketService(
-        1, _socket(slave), reports, store.commit_log, offsets.append, first, lambda _: None, new_tracer()
+        1, _socket(slave), reports, store.commit_log, offsets.append, first, lambda _: None, new_tracer(), receive_into
     )
 
     async def run() -> None:

@@ -43,6 +43,27 @@ def test_frames_become_appends_and_heartbeats_nothing() -> None:
     assert machine.max_offset == 5
 
 
+@given(bodies=st.lists(st.binary(max_size=20), min_size=1, max_size=8), cuts=st.lists(st.integers(1, 60), max_size=20))
+def test_however_the_bytes_come_the_frames_are_the_same(bodies: list[bytes], cuts: list[int]) -> None:
+    """Also where a receive is one whole frame, which is taken in a way of its own."""
+    machine, stream, offset = slave(buffer_bytes=64), b"", 0
+    for body in bodies:
+        stream += encode_transfer_header(offset, len(body)) + body
+        offset += len(body)
+    whole = [len(body) + 12 for body in bodies]
+    for sizes in (cuts, whole):
+        machine, rest, got, chunks = slave(buffer_bytes=64), stream, b"", list(sizes)
+        while rest:
+            size = min(chunks.pop(0) if chunks else len(rest), len(machine.free()), len(rest))
+            for at, data in give(machine, rest[:size]):
+                assert at == len(got), "a gap or an overlap"
+                got += data
+            rest = rest[size:]
+        assert got == b"".join(bodies)
+        assert machine.frames == len(bodies)
+        assert machine.max_offset == offset
+
+
 def test_an_empty_log_takes_any_beginning_once() -> None:
     machine = slave()
     assert give(machine, encode_transfer_header(4096, 3) + b"abc") == [(4096, b"abc")]
@@ -74,7 +95,7 @@ def test_what_is_refused_and_how_it_is_named(
 def test_what_came_before_a_bad_frame_stands() -> None:
     machine = slave()
     machine.free()[:27] = encode_transfer_header(0, 3) + b"abc" + encode_transfer_header(9, 1)
-    effects = machine.received(27, 0.0)
+    effects = iter(machine.received(27, 0.0))
     assert bytes(next(effects).data) == b"abc"
     with pytest.raises(OffsetMismatch):
         next(effects)

@@ -431,22 +431,33 @@ def test_both_time_outs_stay_below_a_clients_three_seconds() -> None:
     assert max(config.sync_flush_timeout_ms, config.slave_timeout_ms) < 3000
 
 
+@pytest.mark.parametrize("lone", [False, True], ids=["by_its_own_task", "by_the_task_that_puts"])
 @pytest.mark.trio
 async def test_a_dispatch_that_crashes_ends_the_store(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, lone: bool
 ) -> None:
-    """Puts would go on, and no consumer ever see them."""
+    """Puts would go on, and no consumer ever see them. The put itself is in the log, and its answer says so."""
+    statuses: list[PutStatus] = []
 
     def crash(queues: ConsumeQueues, requests: object) -> None:
         raise RuntimeError("a bug in dispatch")
 
     async def run() -> None:
         async with running_store(tmp_path) as running:
+            for _ in range(2 if lone else 0):
+                await running.store.puts.put_message(message())
+                await trio.sleep(1)
             monkeypatch.setattr(ConsumeQueues, "dispatch", crash)
-            await running.store.puts.put_message(message())
+            monkeypatch.setattr(ConsumeQueues, "dispatch_rows", crash)
+            before, dispatched_to = running.store.commit_log.max_offset, running.store.dispatched_to
+            pending = running.store.puts.async_put_message(message())
+            assert running.store.commit_log.max_offset > before
+            assert running.store.dispatched_to == dispatched_to
+            statuses.append((await pending.wait()).status)
             await trio.sleep(3600)
 
     with pytest.raises(BaseExceptionGroup) as raised:
         await run()
+    assert statuses == [PutStatus.PUT_OK]
     error = first_leaf(raised.value)
     assert "a bug in dispatch" in str(error.__cause__ or error)

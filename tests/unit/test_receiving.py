@@ -14,8 +14,14 @@ from rmq_actors.actors.services.channels import Broadcast
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.dispatch import reput_message_service
-from rmq_actors.store.dispatch.receiving import BUSY_S, Receiving
-from rmq_actors.store.dispatch.reput_message_service import DISPATCHED, GIVE_WAY_MAX_S, Reput, ReputMessageService
+from rmq_actors.store.dispatch.receiving import BUSY_S, OFTEN_BYTES, OFTEN_RECEIVES, OFTEN_S, Receiving
+from rmq_actors.store.dispatch.reput_message_service import (
+    DISPATCHED,
+    GIVE_WAY_MAX_S,
+    LAG_MAX_S,
+    Reput,
+    ReputMessageService,
+)
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import AppendedEnd
 from rmq_actors.store.message_store import LOG_END
@@ -75,7 +81,7 @@ async def receive_for(receiver: ReceivingLog, seconds: float) -> None:
     """A full receive every millisecond."""
     end = trio.current_time() + seconds
     while trio.current_time() < end:
-        receiver.receiving.more_waits()
+        receiver.receiving.received(0, trio.current_time(), more_waits=True)
         receiver.append()
         await trio.sleep(0.001)
 
@@ -129,11 +135,57 @@ def test_no_more_than_so_much_is_left_undispatched(receiver: ReceivingLog, monke
     receiver.run(main)
 
 
+async def receive_often(receiver: ReceivingLog, seconds: float, every_s: float, size_bytes: int = 100) -> float:
+    """Small receives; for how long something waited to be dispatched at most."""
+    end, empty_at, longest_s = trio.current_time() + seconds, trio.current_time(), 0.0
+    while trio.current_time() < end:
+        if not receiver.behind:
+            empty_at = trio.current_time()
+        receiver.receiving.received(size_bytes, trio.current_time(), more_waits=False)
+        receiver.append()
+        longest_s = max(longest_s, trio.current_time() - empty_at)
+        await trio.sleep(every_s)
+    return longest_s
+
+
+def test_where_small_receives_come_often_they_are_dispatched_together_and_soon(receiver: ReceivingLog) -> None:
+    async def main(receiver: ReceivingLog) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await receive_often(receiver, OFTEN_S / 4, 0.001)
+        assert not receiver.behind, "these are few"
+        await receive_often(receiver, 2 * OFTEN_S, 0.001)
+        longest_s = await receive_often(receiver, 1.0, 0.001)
+        assert LAG_MAX_S / 2 < longest_s <= LAG_MAX_S + 0.002
+        receiver.receiving.received(100, trio.current_time(), more_waits=False)
+        receiver.append()
+        await trio.sleep(OFTEN_S + 0.001)
+        assert not receiver.behind, "a quiet moment"
+
+    receiver.run(main)
+
+
+def test_receives_now_and_then_are_dispatched_at_once(receiver: ReceivingLog) -> None:
+    async def main(receiver: ReceivingLog) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert await receive_often(receiver, 1.0, OFTEN_S / (OFTEN_RECEIVES - 4)) == 0
+
+    receiver.run(main)
+
+
+def test_a_large_receive_is_not_the_last_one(receiver: ReceivingLog) -> None:
+    async def main(receiver: ReceivingLog) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        longest_s = await receive_often(receiver, 1.0, OFTEN_S / 2, OFTEN_BYTES)
+        assert LAG_MAX_S / 2 < longest_s <= LAG_MAX_S + OFTEN_S / 2
+
+    receiver.run(main)
+
+
 def test_a_service_that_gives_way_ends_at_once(receiver: ReceivingLog) -> None:
     async def main(receiver: ReceivingLog) -> None:
         await trio.testing.wait_all_tasks_blocked()
         await receive_for(receiver, 0.1)
-        receiver.receiving.more_waits()
+        receiver.receiving.received(0, trio.current_time(), more_waits=True)
         began = trio.current_time()
         receiver.service.request_stop()
         await trio.testing.wait_all_tasks_blocked()

@@ -96,6 +96,14 @@ class LatestChannel(Generic[T]):
         return _open_latest()
 
 
+#: From here on the receivers are numbered that let others go first.
+_LAST = 1 << 62
+
+
+def _number(item: tuple[int, object]) -> int:
+    return item[0]
+
+
 @attrs.define(eq=False)
 class Broadcast(Generic[T]):
     """One sender, any number of receivers, each with a latest channel of its own."""
@@ -105,22 +113,28 @@ class Broadcast(Generic[T]):
     _next: int = attrs.field(default=0, init=False)
 
     def put(self, value: T) -> None:
-        """Hand `value` to every receiver."""
+        """Hand `value` to every receiver, as they have subscribed; those that let others go first are last."""
         for sender, take in self._senders.values():
             if take is None or not take(value):
                 sender.put(value)
 
     @contextlib.contextmanager
-    def subscribe(self, take: Callable[[T], bool] | None = None) -> Iterator[trio.MemoryReceiveChannel[T]]:
+    def subscribe(
+        self, take: Callable[[T], bool] | None = None, *, others_first: bool = False
+    ) -> Iterator[trio.MemoryReceiveChannel[T]]:
         """A receiving end for as long as the context lasts; it sees values put after this call.
 
         `take` is called first, in the sender's step: a value for which it returns True needs no wake-up. It must not
-        raise.
+        raise. With `others_first` it is called after all others, also those that subscribe later.
         """
         number, self._next = self._next, self._next + 1
+        if others_first:
+            number += _LAST
         ends: tuple[LatestSender[T], trio.MemoryReceiveChannel[T]] = _open_latest()
         sender, receive = ends
         self._senders[number] = sender, take
+        if not others_first and len(self._senders) > 1:
+            self._senders = dict(sorted(self._senders.items(), key=_number))
         try:
             yield receive
         finally:

@@ -34,6 +34,11 @@ class HandedRows:
         """Where the first row begins that waits."""
         return self._waiting[0].commit_log_offset if self._waiting else None
 
+    @property
+    def end_offset(self) -> int | None:
+        """Where the last row ends that waits."""
+        return self._waiting[-1].end_offset if self._waiting else None
+
     def put(self, rows: Sequence[DispatchRequest], properties_bytes: int) -> None:
         """Hand on rows that were appended, one after the other, in the log's order."""
         waiting = self._waiting
@@ -45,6 +50,21 @@ class HandedRows:
                 self._properties_bytes = size_bytes
                 return
         self._waiting, self._properties_bytes = list(rows), properties_bytes
+
+    def put_one(self, row: DispatchRequest, properties_bytes: int) -> None:
+        """`put` of one row, as most puts of a store are."""
+        waiting = self._waiting
+        size_bytes = self._properties_bytes + properties_bytes
+        if (
+            not waiting
+            or len(waiting) >= self.rows_max
+            or size_bytes > self.properties_max_bytes
+            or waiting[-1].end_offset != row.commit_log_offset
+        ):
+            self._waiting, self._properties_bytes = [row], properties_bytes
+        else:
+            waiting.append(row)
+            self._properties_bytes = size_bytes
 
     def take(self, offset: int, limit: int) -> Sequence[DispatchRequest]:
         """The rows from `offset` on that end at or before `limit`; none where the one there does not wait here."""

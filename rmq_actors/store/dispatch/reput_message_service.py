@@ -59,9 +59,14 @@ _GUESSED_RECORD_BYTES = 256
 #: until nothing waits. Whoever consumes from it waits for that, and so does an orderly stop.
 GIVE_WAY_MAX_S = 10.0
 GIVE_WAY_MAX_BYTES = 2 * 1024**3
-#: How many rows, and how long, what lags may lag: see `CommitLogDispatcher.drain`.
+#: How many rows, and how long, what lags may lag: see `CommitLogDispatcher.drain`. So long, too, a slave that receives
+#: often leaves undispatched what it has received.
 LAG_MAX_ROWS = 256
 LAG_MAX_S = 0.05
+#: The task that makes the log grow dispatches so few rows itself, if the growth before that was its own, too, and so
+#: long ago: this costs less than to wake another task. Many at once cost less each.
+AT_ONCE_ROWS_MAX = 4
+AT_ONCE_AFTER_S = 0.00005
 
 
 @attrs.define(eq=False)
@@ -114,6 +119,18 @@ class Reput:
             self.rows.drop()
             self.reput_from_offset, self.last = offset, None
             self._drained = offset, None
+
+    def dispatch_at_once(self, limit: int) -> int:
+        """Dispatch rows if they are few, and all that is new before `limit`; how many there were, else 0.
+
+        Raises `OSError` or `QueueBeginsAgain`, and then `dispatch_some` reads them from the log.
+        """
+        if not 0 < len(self.rows) <= AT_ONCE_ROWS_MAX or self.rows.end_offset != limit:
+            return 0
+        rows = self.rows.take(self.reput_from_offset, limit)
+        if rows:
+            self._dispatch_rows(rows)
+        return len(rows)
 
     def dispatch_some(self, limit: int) -> int:
         """Dispatch the next records that end at or before `limit`; how many there were: 0 when there is none.
@@ -252,6 +269,12 @@ class ReputMessageService(ServiceThread):
     #: Lets a queue begin with the record that says so. None: no dispatcher has queues.
     _begin_again: Callable[[QueueBeginsAgain], Awaitable[None]] | None = None
     _failing: bool = attrs.field(default=False, init=False)
+    #: Whether its task looks for more before it waits for growth again: it works, or has been woken.
+    _is_awake: bool = attrs.field(default=True, init=False)
+    #: When the log grew last by rows.
+    _grew_at_s: float = attrs.field(default=float("-inf"), init=False)
+    #: By which task, or one that may be gone.
+    _grower: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
     #: Whether the timer calls `_drain`, and what ends that.
     _drains: bool = attrs.field(default=False, init=False)
     _jobs: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack, init=False)
@@ -259,17 +282,50 @@ class ReputMessageService(ServiceThread):
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Dispatch what comes. What is left at a stop `MessageStore.shut_down` dispatches."""
-        with self._visible_end.growth.subscribe() as wake_ups, self._jobs:
+        growth = self._visible_end.growth
+        with growth.subscribe(self._take_growth, others_first=True) as wake_ups, self._jobs:
             task_status.started()
             while True:
+                self._is_awake = True
                 await self._catch_up()
+                self._is_awake = False
                 await wake_ups.receive()
+
+    def _take_growth(self, _: object) -> bool:
+        """Whether growth needs nobody to be woken for it: it is dispatched, or the task is awake that does it.
+
+        Whatever else follows the log has been told before: a slave is sent a put before its queue has it.
+        """
+        try:
+            if self._is_awake or (self._reput.rows and not self._failing and self._dispatch_at_once()):
+                return True
+        except Exception as error:  # noqa: BLE001  # this service crashes by it, not the put: the log has its record
+            self.fail(error)
+        self._is_awake = True  # by this growth, or never again
+        return False
+
+    def _dispatch_at_once(self) -> bool:
+        now, before, task = trio.current_time(), self._grew_at_s, trio.lowlevel.current_task()
+        is_alone, self._grew_at_s, self._grower = task is self._grower, now, task
+        if not is_alone or now < before + AT_ONCE_AFTER_S:
+            return False
+        try:
+            count = self._reput.dispatch_at_once(self._visible_end.offset())
+        except (OSError, QueueBeginsAgain):  # the task that is woken meets it, too
+            return False
+        if not count:
+            return False
+        if now >= before + LAG_MAX_S:
+            with contextlib.suppress(OSError):  # the timer's job tries again, and says what is wrong
+                self._reput.drain()
+        self._tell(count)
+        return True
 
     async def _catch_up(self) -> None:
         count = count_before_others = 0
-        give_way_until = trio.current_time() + GIVE_WAY_MAX_S
+        began_s = trio.current_time()
         while True:
-            await self._give_way(give_way_until)
+            await self._give_way(began_s)
             try:
                 dispatched = self._reput.dispatch_some(self._visible_end.offset())
             except QueueBeginsAgain as found:
@@ -288,12 +344,16 @@ class ReputMessageService(ServiceThread):
                 count_before_others = count
                 await trio.lowlevel.checkpoint()
         if count:
-            offset = self._reput.reput_from_offset
-            self._tracer.emit(StoreDispatch(offset=offset, size=count))
-            self.dispatched.put(offset)
-            if self._reput.lagging and not self._drains:
-                self._drains = True
-                self._jobs.enter_context(self._timer.every(LAG_MAX_S, self._drain, self))
+            self._tell(count)
+
+    def _tell(self, count: int) -> None:
+        """So many were dispatched."""
+        offset = self._reput.reput_from_offset
+        self._tracer.emit(StoreDispatch(offset=offset, size=count))
+        self.dispatched.put(offset)
+        if self._reput.lagging and not self._drains:
+            self._drains = True
+            self._jobs.enter_context(self._timer.every(LAG_MAX_S, self._drain, self))
 
     async def _let_begin_again(self, found: QueueBeginsAgain) -> None:
         if self._begin_again is None:
@@ -319,9 +379,18 @@ class ReputMessageService(ServiceThread):
                 if self._failing:
                     self._works_again()
 
-    async def _give_way(self, until: float) -> None:
-        """Wait while a slave has more to receive. No checkpoint if it has not."""
-        while (resume_at := min(self._receiving.busy_until, until)) > trio.current_time():
+    async def _give_way(self, began_s: float) -> None:
+        """Wait while a slave has more to receive, or receives often. No checkpoint if it does not.
+
+        `began_s`: since when something has been waiting to be dispatched.
+        """
+        receiving = self._receiving
+        while True:
+            resume_at = max(
+                min(receiving.busy_until, began_s + GIVE_WAY_MAX_S), min(receiving.often_until, began_s + LAG_MAX_S)
+            )
+            if resume_at <= trio.current_time():
+                break
             if self._visible_end.offset() - self._reput.reput_from_offset >= GIVE_WAY_MAX_BYTES:
                 break
             await trio.sleep_until(resume_at)

@@ -310,9 +310,12 @@ class CommitLog:
             raise AppendRefused(f"{len(data)} bytes at offset {offset}: {error}") from error
 
     def _append_data(self, offset: int, data: BytesLike, whole_records: bool) -> int:
-        self.commit()  # of a master that has become a slave
-        begin, next_record_offset = self.max_offset, self._next_record_offset
-        if not self._queue.files:
+        if self._uncommitted:
+            self.commit()  # of a master that has become a slave
+        files, size_bytes, next_record_offset = self._queue.files, len(data), self._next_record_offset
+        is_first = not files
+        begin = 0 if is_first else files[-1].end_offset
+        if is_first:
             if offset % self.file_size_bytes:
                 raise FileSizeMismatch(
                     f"the master's log begins at {offset}, no multiple of the file size {self.file_size_bytes} here: "
@@ -321,21 +324,19 @@ class CommitLog:
             begin = next_record_offset = offset
         if offset != begin:
             raise AppendRefused(f"bytes for offset {offset}, this log ends at {begin}")
-        if len(data) > self.file_size_bytes - offset % self.file_size_bytes:
+        file_size_bytes = self._queue.file_size_bytes
+        if size_bytes > file_size_bytes - offset % file_size_bytes:
             raise FileSizeMismatch(
-                f"{len(data)} bytes at offset {offset} cross the end of a file of {self.file_size_bytes} bytes: "
+                f"{size_bytes} bytes at offset {offset} cross the end of a file of {file_size_bytes} bytes: "
                 "is mappedFileSizeCommitLog the same on both?"
             )
-        last_record, next_record_offset = follow_records(
-            next_record_offset, offset, data, self.select, self.file_size_bytes
-        )
-        end = offset + len(data)
+        last_record, next_record_offset = follow_records(next_record_offset, offset, data, self.select, file_size_bytes)
+        end = offset + size_bytes
         if whole_records and next_record_offset != end:
             end = next_record_offset = max(offset, last_record)
             if end == offset:
                 return end
             data = memoryview(data)[: end - offset]
-        is_first = not self._queue.files
         if is_first and (offset or self._has_begun_late):
             self._has_begun_late = True
             self._begin = self._on_begin(offset)

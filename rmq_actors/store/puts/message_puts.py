@@ -46,6 +46,7 @@ from rmq_actors.wire.record import (
     PropertiesSizeExceeded,
     encode_host,
 )
+from rmq_actors.wire.row_of_message import row_of_message
 
 _log = logging.getLogger(__name__)
 
@@ -188,7 +189,7 @@ class MessagePuts:
             return self._refuse(_status_of(error), str(error))
         if waits is None:
             waits = _waits(message.properties)
-        return self._append(encoded, message.store_host, arrived, waits=waits)
+        return self._append(encoded, message.store_host, arrived, message, waits=waits)
 
     def async_put_messages(self, batch: MessageBatch) -> PendingPut:
         """Append a batch now, without waiting for its answer (asyncPutMessages)."""
@@ -200,7 +201,7 @@ class MessagePuts:
             encoded = self._encoder.encode_batch(batch)
         except (MessageIllegal, IllegalProperty, IllegalTopic) as error:
             return self._refuse(_status_of(error), str(error))
-        return self._append(encoded, batch.store_host, arrived, waits=_waits(batch.properties))
+        return self._append(encoded, batch.store_host, arrived, None, waits=_waits(batch.properties))
 
     def put_rows(self, rows: Sequence[MessageRow], store_host: str) -> PutRows | None:
         """Append rows in one write: all of them, or those before a special one.
@@ -362,14 +363,16 @@ class MessagePuts:
 
     # Appending.
 
-    def _append(self, encoded: EncodedMessage, store_host: str, arrived: float, *, waits: bool) -> PendingPut:
+    def _append(
+        self, encoded: EncodedMessage, store_host: str, arrived: float, message: Message | None, *, waits: bool
+    ) -> PendingPut:
+        to_pool = self.config.uses_transient_store_pool
         try:
             appended = self._commit_log.append_message(
-                encoded,
-                self._environment.wall_clock.now_ms(),
-                store_host=store_host,
-                to_pool=self.config.uses_transient_store_pool,
+                encoded, self._environment.wall_clock.now_ms(), store_host=store_host, to_pool=to_pool
             )
+            if message is not None and not to_pool:
+                self._hand_on(message, encoded, appended)
         except MessageIllegal as error:
             return self._refuse(PutStatus.MESSAGE_ILLEGAL, str(error))
         except OSError as error:
@@ -389,6 +392,12 @@ class MessagePuts:
         else:
             self._await_confirmation(pending, appended.end_offset, arrived)
         return pending
+
+    def _hand_on(self, message: Message, encoded: EncodedMessage, appended: AppendMessageResult) -> None:
+        """Spare the dispatcher the reading of a plain message."""
+        row = row_of_message(message, encoded, appended.offset, appended.queue_offset, appended.store_timestamp_ms)
+        if row is not None:
+            self._handed_rows.put_one(row, len(encoded.data) - len(message.body))
 
     def _await_confirmation(self, pending: PendingPut, end_offset: int, arrived: float) -> None:
         wait = self._what_to_await(end_offset)
