@@ -90,8 +90,8 @@ class WriteSocketService:
         cursor = self._cursor
         if self._try_send is None or cursor is None or self._rest:
             return False
-        now, log = trio.current_time(), self._commit_log
-        frames = cursor.plan_at_once(self._visible_end.offset(), self._pace, now, min_offset=log.min_offset)
+        now, log, end = trio.current_time(), self._commit_log, self._visible_end.offset()
+        frames = cursor.plan_at_once(end, self._pace, now, min_offset=log.min_offset)
         if not frames:
             return False
         # A failure is the connection's, not the put's: the task that is woken meets it, too.
@@ -108,7 +108,7 @@ class WriteSocketService:
         if self._rest:
             return False
         cursor.sent(now)
-        return True
+        return cursor.next_offset == end  # small frames are too many for one group
 
     async def _send_due(self, cursor: TransferCursor) -> None:
         if self._rest:

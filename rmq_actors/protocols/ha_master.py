@@ -166,12 +166,12 @@ class TransferCursor:
     def plan_at_once(self, limit_offset: int, pace: SlavePace, now: float, *, min_offset: int = 0) -> list[Transfer]:
         """What the task that made the log grow to `limit_offset` sends itself: like `plan`, but never a heartbeat.
 
-        Returns nothing unless the slave has all that it was sent, and one frame can hold what is new: what comes while
-        something is under way is better sent together. Where several puts come between two reports it returns nothing,
-        too: they are sent together once all have come.
+        Returns nothing unless the slave has all that it was sent, and one group of frames can hold what is new: what
+        comes while something is under way is better sent together. Where the log grows several times between two
+        reports it returns nothing, too: that is sent together once all of it has come.
         """
         size = limit_offset - self.next_offset
-        if not pace.grows_slowly or self.next_offset != pace.reported_offset or not 0 < size <= self.batch_size_bytes:
+        if not pace.grows_slowly or self.next_offset != pace.reported_offset or not 0 < size <= self.group_size_bytes:
             return []
         return self.plan(limit_offset, now) if self.next_offset >= min_offset else []
 

@@ -63,15 +63,16 @@ def test_frames_cover_the_log_exactly(
     caught_up=st.booleans(),
     min_offset=st.integers(0, 3000),
 )
-def test_at_once_goes_what_one_frame_can_hold_to_a_slave_that_has_all_else(
+def test_at_once_goes_what_one_group_of_frames_can_hold_to_a_slave_that_has_all_else(
     start: int, grown: int, reported: int, caught_up: bool, min_offset: int
 ) -> None:
-    machine, limit = cursor(start), start + grown
+    machine, limit = cursor(start, batch_size_bytes=100, group_size_bytes=300), start + grown
     pace = SlavePace()
     pace.reported(start if caught_up else reported)
     frames = machine.plan_at_once(limit, pace, 9.0, min_offset=min_offset)
     if 0 < grown <= 300 and (caught_up or reported == start) and start >= min_offset:
-        assert frames == cursor(start).plan(limit, 9.0)
+        assert frames == cursor(start, batch_size_bytes=100, group_size_bytes=300).plan(limit, 9.0)
+        assert len(frames) >= grown / 100
         assert machine.next_offset == limit
     else:
         assert frames == []

@@ -183,6 +183,29 @@ async def test_who_puts_sends_to_a_slave_that_has_everything(tmp_path: Path) -> 
 
 
 @pytest.mark.trio
+async def test_what_grows_at_once_goes_in_several_frames(tmp_path: Path) -> None:
+    """Of a batch, or of what a receive has brought. More frames than a group has are left to the task that sends."""
+    async with running_store(tmp_path) as running:
+        slave = Slave()
+        small_frames = writing(running.store, slave, at_once=True, batch_size_bytes=32, group_frames_max=4)
+        async with small_frames as service:
+            await trio.testing.wait_all_tasks_blocked()
+            service.reported(0)
+            running.store.puts.async_put_message(message())
+            parts = [frame(running.store, begin, 32) for begin in range(0, 96, 32)]
+            assert [data for _, data in slave.sent] == [b"".join(parts)]
+            service.reported(96)
+            slave.sent.clear()
+            running.store.puts.async_put_message(message(b"a" * 90))
+            end = running.store.commit_log.max_offset
+            assert b"".join(data for _, data in slave.sent) == b"".join(
+                frame(running.store, begin, 32) for begin in range(96, 224, 32)
+            )
+            await trio.testing.wait_all_tasks_blocked()
+            assert service.next_offset == end > 224
+
+
+@pytest.mark.trio
 async def test_puts_that_come_in_bursts_are_sent_together(tmp_path: Path) -> None:
     async with running_store(tmp_path) as running:
         slave = Slave()
