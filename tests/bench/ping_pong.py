@@ -1,6 +1,7 @@
 """What no put that waits for a slave can beat: as many bytes there, a report back, between two processes on loopback.
 
-`python -m tests.bench.ping_pong trio` (or `sockets`, which block) prints the median and the 99th percentile as JSON.
+`python -m tests.bench.ping_pong trio` (or `sockets`, which block) prints the median, the 99th percentile, and the CPU
+time of either process for each put, as JSON.
 Nothing is stored, parsed or awaited but the bytes: in Trio that is one wake-up on either side.
 """
 
@@ -15,6 +16,8 @@ import time
 from collections.abc import Sequence
 
 import trio
+
+from tests.bench.measuring import process_cpu_s
 
 KINDS = ("trio", "sockets")
 _PUT_BYTES = 1024 + 91 + 12
@@ -32,7 +35,7 @@ def run(kind: str) -> dict[str, float]:
 
 
 def measure(kind: str) -> dict[str, float]:
-    """Ask as often as puts are measured; times in us."""
+    """Ask as often as puts are measured; times in us, CPU times with those of the first puts, which warm up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with subprocess.Popen([sys.executable, "-m", "tests.bench.ping_pong", kind, str(port)]) as answerer:
@@ -40,11 +43,19 @@ def measure(kind: str) -> dict[str, float]:
                 connection, _ = server.accept()
                 with connection:
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    began_s, answerer_began_s = time.process_time(), process_cpu_s(answerer.pid)
                     waits = _ask(connection) if kind == "sockets" else trio.run(_ask_in_trio, connection)
+                    cpu_s = time.process_time() - began_s
+                    answerer_cpu_s = process_cpu_s(answerer.pid) - answerer_began_s
             finally:
                 answerer.kill()
     waits.sort()
-    return {"p50_us": statistics.median(waits) * 1e6, "p99_us": waits[len(waits) * 99 // 100] * 1e6}
+    return {
+        "p50_us": statistics.median(waits) * 1e6,
+        "p99_us": waits[len(waits) * 99 // 100] * 1e6,
+        "cpu_us": cpu_s / (_WARM_UP + _MESSAGES) * 1e6,
+        "answerer_cpu_us": answerer_cpu_s / (_WARM_UP + _MESSAGES) * 1e6,
+    }
 
 
 def _ask(connection: socket.socket) -> list[float]:

@@ -33,7 +33,7 @@ from pathlib import Path
 import attrs
 
 from tests.bench.java_programs import compile_program, java_version
-from tests.bench.measuring import Figure, bare_checkpoint_us
+from tests.bench.measuring import Figure, bare_checkpoint_us, process_cpu_s
 from tests.worlds.java_tools import ToolMissing
 
 _RUN_TIMEOUT_S = 900
@@ -70,8 +70,8 @@ class RunningProgram:
         return printed
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads: its CPU-time clock, as clock_getcpuclockid(3) names it on Linux."""
-        return time.clock_gettime(~self._process.pid << 3 | 2)
+        """CPU time of all its threads."""
+        return process_cpu_s(self._process.pid)
 
 
 @attrs.frozen

@@ -103,6 +103,8 @@ def main() -> None:
     for case in there_and_back:
         figures.append(turns.figure(f"{case}: p50", "us", case, lambda run: run["p50_us"]))
         figures.append(turns.figure(f"{case}: p99", "us", case, lambda run: run["p99_us"]))
+        figures.append(turns.figure(f"{case}: CPU of who sends the put", "us/put", case, lambda run: run["cpu_us"]))
+        figures.append(turns.figure(f"{case}: CPU of who reports", "us/put", case, lambda run: run["answerer_cpu_us"]))
     for in_flight in MESSAGES:
         added = {name: added_us(turns, name, in_flight) for name in programs}
         for name, values in added.items():
