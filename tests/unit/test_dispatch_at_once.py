@@ -193,3 +193,55 @@ def test_an_index_that_cannot_take_what_is_alone_makes_puts_refused(growing: Gro
         assert not growing.listener.lagging
 
     growing.run(main)
+
+
+def test_a_crash_ends_the_service_and_not_the_put(growing: Growing) -> None:
+    ended: list[str] = []
+
+    def crash(*_: object) -> int:
+        raise RuntimeError("a defect")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(growing.timer.run)
+
+            async def serve(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+                with pytest.raises(RuntimeError, match="a defect"):
+                    await growing.service.run(task_status=task_status)
+                ended.append("crashed")
+
+            await nursery.start(serve)
+            await be_alone(growing)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Listener, "dispatch_rows", crash)
+                growing.put()
+            await trio.testing.wait_all_tasks_blocked()
+            assert ended == ["crashed"]
+            growing.put()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert ended == ["crashed"]
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_after_the_service_has_ended_nothing_is_dispatched(growing: Growing, is_stopped: bool) -> None:
+    """The next role's service has the store then, or its files are closed."""
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(growing.timer.run)
+            async with trio.open_nursery() as services:
+                await services.start(growing.service.run)
+                await be_alone(growing)
+                if is_stopped:
+                    growing.service.request_stop()
+                else:
+                    services.cancel_scope.cancel()
+            growing.put()
+            await trio.sleep(1)
+            assert growing.behind
+            assert len(growing.listener.seen) == 1
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
