@@ -29,7 +29,12 @@ from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.client.send_result import LocalTransactionState, SendResult, TransactionSendResult
-from rmq_actors.client.transactions import TransactionCheckService, TransactionListener, end_transaction_command
+from rmq_actors.client.transactions import (
+    TransactionCheckService,
+    TransactionListener,
+    end_transaction_command,
+    returned_state,
+)
 from rmq_actors.protocols.message_checks import check_batch, check_message
 from rmq_actors.protocols.queue_selection import LatencyFaultTolerance, MQFaultStrategy, SendWhichQueue
 from rmq_actors.protocols.send_requests import Outgoing, outgoing_batch, outgoing_message, send_command
@@ -150,7 +155,8 @@ class Producer:
         try:
             if stored.status is SendStatus.SEND_OK:
                 state = LocalTransactionState.UNKNOW
-                state = await listener.execute_local_transaction(message, stored.msg_id, argument)
+                returned = await listener.execute_local_transaction(message, stored.msg_id, argument)
+                state, remark = returned_state("execute_local_transaction", returned)
         except Exception as error:
             remark = f"executeLocalTransactionBranch exception: {type(error).__name__}: {error}"[:1000]
             raise

@@ -38,11 +38,21 @@ class TransactionListener(Protocol):
     ) -> LocalTransactionState:
         """The program's own part, once the half message is stored; `argument` is that of `send_in_transaction`.
 
-        `transaction_id` is the message's unique id: note it with what is done, to answer the question below.
+        `transaction_id` is the message's unique id: note it with what is done, to answer the question below. What is
+        returned and is no `LocalTransactionState` counts as UNKNOW here and below, and is logged.
         """
 
     async def check_local_transaction(self, message: StoredMessage, transaction_id: str) -> LocalTransactionState:
         """How that part ended: a broker asks. It may be asked of another program of the group, and more than once."""
+
+
+def returned_state(method: str, returned: object) -> tuple[LocalTransactionState, str | None]:
+    """What a listener's method has returned; UNKNOW, and a remark for the broker, if that is no state."""
+    if isinstance(returned, LocalTransactionState):
+        return returned, None
+    remark = f"{method} returned a {type(returned).__name__}, and no LocalTransactionState: it counts as UNKNOW"
+    _log.error("the transaction listener's %s", remark)
+    return LocalTransactionState.UNKNOW, remark
 
 
 def end_transaction_command(
@@ -131,22 +141,23 @@ class TransactionCheckService(ServiceThread):
     async def _answer(self, question: _Question) -> None:
         state, remark = LocalTransactionState.UNKNOW, None
         try:
-            state = await self._listener.check_local_transaction(question.message, question.msg_id)
+            returned = await self._listener.check_local_transaction(question.message, question.msg_id)
+            state, remark = returned_state("check_local_transaction", returned)
         except Exception as error:  # noqa: BLE001 - logged and told; the broker asks again
             _log.error("%s: the listener failed at transaction %s", self.name, question.msg_id, exc_info=error)
             remark = f"checkLocalTransactionState Exception: {type(error).__name__}: {error}"[:1000]
         header = question.header
-        command = end_transaction_command(
-            self._config.producer_group,
-            state,
-            header.tran_state_table_offset,
-            header.commit_log_offset,
-            question.msg_id,
-            header.transaction_id,
-            remark,
-            from_check=True,
-        )
         try:
+            command = end_transaction_command(
+                self._config.producer_group,
+                state,
+                header.tran_state_table_offset,
+                header.commit_log_offset,
+                question.msg_id,
+                header.transaction_id,
+                remark,
+                from_check=True,
+            )
             question.connection.invoke_oneway(command)
-        except RemotingError as error:
+        except (RemotingError, ValueError) as error:
             _log.info("%s: the answer about transaction %s was not sent: %s", self.name, question.msg_id, error)

@@ -224,6 +224,29 @@ def test_a_transaction_is_committed_or_rolled_back_and_what_is_not_known_is_aske
     run(body, ONE, store=ASYNC_STORE)
 
 
+def test_a_listener_that_returns_no_state_is_not_known_and_the_producer_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    forgotten: Any = None
+    listener = Listener({b"forgets": forgotten}, {b"forgets": forgotten})
+
+    async def body(cluster: SimCluster) -> None:
+        async with cluster.producer("TG", transaction_listener=listener) as producer:
+            result = await producer.send_in_transaction(Message(TOPIC, b"forgets"), "argument")
+            assert result.local_transaction_state is UNKNOW
+            await trio.sleep(70)
+            assert len(listener.asked) == 1
+            assert not stored(cluster)
+            listener.checks[b"forgets"] = COMMIT
+            await trio.sleep(70)
+            assert [each.body for each in stored(cluster)] == [b"forgets"]
+            await producer.send(Message(TOPIC, b"goes on"))
+
+    run(body, ONE, store=ASYNC_STORE)
+    for method in ("execute_local_transaction", "check_local_transaction"):
+        assert f"{method} returned a NoneType, and no LocalTransactionState" in caplog.text
+
+
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
