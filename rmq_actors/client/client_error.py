@@ -100,9 +100,9 @@ class BrokerRefused(ClientError):
 
 
 class SendFailed(ClientError):
-    """A message was not stored, or it is not known: every attempt failed. The last one's error is the cause.
+    """A message was not stored, or it is not known: every attempt failed. What ended them is the cause.
 
-    `code` and `retriable` are those of the last attempt.
+    That is the last attempt's error, or why no other attempt could be made. `code` and `retriable` are the cause's.
     """
 
     def __init__(self, topic: str, brokers: Sequence[str], last: ClientError) -> None:

@@ -181,7 +181,14 @@ class Producer:
         while True:
             chosen = queue
             if chosen is None:
-                info = await self._publish_info(outgoing.topic, deadline_s)
+                try:
+                    info = await self._publish_info(outgoing.topic, deadline_s)
+                except ClientError as error:
+                    if stored is not None:
+                        return stored
+                    if not brokers:
+                        raise
+                    raise _send_error(outgoing.topic, brokers, error, is_over=_is_over(deadline_s)) from error
                 chosen = self._select(info, brokers[-1] if brokers else None)
             brokers.append(chosen.broker_name)
             begun_s = trio.current_time()
@@ -190,7 +197,7 @@ class Producer:
             except ClientError as error:
                 self._learn(chosen, begun_s, failed=True)
                 self._instance.routes.refresh_soon()
-                is_over = trio.current_time() >= deadline_s - _OVER_S
+                is_over = _is_over(deadline_s)
                 if isinstance(error, BrokerRefused):
                     goes_on = retries.after_refusal(error.code)
                 else:
@@ -308,6 +315,10 @@ class Producer:
         deadline_s = deadline_after(self._instance.config.mq_client_api_timeout_ms)
         with contextlib.suppress(ClientError):
             await self._instance.requests.invoke_oneway(address, command, deadline_s)
+
+
+def _is_over(deadline_s: float) -> bool:
+    return trio.current_time() >= deadline_s - _OVER_S
 
 
 def _send_error(topic: str, brokers: Sequence[str], last: ClientError, *, is_over: bool) -> ClientError:

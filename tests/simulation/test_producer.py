@@ -20,8 +20,8 @@ from rmq_actors.client.client_error import (
     SendFailed,
 )
 from rmq_actors.client.config import ClientConfig, ProducerConfig
-from rmq_actors.client.producer import Producer
-from rmq_actors.client.send_result import LocalTransactionState
+from rmq_actors.client.producer import Producer, run_producer
+from rmq_actors.client.send_result import LocalTransactionState, SendResult
 from rmq_actors.embedding.cluster_protocol import Cluster
 from rmq_actors.protocols.queue_selection import select_message_queue_by_hash
 from rmq_actors.protocols.send_retries import SendStatus
@@ -30,7 +30,10 @@ from rmq_actors.testing import SimCluster
 from rmq_actors.testing.sim_cluster import SIM_STORE
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.body_compression import decompress_body
+from rmq_actors.wire.headers.namesrv import WipeWritePermOfBrokerRequestHeader
 from rmq_actors.wire.record import Message, StoredMessage
+from rmq_actors.wire.request_code import RequestCode
+from sim_net import Partition
 from tests.worlds.producer_story import produce_and_look
 
 TOPIC = "Orders"
@@ -288,6 +291,54 @@ def test_a_status_says_that_no_slave_has_the_message() -> None:
             assert (await producer.send(Message(TOPIC, b"one"))).status is SendStatus.SLAVE_NOT_AVAILABLE
 
     run(body)
+
+
+def test_a_send_that_was_made_has_failed_when_its_master_leaves_the_routes_before_the_next_attempt() -> None:
+    async def body(cluster: SimCluster) -> None:
+        config = ProducerConfig("PG", send_msg_timeout_ms=60_000, send_msg_max_timeout_per_request_ms=40_000)
+        failures = list[SendFailed]()
+
+        async def fails(producer: Producer) -> None:
+            with pytest.raises(SendFailed) as caught:
+                await producer.send(Message(TOPIC, b"y"))
+            failures.append(caught.value)
+
+        async with cluster.producer(config) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(fails, producer)
+                while len(stored(cluster, name="b")) < 2:
+                    await trio.sleep(0.0001)
+                cluster.partition_clients("a")
+                await cluster.kill("a")
+        assert failures[0].brokers == ("broker-a",)
+        assert isinstance(failures[0].__cause__, BrokerUnreachable)
+
+    run(body, invariants=())
+
+
+def test_what_is_stored_is_told_when_its_master_leaves_the_routes_before_the_next_attempt() -> None:
+    async def body(cluster: SimCluster) -> None:
+        config = ProducerConfig("PG", send_msg_timeout_ms=60_000, retry_another_broker_when_not_store_ok=True)
+        results = list[SendResult]()
+
+        async def send(producer: Producer) -> None:
+            results.append(await producer.send(Message(TOPIC, b"y")))
+
+        async with cluster.client() as client, run_producer(client, config) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+            heal = Partition(0.0, 1e9, "a", "b").begin(cluster.world)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send, producer)
+                await trio.sleep(1)
+                deadline_s = trio.current_time() + 1
+                wipe = WipeWritePermOfBrokerRequestHeader("broker-a")
+                await client.routes.ask_name_server(RequestCode.WIPE_WRITE_PERM_OF_BROKER, wipe, deadline_s=deadline_s)
+                await client.routes.update(TOPIC, deadline_s)
+            heal()
+        assert results[0].status is SendStatus.FLUSH_SLAVE_TIMEOUT
+
+    run(body, invariants=())
 
 
 @pytest.mark.parametrize("timeout_ms", [1, 50, 1_000, 3_000])
