@@ -14,7 +14,7 @@ from rmq_actors.wire.body_compression import compress_body
 from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY
 from rmq_actors.wire.headers.codec import encode_header
 from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
-from rmq_actors.wire.properties import encode_properties
+from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, encode_properties
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE, Message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -67,6 +67,7 @@ def outgoing_message(message: Message, unique_id: str, compress_over_bytes: int,
 def outgoing_batch(messages: Sequence[Message], unique_ids: Sequence[str]) -> Outgoing:
     """Several messages of one topic as one request; their bodies are not compressed, as in RocketMQ.
 
+    Whether they wait for a disk and a slave is said for all of them, in the header (MessageBatch.generateFromList).
     Raises `IllegalProperty`, `PropertiesSizeExceeded`.
     """
     ready, msg_ids = list[tuple[bytes, int, dict[str, str]]](), list[str]()
@@ -74,7 +75,10 @@ def outgoing_batch(messages: Sequence[Message], unique_ids: Sequence[str]) -> Ou
         properties = dict(message.properties)
         msg_ids.append(properties.setdefault(PROPERTY_UNIQ_KEY, unique_id))
         ready.append((message.body, message.flag, properties))
-    return Outgoing(messages[0].topic, ",".join(msg_ids), encode_batch(ready), "", 0, 0, is_batch=True)
+    first = messages[0]
+    wait = first.properties.get(PROPERTY_WAIT_STORE_MSG_OK)
+    common = "" if wait is None else encode_properties({PROPERTY_WAIT_STORE_MSG_OK: wait}).decode()
+    return Outgoing(first.topic, ",".join(msg_ids), encode_batch(ready), common, 0, 0, is_batch=True)
 
 
 def send_command(

@@ -341,6 +341,21 @@ def test_what_is_stored_is_told_when_its_master_leaves_the_routes_before_the_nex
     run(body, invariants=())
 
 
+def test_messages_that_wait_for_no_slave_wait_for_none_in_a_batch_either() -> None:
+    async def body(cluster: SimCluster) -> None:
+        async with cluster.producer() as producer:
+            lax, strict = Message(TOPIC, b"x", properties={"WAIT": "false"}), Message(TOPIC, b"x")
+            await producer.send(strict)
+            await cluster.kill("b")
+            await trio.sleep(1)
+            assert (await producer.send(lax)).status is SendStatus.SEND_OK
+            assert (await producer.send_batch([lax, lax])).status is SendStatus.SEND_OK
+            assert [each.properties["WAIT"] for each in stored(cluster)[-2:]] == ["false"] * 2
+            assert (await producer.send_batch([strict, strict])).status is SendStatus.SLAVE_NOT_AVAILABLE
+
+    run(body)
+
+
 @pytest.mark.parametrize("timeout_ms", [1, 50, 1_000, 3_000])
 def test_every_call_ends_within_its_time_out_whatever_is_silent(timeout_ms: int) -> None:
     async def body(cluster: SimCluster) -> None:
