@@ -161,15 +161,16 @@ class Rebalancer:
             _log.info("%s: %s is locked by another consumer", self.config.consumer_group, queue)
             return
         self.offset_store.table.remove_offset(queue)
-        try:
-            begin = self.seeks[queue] if queue in self.seeks else await self.compute_pull_from_where(queue)
-        except ClientError as error:
-            _log.warning("%s: where %s begins is not known: %s", self.config.consumer_group, queue, error)
-            return
+        begin = self.seeks.get(queue)
         if begin is None:
-            return
-        self.seeks.pop(queue, None)
-        self._hold(queue, begin)
+            try:
+                begin = await self.compute_pull_from_where(queue)
+            except ClientError as error:
+                _log.warning("%s: where %s begins is not known: %s", self.config.consumer_group, queue, error)
+                return
+        begin = self.seeks.pop(queue, begin)  # there may be a seek that came while the store was asked
+        if begin is not None:
+            self._hold(queue, begin)
 
     def _hold(self, queue: MessageQueue, offset: int) -> None:
         now_s = trio.current_time()

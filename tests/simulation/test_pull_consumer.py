@@ -113,6 +113,22 @@ def test_assigned_queues_are_read_whoever_else_is_there_and_from_where_the_calle
     ClientWorld.run(use)
 
 
+@pytest.mark.parametrize("pause_ms", [0, 2, 6, 10, 20])
+def test_a_seek_counts_at_whatever_moment_the_queue_is_taken(pause_ms: int) -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(4 * QUEUES))
+            last = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}
+            async with consumer_of(client, None, **last) as consumer:
+                (queue, *_) = await queues_of(consumer)
+                consumer.assign([queue])
+                await trio.sleep(pause_ms / 1000)
+                consumer.seek(queue, 2)
+                assert await take(consumer, 2) == [b"m0008", b"m0012"]
+
+    ClientWorld.run(use)
+
+
 def test_a_paused_queue_gives_nothing_until_it_is_resumed() -> None:
     async def use(world: ClientWorld) -> None:
         async with world.instance() as client:
