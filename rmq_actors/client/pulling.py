@@ -161,9 +161,10 @@ class Puller:
         held.process_queue.dropped = True
         held.changed()
         await trio.sleep(_OFFSET_ILLEGAL_PAUSE_S)
-        rebalancer.offset_store.table.update_offset(held.queue, held.next_offset, increase_only=False)
-        await rebalancer.offset_store.persist([held.queue])
-        rebalancer.forget(held)
+        async with held.consuming:  # with order, no two listeners have messages of one queue
+            rebalancer.offset_store.table.update_offset(held.queue, held.next_offset, increase_only=False)
+            await rebalancer.offset_store.persist([held.queue])
+            rebalancer.forget(held)
         self.on_lost()
 
     async def _after_failure(self, held: HeldQueue, error: ClientError) -> None:

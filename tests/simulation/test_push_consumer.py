@@ -14,7 +14,9 @@ import trio
 from rmq_actors.client.client_error import ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.consumer_config import PushConsumerConfig
+from rmq_actors.client.consumer_requests import PullResult
 from rmq_actors.client.group_member import make_requests
+from rmq_actors.client.held_queue import HeldQueue
 from rmq_actors.client.message_ext import MessageExt
 from rmq_actors.client.message_listener import (
     Concurrently,
@@ -23,11 +25,14 @@ from rmq_actors.client.message_listener import (
     MessageListener,
     Orderly,
 )
+from rmq_actors.client.pulling import Puller
 from rmq_actors.client.push_consumer import PushConsumer, run_push_consumer
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.consume_results import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rmq_actors.protocols.pull_results import PullStatus
 from rmq_actors.testing.thin_client import send_request
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rmq_actors.wire.bodies.message_queues import MessageQueue
 from sim_net import Partition
 from tests.worlds.client_world import ClientWorld
 
@@ -514,5 +519,41 @@ def test_what_is_passed_over_does_not_count_while_a_message_before_it_is_not_con
                 await consumed.wait_for(bodies(QUEUES, "yes"))
                 await trio.sleep(20)
                 assert set(consumer.offsets(TOPIC).values()) == {5}
+
+    ClientWorld.run(use)
+
+
+def test_with_order_a_queue_whose_offset_is_corrected_is_not_taken_again_before_its_listener_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pull, pulls = Puller._pull, collections.Counter[MessageQueue]()
+
+    async def second_is_illegal(puller: Puller, held: HeldQueue, *rest: Any) -> PullResult:
+        pulls[held.queue] += 1
+        if held.queue.topic != TOPIC or pulls[held.queue] != 2:
+            return await pull(puller, held, *rest)
+        await trio.sleep(1)
+        return PullResult(PullStatus.OFFSET_ILLEGAL, 0, 0, 5)
+
+    monkeypatch.setattr(Puller, "_pull", second_is_illegal)
+
+    async def use(world: ClientWorld) -> None:
+        active, most, calls = collections.Counter[int](), collections.Counter[int](), 0
+
+        async def listener(messages: Sequence[MessageExt], context: ConsumeOrderlyContext) -> None:
+            nonlocal calls
+            queue_id = context.message_queue.queue_id
+            calls += 1
+            active[queue_id] += 1
+            most[queue_id] = max(most[queue_id], active[queue_id])
+            await trio.sleep(25)  # longer than the pause before a correction
+            active[queue_id] -= 1
+
+        async with world.instance() as client:
+            await send(client, bodies(QUEUES))
+            async with consumer_of(client, Orderly(listener)):
+                await trio.sleep(60)
+        assert calls == 2 * QUEUES
+        assert set(most.values()) == {1}
 
     ClientWorld.run(use)
