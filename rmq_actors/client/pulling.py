@@ -21,7 +21,7 @@ from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.consumer_stats import ConsumerStats
 from rmq_actors.protocols.flow_control import BROKER_FLOW_CONTROL_DELAY_S, EXCEPTION_DELAY_S
 from rmq_actors.protocols.pull_results import ImmediateRetries, PullStatus
-from rmq_actors.wire.bodies.heartbeat import MessageModel
+from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.response_code import ResponseCode
 
@@ -73,8 +73,11 @@ class Puller:
                         await trio.sleep(EXCEPTION_DELAY_S)
                         continue
                     first = False
+                    subscription = self.rebalancer.subscriptions.get(held.queue.topic)
+                    if subscription is None:  # unsubscribed while the offset was asked
+                        continue
                     began_at = held.next_offset
-                    result = await self._pull(held)
+                    result = await self._pull(held, subscription)
                 except ClientError as error:
                     await self._after_failure(held, error)
                     continue
@@ -108,7 +111,7 @@ class Puller:
         held.next_offset = begin
         return True
 
-    async def _pull(self, held: HeldQueue) -> PullResult:
+    async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> PullResult:
         rebalancer, commit = self.rebalancer, None
         if rebalancer.config.message_model is MessageModel.CLUSTERING:
             commit = rebalancer.offset_store.table.read_offset(held.queue) or None
@@ -116,7 +119,7 @@ class Puller:
         result = await rebalancer.requests.pull(
             held.queue,
             held.next_offset,
-            rebalancer.subscriptions[held.queue.topic],
+            subscription,
             max_msg_nums=rebalancer.config.pull_batch_size,
             suspend_ms=SUSPEND_MS,
             deadline_s=deadline_after(PULL_TIMEOUT_MS),

@@ -557,3 +557,28 @@ def test_with_order_a_queue_whose_offset_is_corrected_is_not_taken_again_before_
         assert set(most.values()) == {1}
 
     ClientWorld.run(use)
+
+
+def test_with_order_a_topic_may_be_unsubscribed_while_its_queues_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    begins, consumers = Puller._begins_again, list[PushConsumer]()
+
+    async def unsubscribed(puller: Puller, held: HeldQueue) -> bool:
+        is_known = await begins(puller, held)
+        while consumers and held.queue.topic == TOPIC:
+            consumers.pop().unsubscribe(TOPIC)
+        return is_known
+
+    monkeypatch.setattr(Puller, "_begins_again", unsubscribed)
+
+    async def use(world: ClientWorld) -> None:
+        consumed = Consumed()
+        async with world.instance() as client:
+            await send(client, bodies(QUEUES))
+            async with consumer_of(client, consumed.orderly()) as consumer:
+                consumers.append(consumer)
+                await trio.sleep(5)
+                assert not consumers
+                consumer.subscribe(TOPIC)
+                await consumed.wait_for(bodies(QUEUES), 60)
+
+    ClientWorld.run(use)
