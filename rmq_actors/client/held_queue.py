@@ -21,6 +21,8 @@ class HeldQueue:
     pulling: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     #: Held while a listener has messages of the queue, with order: the lock at the broker is given back after that.
     consuming: trio.Lock = attrs.field(factory=trio.Lock)
+    #: It is given up, but its listener was busy when that was tried last: it is tried again, whoever it is assigned to.
+    is_leaving: bool = False
     _changed: trio.Event = attrs.field(factory=trio.Event)
 
     def changed(self) -> None:

@@ -8,6 +8,7 @@ queues (the route)  ─┴▶ strategy ─▶ plan ─▶ remove: commit, unlock
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 
 import attrs
@@ -106,7 +107,9 @@ class Rebalancer:
 
     async def assign(self, topic: str, assigned: Collection[MessageQueue]) -> None:
         """Have exactly these queues of a topic, as far as they can be had now."""
-        pulled = {queue: each.process_queue.last_pull_s for queue, each in self.held.items()}
+        pulled = {
+            queue: -math.inf if each.is_leaving else each.process_queue.last_pull_s for queue, each in self.held.items()
+        }
         plan = plan_rebalance(topic, assigned, pulled, trio.current_time())
         if plan.is_empty:
             return
@@ -136,6 +139,7 @@ class Rebalancer:
         with trio.move_on_after(_CONSUMING_WAIT_S) as waiting:
             await held.consuming.acquire()
         if waiting.cancelled_caught:
+            held.is_leaving = True
             _log.warning("%s: %s is still consumed, its lock stays", self.config.consumer_group, queue)
             return False
         try:

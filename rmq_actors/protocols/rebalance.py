@@ -54,7 +54,8 @@ def plan_rebalance(
 ) -> RebalancePlan:
     """What to give up and to take of one topic. `held`: each queue of the consumer, and when it was pulled last.
 
-    A queue without a pull for 120 s is given up and taken again: something has stopped its pulls.
+    A queue without a pull for 120 s is given up and taken again: something has stopped its pulls. -inf is the time of
+    one that could not be given up when that was tried last.
     """
     wanted = set(assigned)
     mine = {queue: pulled_s for queue, pulled_s in held.items() if queue.topic == topic}

@@ -582,3 +582,28 @@ def test_with_order_a_topic_may_be_unsubscribed_while_its_queues_begin(monkeypat
                 await consumed.wait_for(bodies(QUEUES), 60)
 
     ClientWorld.run(use)
+
+
+def test_with_order_a_queue_that_comes_back_while_its_listener_is_busy_goes_on_after_that() -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed, began = Consumed(), trio.Event()
+
+        async def slow(messages: Sequence[MessageExt], context: ConsumeOrderlyContext) -> None:
+            consumed._note(messages, "one")
+            if messages[0].body.startswith(b"slow"):
+                began.set()
+                await trio.sleep(15)
+
+        async with world.instance() as one, world.instance() as two:
+            await send(one, bodies(QUEUES))
+            async with consumer_of(one, Orderly(slow)):
+                await consumed.wait_for(bodies(QUEUES))
+                await send(one, bodies(QUEUES, "slow"))
+                await began.wait()
+                async with consumer_of(two, Consumed().orderly()):
+                    await trio.sleep(4)  # two queues are to be given up, and are busy
+                await trio.sleep(2)
+                await send(one, bodies(QUEUES, "later"))
+                await consumed.wait_for(bodies(QUEUES, "later"), 60)
+
+    ClientWorld.run(use)
