@@ -64,13 +64,14 @@ async def in_order(name_servers: str) -> None:
 
 
 async def pull(name_servers: str) -> None:
-    """A message counts as consumed when the next one is asked for, or at the end of the block."""
+    """A message counts as consumed when the next one is asked for; for the last one `commit` says so."""
     config, count = PullConsumerConfig("audit", consume_from_where=FIRST), 0
     async with open_pull_consumer(name_servers, config, {"Orders": "*"}) as consumer:
         async for message in consumer:
             assert message.topic == "Orders"
             count += 1
             if count == 10:
+                await consumer.commit()
                 break
     print(f"audit: {count} messages")
 

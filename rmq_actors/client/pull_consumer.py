@@ -1,7 +1,8 @@
 """Gives messages when it is asked (DefaultLitePullConsumer, and DefaultMQPullConsumer for one queue and offset).
 
 async for message in consumer:      what came before counts as consumed when the next one is asked for
-...
+    ...
+await consumer.commit()             and the last one now
 
 GroupMember ─▶ pull tasks ─▶ ProcessQueue ─▶ [found] ─▶ poll
 """
@@ -275,7 +276,9 @@ async def run_pull_consumer(
     *,
     strategy: AllocateMessageQueueStrategy = DEFAULT_STRATEGY,
 ) -> AsyncIterator[PullConsumer]:
-    """A running consumer for the length of a block. At its normal end all that was polled is consumed.
+    """A running consumer for the length of a block. At its normal end what counts as consumed is committed.
+
+    What was given last does not count by that, as the block may end before it was handled: `commit` says so.
 
     `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one.
     """
@@ -287,5 +290,3 @@ async def run_pull_consumer(
         consumer.subscribe(topic, expression)
     async with run_member(member, consumer):
         yield consumer
-        if config.auto_commit:
-            await consumer.commit()

@@ -32,7 +32,7 @@ def consumer_of(
 
 
 async def take(consumer: PullConsumer, count: int) -> list[bytes]:
-    """The bodies of the next messages; they are consumed when more is asked for, or at the block's end."""
+    """The bodies of the next messages; the last one is consumed when more is asked for, or with `commit`."""
     found = list[bytes]()
     with trio.fail_after(60):
         async for message in consumer:
@@ -53,6 +53,7 @@ def test_messages_come_one_after_the_other_and_the_next_consumer_goes_on_after_t
             await send(client, sent)
             async with consumer_of(client, {TOPIC: "*"}) as consumer:
                 first = await take(consumer, 5)
+                await consumer.commit()
             async with consumer_of(client, {TOPIC: "*"}) as consumer:
                 rest = await take(consumer, 7)
                 assert await consumer.poll(500) == []
@@ -70,6 +71,25 @@ def test_what_was_not_consumed_when_a_consumer_failed_comes_again() -> None:
                     assert len(await consumer.poll()) >= 1
                     raise RuntimeError("a defect of the application")
             await trio.sleep(6)
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                assert sorted(await take(consumer, 4)) == bodies(4)
+
+    ClientWorld.run(use)
+
+
+@pytest.mark.parametrize("ends_by", ["a time-out", "an exception that is caught", "break"])
+def test_a_message_that_was_not_passed_comes_again_after_a_block_that_ends_normally(ends_by: str) -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(4))
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                with trio.move_on_after(5), contextlib.suppress(RuntimeError):
+                    async for _ in consumer:
+                        if ends_by == "a time-out":
+                            await trio.sleep_forever()
+                        elif ends_by == "an exception that is caught":
+                            raise RuntimeError("it cannot be handled now")
+                        break
             async with consumer_of(client, {TOPIC: "*"}) as consumer:
                 assert sorted(await take(consumer, 4)) == bodies(4)
 
