@@ -83,8 +83,9 @@ class PullConsumer:
     config: PullConsumerConfig
     _member: GroupMember
     _found: _Found
-    #: How far the consumer is in queues, where that is not to be committed yet.
-    _uncommitted: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
+    #: How far the consumer is in queues, where that is not to be committed yet. A queue that was another's since, or
+    #: was reset, is another `HeldQueue`.
+    _uncommitted: dict[HeldQueue, int] = attrs.field(factory=dict, init=False)
 
     @property
     def client_id(self) -> str:
@@ -140,7 +141,6 @@ class PullConsumer:
         """Go on at an offset: now, or once the queue is this consumer's. Raises `ValueError` for one below 0."""
         if offset < 0:
             raise ValueError(f"offset {offset} of {queue} is below 0")
-        self._uncommitted.pop(queue, None)
         self._member.rebalancer.seek(queue, offset)
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -175,9 +175,9 @@ class PullConsumer:
         """Have brokers know what was polled before as consumed, what the last poll gave among it."""
         self._note_consumed()
         table = self._member.offset_store.table
-        for queue, offset in self._uncommitted.items():
-            if queue in self._member.rebalancer.held:
-                table.update_offset(queue, offset, increase_only=False)
+        self._forget_dropped()
+        for held, offset in self._uncommitted.items():
+            table.update_offset(held.queue, offset, increase_only=False)
         self._uncommitted.clear()
         await self._member.offset_store.persist(self.queues)
 
@@ -186,7 +186,15 @@ class PullConsumer:
             if self.config.auto_commit:
                 self._member.offset_store.table.update_offset(held.queue, offset, increase_only=False)
             else:
-                self._uncommitted[held.queue] = offset
+                if held not in self._uncommitted:
+                    self._forget_dropped()
+                self._uncommitted[held] = offset
+
+    def _forget_dropped(self) -> None:
+        """Another commits those queues now, or they were reset."""
+        self._uncommitted = {
+            held: offset for held, offset in self._uncommitted.items() if not held.process_queue.dropped
+        }
 
     # --- by queue and offset ------------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ import trio
 
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.consumer_config import PullConsumerConfig
+from rmq_actors.client.group_member import make_requests
 from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
+from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.pull_results import PullStatus
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
 from rmq_actors.wire.bodies.message_queues import MessageQueue
-from tests.simulation.test_push_consumer import GROUP, QUEUES, TOPIC, bodies, send
+from tests.simulation.test_push_consumer import GROUP, QUEUES, TOPIC, bodies, config, send
 from tests.worlds.client_world import ClientWorld
 
 
@@ -40,6 +42,14 @@ async def take(consumer: PullConsumer, count: int) -> list[bytes]:
             if len(found) == count:
                 break
     return found
+
+
+async def committed(client: MQClientInstance) -> list[int | None]:
+    """The group's offsets at the broker."""
+    requests = make_requests(client, config())
+    await client.routes.update(TOPIC, deadline_after(3_000))
+    queues = client.routes.known_subscribe_queues(TOPIC)
+    return [await requests.query_consumer_offset(queue, deadline_after(3_000)) for queue in queues]
 
 
 async def queues_of(consumer: PullConsumer) -> Sequence[MessageQueue]:
@@ -109,6 +119,43 @@ def test_without_auto_commit_only_what_is_committed_is_consumed() -> None:
                 again = await take(consumer, 5)
             assert sorted(again) == sorted(lost)
             assert sorted(first + lost) == bodies(8)
+
+    ClientWorld.run(use)
+
+
+def test_a_commit_tells_nothing_of_a_queue_that_was_another_members_since() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client, world.instance() as other:
+            await send(client, bodies(80))
+            async with consumer_of(client, {TOPIC: "*"}, auto_commit=False) as one:
+                await take(one, 70)
+                assert await one.poll() != []  # the 70 are passed
+                async with consumer_of(other, {TOPIC: "*"}) as two:
+                    with trio.move_on_after(20):
+                        async for _ in two:
+                            pass
+                    by_two = await committed(client)
+                    assert by_two.count(20) == 2
+                await trio.sleep(8)
+                assert len(one.queues) == QUEUES
+                await one.commit()
+                after = await committed(client)
+                assert [offset for offset, before in zip(after, by_two, strict=True) if before == 20] == [20, 20]
+
+    ClientWorld.run(use)
+
+
+def test_a_commit_does_not_undo_an_operators_reset() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(40))
+            async with consumer_of(client, {TOPIC: "*"}, auto_commit=False) as consumer:
+                await take(consumer, 40)
+                consumer.reset_offset(TOPIC, dict.fromkeys(consumer.queues, 2))
+                await trio.sleep(3)
+                assert await committed(client) == [2] * QUEUES
+                await consumer.commit()
+                assert await committed(client) == [2] * QUEUES
 
     ClientWorld.run(use)
 
