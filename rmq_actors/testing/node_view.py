@@ -40,6 +40,8 @@ class Cut:
     is_damaged: bool = False
     #: Where the log began: if that is where it was cut, nothing is left of it.
     begin: int = 0
+    #: Whether the truncation has ended early, by a crash or a disk error: what is left may diverge still.
+    is_unfinished: bool = False
     #: Whether an operator has removed what was kept, with all else that the node had.
     is_removed: bool = False
 

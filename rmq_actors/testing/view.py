@@ -330,17 +330,21 @@ class ClusterView:
     def _truncate(self, event: LogTruncate) -> None:
         self._cut(self.nodes[event.node], event.offset)
 
-    def _cut(self, node: NodeView, offset: int) -> Cut:
-        """The node's log ends at `offset` now, by a truncation."""
+    def _cut(self, node: NodeView, offset: int, *, may_be_unfinished: bool = False) -> Cut:
+        """The node's log ends at `offset` now, by a truncation, or by one that has not come to its end."""
         own, master = node.lineage, self.log_of_master
         rotten = frozenset(at for at in node.rotten if at >= offset)
         common, is_damaged = own.common_records(master), bool(node.rotten)
-        node.cut = cut = Cut(node.name, offset, node.end, own, self.master.name, common, rotten, is_damaged, node.begin)
+        is_unfinished = may_be_unfinished and offset > common
+        node.cut = cut = Cut(
+            node.name, offset, node.end, own, self.master.name, common, rotten, is_damaged, node.begin, is_unfinished
+        )
         self.cuts.append(cut)
-        node.end = node.highest = node.durable = offset
+        node.end = node.durable = offset
         node.rotten -= rotten  # what comes in their place is good
-        node.lineage = master
-        node.has_halted = node.may_cut = False
+        node.has_halted = False
+        if not is_unfinished:  # else what is left still diverges: the node halts once more, and is cut again
+            node.highest, node.lineage, node.may_cut = offset, master, False
         return cut
 
     def _open(self, event: StoreOpen) -> None:
@@ -351,10 +355,10 @@ class ClusterView:
         before = node.durable if node.has_lost_power else node.end
         whole = node.lineage.whole_records(before)
         is_damaged = node.whole_before_rot(end, whole) < whole
-        if end < whole and node.may_cut and not is_damaged:  # it died within its truncation
+        if end < whole and node.may_cut and not is_damaged:  # it died within its truncation, or its disk failed
             node.has_lost_power = False
             node.end = node.lineage.whole_records(node.end)
-            cut, whole = self._cut(node, end), end
+            cut, whole = self._cut(node, end, may_be_unfinished=True), end
         own = node.lineage
         if whole <= node.begin and node is not self.master:
             whole = 0  # nothing is left of it: it begins again

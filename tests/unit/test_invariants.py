@@ -651,6 +651,59 @@ def test_a_truncation_that_a_kill_ends_is_one(parted: Story) -> None:
     assert parted.seen == []
 
 
+@pytest.fixture
+def half_cut(story: Story) -> Story:
+    """The old master has two records that the new one lacks; a disk error ends their truncation after the first."""
+    story.append(MASTER, b"lost tail")
+    story.append(MASTER, b"more")
+    story.emit(MASTER, "node.kill")
+    story.promote(SLAVE, is_longest=True)
+    story.append(SLAVE, b"regrown")
+    halt(story, MASTER)
+    del story.logs[MASTER][19:]
+    return story
+
+
+def test_a_truncation_that_a_disk_error_ends_early_is_made_again(half_cut: Story) -> None:
+    half_cut.kept[MASTER] = b"more"
+    half_cut.emit(MASTER, "store.open", offset=19, status="clean")
+    assert (half_cut.view.halted, half_cut.view.converged) == ([], False)
+    follow(half_cut, MASTER, "10.0.0.2")
+    halt(half_cut, MASTER)
+    half_cut.kept[MASTER] = b"lost tail"
+    cut(half_cut, MASTER, 10)
+    half_cut.append(MASTER, b"regrown")
+    half_cut.append(OTHER, b"regrown")
+    assert (half_cut.seen, half_cut.view.converged) == ([], True)
+
+
+def test_prefix_what_half_a_truncation_has_left_is_not_continued(half_cut: Story) -> None:
+    half_cut.kept[MASTER] = b"more"
+    half_cut.emit(MASTER, "store.open", offset=19, status="clean")
+    half_cut.append(SLAVE, b"and more")
+    half_cut.append(MASTER, b"re")
+    assert half_cut.seen == ["prefix"]
+
+
+def test_survival_half_a_truncation_leaves_whole_records(half_cut: Story) -> None:
+    half_cut.kept[MASTER] = b"ilmore"
+    del half_cut.logs[MASTER][17:]
+    half_cut.emit(MASTER, "store.open", offset=17, status="clean")
+    assert half_cut.seen == ["survival"]
+
+
+def test_divergence_what_half_a_truncation_has_taken_is_not_kept(half_cut: Story) -> None:
+    half_cut.kept[MASTER] = b"mor"
+    half_cut.emit(MASTER, "store.open", offset=19, status="clean")
+    assert half_cut.seen == ["divergence"]
+
+
+def test_divergence_half_a_truncation_says_that_it_is_done(half_cut: Story) -> None:
+    half_cut.kept[MASTER] = b"more"
+    half_cut.emit(MASTER, "log.truncate", offset=19, size=4)
+    assert half_cut.seen == ["divergence"]
+
+
 @pytest.mark.parametrize(("is_longest", "seen"), [(True, ["acknowledged"]), (False, [])])
 def test_acknowledged_the_next_master_lacks_it(story: Story, is_longest: bool, seen: list[str]) -> None:
     story.put(1, b"abc")

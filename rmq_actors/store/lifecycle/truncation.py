@@ -1,8 +1,9 @@
 """Cutting a slave's log where its master's goes on in another way, while nobody has the store open.
 
 A power cut at any time leaves whole records: all of the log, or what is cut now and more after it; and in any case
-what was taken out is in `cut/`. Only the log is cut here: the next opening brings all that is derived from it there.
-But the delay offsets are lowered before: that opening could not tell what they count.
+what was taken out is in `cut/`. So does a disk error: what is left still diverges, so the slave halts and is cut again.
+Only the log is cut here: the next opening brings all that is derived from it there. But the delay offsets are lowered
+before: that opening could not tell what they count.
 """
 
 from __future__ import annotations

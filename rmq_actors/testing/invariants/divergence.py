@@ -18,7 +18,7 @@ class Divergence(Invariant[_Looked]):
     kinds = (HaClientHalt, LogTruncate, StoreOpen)
 
     def check(self, event: _Looked, view: ClusterView) -> str | None:
-        """A halt, a truncation, or one that a node died in."""
+        """A halt, a truncation, or one that a crash or a disk error has ended early."""
         if isinstance(event, HaClientHalt):
             return self._check_halt(event, view)
         node = view.nodes[event.node]
@@ -46,7 +46,7 @@ class Divergence(Invariant[_Looked]):
         parts_there = cut.offset <= cut.common and (
             cut.is_damaged or cut.lineage.is_last_record(cut.offset, cut.common)
         )
-        if cut.node == cut.master or not (begins_anew or parts_there):
+        if cut.node == cut.master or not (begins_anew or parts_there or cut.is_unfinished):
             return f"{cut.node} cuts its log at {cut.offset}, which diverges from {cut.master}'s at {cut.common}"
         if self._is_kept(cut, view):
             return None
