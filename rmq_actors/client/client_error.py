@@ -41,7 +41,7 @@ class ClientClosed(ClientError):
 
 
 class MessageRefused(ClientError):
-    """The client does not send this message: it, its topic or its group is illegal (Validators)."""
+    """The client does not send this: it, its topic or its group is illegal (Validators), or it fits no frame."""
 
     code: ClassVar[int | None] = ResponseCode.MESSAGE_ILLEGAL  # type: ignore[misc]
 

@@ -184,16 +184,16 @@ class Producer:
                 try:
                     info = await self._publish_info(outgoing.topic, deadline_s)
                 except ClientError as error:
-                    if stored is not None:
-                        return stored
                     if not brokers:
                         raise
-                    raise _send_error(outgoing.topic, brokers, error, is_over=_is_over(deadline_s)) from error
+                    return _outcome(outgoing.topic, brokers, stored, error, is_over=_is_over(deadline_s))
                 chosen = self._select(info, brokers[-1] if brokers else None)
             brokers.append(chosen.broker_name)
             begun_s = trio.current_time()
             try:
                 stored = await self._attempt(outgoing, chosen, deadline_s)
+            except MessageRefused:
+                raise  # it fits no frame, whatever broker it is for
             except ClientError as error:
                 self._learn(chosen, begun_s, failed=True)
                 self._instance.routes.refresh_soon()
@@ -204,11 +204,9 @@ class Producer:
                     goes_on = retries.after_failure()
                 if goes_on and not is_over:
                     continue
-                if stored is not None:
-                    return stored  # by a broker that was not as safe as was asked
                 if isinstance(error, BrokerRefused) and len(brokers) == 1:
                     raise
-                raise _send_error(outgoing.topic, brokers, error, is_over=is_over) from error
+                return _outcome(outgoing.topic, brokers, stored, error, is_over=is_over)
             self._learn(chosen, begun_s, failed=False)
             if not retries.after_stored(stored.status):
                 return stored
@@ -321,11 +319,15 @@ def _is_over(deadline_s: float) -> bool:
     return trio.current_time() >= deadline_s - _OVER_S
 
 
-def _send_error(topic: str, brokers: Sequence[str], last: ClientError, *, is_over: bool) -> ClientError:
-    """What the caller of a send is told after its last attempt."""
+def _outcome(
+    topic: str, brokers: Sequence[str], stored: SendResult | None, last: ClientError, *, is_over: bool
+) -> SendResult:
+    """What the caller of a send gets when no attempt follows: what a broker has stored less safely, or an error."""
+    if stored is not None:
+        return stored
     if is_over:
-        return ClientTimeout(f"topic {topic}: not stored in time, sent to {', '.join(brokers)}: {last}")
-    return SendFailed(topic, brokers, last)
+        raise ClientTimeout(f"topic {topic}: not stored in time, sent to {', '.join(brokers)}: {last}") from last
+    raise SendFailed(topic, brokers, last) from last
 
 
 @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from rmq_actors.client.client_error import (
     BrokerUnreachable,
     ClientTimeout,
     ConnectionLost,
+    MessageRefused,
     TooManyRequests,
 )
 from rmq_actors.remoting.client import RemotingClient
@@ -72,7 +73,7 @@ class ClientRequests:
         """Make a request; its answer, if its code is one of `accepted`.
 
         Raises `BrokerRefused` for any other code, `ClientTimeout`, `BrokerUnreachable`, `ConnectionLost`,
-        `TooManyRequests`, `BadAnswer`; `ValueError` for a frame that is too long.
+        `TooManyRequests`, `BadAnswer`; `MessageRefused` for what fits no frame: it is not sent.
         """
         timeout_ms = left_ms(deadline_s)
         if timeout_ms < 1:
@@ -83,6 +84,8 @@ class ClientRequests:
             raise client_error(error) from error
         except IllegalAddress as error:
             raise BadAnswer(f"a peer's address cannot be used: {error}") from error
+        except ValueError as error:
+            raise MessageRefused(f"request {command.code} cannot be sent: {error}") from error
         if response.code not in accepted:
             raise BrokerRefused(address, command.code, response.code, response.remark)
         return response
@@ -98,6 +101,8 @@ class ClientRequests:
             raise client_error(error) from error
         except IllegalAddress as error:
             raise BadAnswer(f"a peer's address cannot be used: {error}") from error
+        except ValueError as error:
+            raise MessageRefused(f"request {command.code} cannot be sent: {error}") from error
 
 
 def client_error(

@@ -32,6 +32,7 @@ from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.body_compression import decompress_body
 from rmq_actors.wire.headers.namesrv import WipeWritePermOfBrokerRequestHeader
 from rmq_actors.wire.record import Message, StoredMessage
+from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 from rmq_actors.wire.request_code import RequestCode
 from sim_net import Partition
 from tests.worlds.producer_story import produce_and_look
@@ -145,6 +146,21 @@ def test_what_no_broker_would_take_is_refused_before_it_is_sent() -> None:
         with pytest.raises(ValueError, match="producer_group is 'DEFAULT_PRODUCER'"):
             async with cluster.producer("DEFAULT_PRODUCER"):
                 pass
+
+    run(body, ONE, store=ASYNC_STORE)
+
+
+def test_a_message_that_fits_no_frame_is_refused_and_the_next_one_is_sent() -> None:
+    async def body(cluster: SimCluster) -> None:
+        longest = FRAME_MAX_LENGTH_BYTES
+        config = ProducerConfig("PG", max_message_size_bytes=longest, compress_msg_body_over_howmuch_bytes=longest + 1)
+        async with cluster.producer(config) as producer:
+            message = Message(TOPIC, bytes(longest))
+            for send in (producer.send, producer.send_oneway):
+                with pytest.raises(MessageRefused, match=f"at most {longest} .*can be sent"):
+                    await send(message)
+            await producer.send(Message(TOPIC, b"x"))
+            assert [each.body for each in stored(cluster)] == [b"x"]
 
     run(body, ONE, store=ASYNC_STORE)
 
