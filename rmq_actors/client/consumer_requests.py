@@ -30,6 +30,7 @@ from rmq_actors.wire.bodies.message_queues import (
     UnlockBatchRequestBody,
 )
 from rmq_actors.wire.bodies.remoting_serializable import RemotingSerializable
+from rmq_actors.wire.body_compression import COMPRESSED_FLAG, COMPRESSION_TYPE_BITS
 from rmq_actors.wire.headers.clients import GetConsumerListByGroupRequestHeader
 from rmq_actors.wire.headers.codec import CommandHeader, Header, decode_header
 from rmq_actors.wire.headers.messages import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
@@ -66,6 +67,8 @@ _PULL_CODES = (
 #: What a client calls its own producer, for messages that go back (CLIENT_INNER_PRODUCER_GROUP).
 _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 _DEFAULT_TOPIC = "TBW102"
+#: What a message says of a body that is still compressed.
+_COMPRESSION = COMPRESSED_FLAG | COMPRESSION_TYPE_BITS
 
 
 @attrs.frozen
@@ -316,7 +319,7 @@ class ConsumerRequests:
             default_topic=_DEFAULT_TOPIC,
             default_topic_queue_nums=1,
             queue_id=queue.queue_id,
-            sys_flag=0,
+            sys_flag=message.sys_flag & _COMPRESSION if message.is_compressed else 0,
             born_timestamp=self.client.environment.wall_clock.now_ms(),
             flag=message.flag,
             properties=encode_properties(properties).decode(),

@@ -13,7 +13,7 @@ import trio
 
 from rmq_actors.client.client_error import ClientError
 from rmq_actors.client.client_instance import MQClientInstance
-from rmq_actors.client.consumer_config import PushConsumerConfig
+from rmq_actors.client.consumer_config import PullConsumerConfig, PushConsumerConfig
 from rmq_actors.client.consumer_requests import PullResult
 from rmq_actors.client.group_member import make_requests
 from rmq_actors.client.held_queue import HeldQueue
@@ -25,14 +25,17 @@ from rmq_actors.client.message_listener import (
     MessageListener,
     Orderly,
 )
+from rmq_actors.client.pull_consumer import run_pull_consumer
 from rmq_actors.client.pulling import Puller
 from rmq_actors.client.push_consumer import PushConsumer, run_push_consumer
 from rmq_actors.client.requests import deadline_after
+from rmq_actors.client.send_back import SendBack
 from rmq_actors.protocols.consume_results import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rmq_actors.protocols.pull_results import PullStatus
 from rmq_actors.testing.thin_client import send_request
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmq_actors.wire.bodies.message_queues import MessageQueue
+from rmq_actors.wire.body_compression import COMPRESSED_FLAG, COMPRESSION_TYPE_BITS
 from sim_net import Partition
 from tests.worlds.client_world import ClientWorld
 
@@ -605,5 +608,26 @@ def test_with_order_a_queue_that_comes_back_while_its_listener_is_busy_goes_on_a
                 await trio.sleep(2)
                 await send(one, bodies(QUEUES, "later"))
                 await consumed.wait_for(bodies(QUEUES, "later"), 60)
+
+    ClientWorld.run(use)
+
+
+def test_a_body_that_could_not_be_decompressed_goes_to_the_topic_of_retries_as_compressed_as_it_was() -> None:
+    lz4 = COMPRESSED_FLAG | 0x100
+
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(1))
+            requests = make_requests(client, config())
+            async with run_pull_consumer(client, PullConsumerConfig(GROUP), {TOPIC: "*"}) as consumer:
+                (message,) = await consumer.poll(10_000)
+            back = SendBack(requests, 16)
+            assert await back.send_to_retry_topic(attrs.evolve(message, sys_flag=lz4, is_compressed=True), 1)
+            plain = attrs.evolve(message, sys_flag=COMPRESSED_FLAG | 0x300, is_compressed=False)
+            assert await back.send_to_retry_topic(plain, 1)
+            # They are delayed messages until their time has come.
+            first, second = world.cluster.messages("a")[-2:]
+            mask = COMPRESSED_FLAG | COMPRESSION_TYPE_BITS
+            assert [each.sys_flag & mask for each in (first, second)] == [lz4, 0]
 
     ClientWorld.run(use)
