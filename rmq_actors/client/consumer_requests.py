@@ -30,7 +30,7 @@ from rmq_actors.wire.bodies.message_queues import (
     UnlockBatchRequestBody,
 )
 from rmq_actors.wire.bodies.remoting_serializable import RemotingSerializable
-from rmq_actors.wire.body_compression import COMPRESSED_FLAG, COMPRESSION_TYPE_BITS
+from rmq_actors.wire.body_compression import COMPRESSED_FLAG, COMPRESSION_TYPE_BITS, DecompressedBodyTooLong
 from rmq_actors.wire.headers.clients import GetConsumerListByGroupRequestHeader
 from rmq_actors.wire.headers.codec import CommandHeader, Header, decode_header
 from rmq_actors.wire.headers.messages import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
@@ -49,7 +49,7 @@ from rmq_actors.wire.headers.offsets import (
 )
 from rmq_actors.wire.properties import encode_properties
 from rmq_actors.wire.pull_sys_flag import PullSysFlag
-from rmq_actors.wire.record import MessageIllegal, RecordError, decode_message
+from rmq_actors.wire.record import BODY_MAX_BYTES, MessageIllegal, RecordError, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -67,6 +67,8 @@ _PULL_CODES = (
 #: What a client calls its own producer, for messages that go back (CLIENT_INNER_PRODUCER_GROUP).
 _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 _DEFAULT_TOPIC = "TBW102"
+#: How long the decompressed bodies of one answer may be together: a few KiB may become thousands of times as many.
+_DECOMPRESSED_MAX_BYTES = 16 * 1024 * 1024
 #: What a message says of a body that is still compressed.
 _COMPRESSION = COMPRESSED_FLAG | COMPRESSION_TYPE_BITS
 
@@ -80,7 +82,7 @@ class PullResult:
     min_offset: int
     max_offset: int
     messages: Sequence[MessageExt] = ()
-    #: The queue offset of the last message that the broker gave, subscribed or not; None if there was none.
+    #: The queue offset of the last message of the answer that was read, subscribed or not; None if there was none.
     last_offset: int | None = None
 
 
@@ -177,17 +179,26 @@ class ConsumerRequests:
         response = await self.client.requests.request(
             broker.broker_addr, RequestCode.PULL_MESSAGE, header, deadline_s=deadline_s, accepted=_PULL_CODES
         )
-        return self._pulled(queue, subscription, response)
+        return self._pulled(queue, offset, subscription, response)
 
-    def _pulled(self, queue: MessageQueue, subscription: SubscriptionData, response: RemotingCommand) -> PullResult:
+    def _pulled(
+        self, queue: MessageQueue, offset: int, subscription: SubscriptionData, response: RemotingCommand
+    ) -> PullResult:
         status = pull_status(response.code)
         assert status is not None
         header = _decode(PullMessageResponseHeader, response)
         self.nodes.update_pull_from_which_node(queue, header.suggest_which_broker_id)
-        found = decode_messages(response.body, queue.broker_name) if status is PullStatus.FOUND else []
+        found, next_begin_offset = list[MessageExt](), header.next_begin_offset
+        if status is PullStatus.FOUND:
+            found, left_out = decode_messages_within(response.body, queue.broker_name, _DECOMPRESSED_MAX_BYTES)
+            if left_out is not None and offset < left_out < next_begin_offset:
+                next_begin_offset = left_out  # the rest is pulled again
+            elif left_out is not None:
+                # Records of light queues have the offsets of another queue: these cannot be asked for again.
+                found = decode_messages(response.body, queue.broker_name)
         return PullResult(
             status,
-            header.next_begin_offset,
+            next_begin_offset,
             header.min_offset,
             header.max_offset,
             [message for message in found if takes_tags(subscription, message.tags)],
@@ -340,17 +351,36 @@ class ConsumerRequests:
 
 def decode_messages(body: bytes, broker_name: str) -> list[MessageExt]:
     """The messages of an answer. Raises `BadAnswer`."""
-    found, view, at = list[MessageExt](), memoryview(body), 0
+    return decode_messages_within(body, broker_name, None)[0]
+
+
+def decode_messages_within(
+    body: bytes, broker_name: str, max_decompressed_bytes: int | None
+) -> tuple[list[MessageExt], int | None]:
+    """The messages of an answer up to the first whose body would make decompressed bodies longer than this together.
+
+    That one's queue offset comes with them; None if there is none. The first body may be longer. Raises `BadAnswer`.
+    """
+    found, view, at, decompressed_bytes = list[MessageExt](), memoryview(body), 0, 0
     while at < len(body):
         size = int.from_bytes(view[at : at + 4], "big")
         if not 0 < size <= len(body) - at:
             raise BadAnswer(f"the broker {broker_name} gives a record of {size} bytes where {len(body) - at} are left")
+        max_bytes = BODY_MAX_BYTES
+        if found and max_decompressed_bytes is not None:
+            max_bytes = max(0, max_decompressed_bytes - decompressed_bytes)
         try:
-            found.append(MessageExt.of(decode_message(view[at : at + size]), broker_name))
+            stored = decode_message(view[at : at + size])
+            message = MessageExt.of(stored, broker_name, max_bytes)
+        except DecompressedBodyTooLong:
+            return found, stored.queue_offset
         except (RecordError, MessageIllegal) as error:
             raise BadAnswer(f"the broker {broker_name} gives what is not a record: {error}") from error
+        if stored.sys_flag & COMPRESSED_FLAG and not message.is_compressed:
+            decompressed_bytes += len(message.body)
+        found.append(message)
         at += size
-    return found
+    return found, None
 
 
 def _decode(header_type: type[Header], response: RemotingCommand) -> Header:

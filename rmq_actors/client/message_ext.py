@@ -8,7 +8,12 @@ from collections.abc import Mapping
 import attrs
 
 from rmq_actors.protocols.filter_api import PROPERTY_TAGS
-from rmq_actors.wire.body_compression import COMPRESSED_FLAG, CompressedBodyError, decompress_body
+from rmq_actors.wire.body_compression import (
+    COMPRESSED_FLAG,
+    CompressedBodyError,
+    DecompressedBodyTooLong,
+    decompress_body,
+)
 from rmq_actors.wire.dispatch_request import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from rmq_actors.wire.message_id import create_message_id
 from rmq_actors.wire.record import BODY_MAX_BYTES, StoredMessage
@@ -56,14 +61,19 @@ class MessageExt:
         return self.properties.get(PROPERTY_KEYS)
 
     @classmethod
-    def of(cls, stored: StoredMessage, broker_name: str) -> MessageExt:
-        """A record that came from a broker. A body that cannot be decompressed stays as it is."""
+    def of(cls, stored: StoredMessage, broker_name: str, max_bytes: int = BODY_MAX_BYTES) -> MessageExt:
+        """A record that came from a broker. A body that cannot be decompressed stays as it is.
+
+        Raises `DecompressedBodyTooLong` for one that `max_bytes` keep from being decompressed, and that alone.
+        """
         body, is_compressed = stored.body, bool(stored.sys_flag & COMPRESSED_FLAG)
         offset_msg_id = create_message_id(stored.store_host, stored.physical_offset)
         if is_compressed:
             try:
-                body, is_compressed = decompress_body(body, stored.sys_flag, BODY_MAX_BYTES), False
+                body, is_compressed = decompress_body(body, stored.sys_flag, max_bytes), False
             except CompressedBodyError as error:
+                if isinstance(error, DecompressedBodyTooLong) and max_bytes < BODY_MAX_BYTES:
+                    raise
                 _log.warning("message %s of topic %s: %s", offset_msg_id, stored.topic, error)
         return cls(
             topic=stored.topic,

@@ -20,6 +20,10 @@ class CompressedBodyError(ValueError):
     """A body that cannot be decompressed, or would be too long."""
 
 
+class DecompressedBodyTooLong(CompressedBodyError):
+    """A body that would be too long."""
+
+
 def compress_body(body: bytes, level: int = COMPRESS_LEVEL) -> tuple[bytes, int]:
     """The compressed body, and the bits of sysFlag that say so."""
     return zlib.compress(body, level), COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE
@@ -38,7 +42,7 @@ def decompress_body(body: bytes, sys_flag: int, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise CompressedBodyError(f"the body is not what zlib writes: {error}") from error
     if len(found) > max_bytes:
-        raise CompressedBodyError(f"the body has more than {max_bytes} bytes when it is decompressed")
+        raise DecompressedBodyTooLong(f"the body has more than {max_bytes} bytes when it is decompressed")
     if not inflater.eof:
         raise CompressedBodyError("the compressed body is cut")
     return found

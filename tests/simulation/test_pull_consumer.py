@@ -9,13 +9,16 @@ import pytest
 import trio
 
 from rmq_actors.client.client_instance import MQClientInstance
+from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.consumer_config import PullConsumerConfig
 from rmq_actors.client.group_member import make_requests
+from rmq_actors.client.producer import run_producer
 from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.pull_results import PullStatus
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
 from rmq_actors.wire.bodies.message_queues import MessageQueue
+from rmq_actors.wire.record import Message
 from tests.simulation.test_push_consumer import GROUP, QUEUES, TOPIC, bodies, config, send
 from tests.worlds.client_world import ClientWorld
 
@@ -236,5 +239,33 @@ def test_pull_by_queue_and_offset() -> None:
                     nursery.start_soon(send, client, bodies(4, "late"))
                     found = await consumer.pull(queue, 3, block_if_not_found=True)
                 assert [message.body for message in found.messages] == [b"late0001"]
+
+    ClientWorld.run(use)
+
+
+def test_what_an_answer_decompresses_to_beyond_16_mib_is_pulled_again_and_none_is_lost() -> None:
+    async def use(world: ClientWorld) -> None:
+        body = bytes(4 * 2**20)
+        async with world.instance() as client:
+            async with run_producer(client, ProducerConfig("PG")) as producer:
+                queue = (await producer.queues_of(TOPIC))[0]
+                for _ in range(6):
+                    await producer.send(Message(TOPIC, body), queue=queue)
+            async with consumer_of(client, None) as consumer:
+                first = await consumer.pull(queue, 0)
+                assert ([each.queue_offset for each in first.messages], first.next_begin_offset) == ([0, 1, 2, 3], 4)
+                assert first.last_offset == 3
+                rest = await consumer.pull(queue, first.next_begin_offset)
+                assert ([each.queue_offset for each in rest.messages], rest.next_begin_offset) == ([4, 5], 6)
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                offsets = list[int]()
+                with trio.fail_after(60):
+                    async for message in consumer:
+                        assert message.body == body
+                        offsets.append(message.queue_offset)
+                        if len(offsets) == 6:
+                            break
+                assert offsets == list(range(6))
+                assert await consumer.poll(500) == []
 
     ClientWorld.run(use)

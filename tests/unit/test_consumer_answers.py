@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.client.client_error import BadAnswer
-from rmq_actors.client.consumer_requests import decode_messages
+from rmq_actors.client.consumer_requests import decode_messages, decode_messages_within
 from rmq_actors.protocols.consumer_stats import ConsumerStats
 from rmq_actors.protocols.pull_results import ImmediateRetries
 from rmq_actors.wire.body_compression import COMPRESSED_FLAG
@@ -74,6 +74,28 @@ def test_a_compressed_body_is_decompressed_and_one_that_cannot_be_comes_as_it_is
     assert (good.body, good.is_compressed) == (b"x" * 5000, False)
     (bad,) = decode_messages(message(b"not zlib"), "broker-a")
     assert (bad.body, bad.is_compressed) == (b"not zlib", True)
+
+
+def test_bodies_are_decompressed_up_to_a_limit_and_the_first_that_is_beyond_it_is_named() -> None:
+    def message(body: bytes, offset: int, flags: int = COMPRESSED_FLAG) -> bytes:
+        record = encode_message(Message("T", body, sys_flag=flags)).data
+        record[20:28] = offset.to_bytes(8, "big")
+        return bytes(record)
+
+    def lengths(*records: bytes) -> tuple[list[int], int | None]:
+        found, left_out = decode_messages_within(b"".join(records), "broker-a", 1000)
+        return [len(each.body) for each in found], left_out
+
+    long, half = zlib.compress(bytes(1001)), zlib.compress(bytes(500))
+    assert lengths(message(half, 7), message(half, 8), message(b"plain", 9, 0), message(half, 10)) == (
+        [500, 500, 5],
+        10,
+    )
+    # One that is longer than all of the limit comes alone.
+    assert lengths(message(long, 7), message(half, 8)) == ([1001], 8)
+    # What cannot be decompressed takes nothing of the limit.
+    lz4 = COMPRESSED_FLAG | 0x100
+    assert lengths(message(b"lz4", 7, lz4), message(b"bad", 8), message(half, 9)) == ([3, 3, 500], None)
 
 
 def test_figures_are_of_the_last_minute_and_failures_of_the_last_hour() -> None:
