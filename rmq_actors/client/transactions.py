@@ -6,13 +6,15 @@ again; the answer is another END_TRANSACTION.
 
 from __future__ import annotations
 
+import collections
 import logging
+import math
 from typing import Protocol
 
 import attrs
 import trio
 
-from rmq_actors.actors.services.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.send_result import LocalTransactionState
@@ -95,11 +97,8 @@ class TransactionCheckService(ServiceThread):
     _instance: MQClientInstance
     _config: ProducerConfig
     _listener: TransactionListener
-    _send: trio.MemorySendChannel[_Question] = attrs.field(init=False)
-    _receive: trio.MemoryReceiveChannel[_Question] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[_Question](self._config.check_request_hold_max)
+    _waiting: collections.deque[_Question] = attrs.field(factory=collections.deque, init=False)
+    _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
 
     def register(self) -> None:
         """Take the request code."""
@@ -108,8 +107,10 @@ class TransactionCheckService(ServiceThread):
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Answer questions."""
         task_status.started()
-        async for question in self._receive:
-            await self._answer(question)
+        while True:
+            while self._waiting:
+                await self._answer(self._waiting.popleft())
+            await self._wake.wait_for_running(math.inf)
 
     def _check(self, request: RemotingRequest) -> None:
         """A processor; what it raises is answered, logged and traced as a bad request."""
@@ -127,9 +128,10 @@ class TransactionCheckService(ServiceThread):
             message.store_host, message.physical_offset
         )
         question = _Question(request.connection, header, attrs.evolve(message, body=body), msg_id)
-        try:
-            self._send.send_nowait(question)
-        except trio.WouldBlock:
+        if len(self._waiting) < self._config.check_request_hold_max:
+            self._waiting.append(question)
+            self._wake.wakeup("question")
+        else:
             _log.warning(
                 "%s: %s asks about transaction %s: dropped, as %d questions wait already",
                 self.name,

@@ -169,6 +169,7 @@ OWN_KEYS = {
         "diskSpaceWarningLevelRatio",
     },
     HaConfig: {
+        "haAllowedAddresses",
         "haListenHost",
         "totalReplicas",
         "inSyncReplicas",
