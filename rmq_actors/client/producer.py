@@ -140,6 +140,9 @@ class Producer:
         Consumers see the message once it is committed. If the broker is not told, it asks a producer of the group. So
         what the local transaction raises is raised here, and the broker asks later. A half message that is not stored
         as safely as was asked is rolled back, and the local transaction does not run. A delay is ignored.
+
+        `timeout_ms` is for storing the half message. The local transaction takes its own time, and after it telling the
+        broker up to mqClientApiTimeout (3 s): that is tried also when `timeout_ms` is over.
         """
         if self._listener is None:
             self._refuse("a transaction needs a transaction_listener: give one to open_producer")
