@@ -49,7 +49,7 @@ from rmq_actors.wire.headers.offsets import (
 )
 from rmq_actors.wire.properties import encode_properties
 from rmq_actors.wire.pull_sys_flag import PullSysFlag
-from rmq_actors.wire.record import BODY_MAX_BYTES, MessageIllegal, RecordError, decode_message
+from rmq_actors.wire.record import BODY_MAX_BYTES, MessageIllegal, RecordError, StoredMessage, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -191,11 +191,13 @@ class ConsumerRequests:
         found, next_begin_offset = list[MessageExt](), header.next_begin_offset
         if status is PullStatus.FOUND:
             found, left_out = decode_messages_within(response.body, queue.broker_name, _DECOMPRESSED_MAX_BYTES)
-            if left_out is not None and offset < left_out < next_begin_offset:
-                next_begin_offset = left_out  # the rest is pulled again
-            elif left_out is not None:
-                # Records of light queues have the offsets of another queue: these cannot be asked for again.
-                found = decode_messages(response.body, queue.broker_name)
+            if left_out is not None:
+                at = left_out.queue_offset
+                if left_out.topic == queue.topic and offset < at < next_begin_offset:
+                    next_begin_offset = at  # the rest is pulled again
+                else:
+                    # A record of a light queue has the offset of its topic's own queue: it cannot be asked for by that.
+                    found = decode_messages(response.body, queue.broker_name)
         return PullResult(
             status,
             next_begin_offset,
@@ -356,10 +358,10 @@ def decode_messages(body: bytes, broker_name: str) -> list[MessageExt]:
 
 def decode_messages_within(
     body: bytes, broker_name: str, max_decompressed_bytes: int | None
-) -> tuple[list[MessageExt], int | None]:
+) -> tuple[list[MessageExt], StoredMessage | None]:
     """The messages of an answer up to the first whose body would make decompressed bodies longer than this together.
 
-    That one's queue offset comes with them; None if there is none. The first body may be longer. Raises `BadAnswer`.
+    That one's record comes with them; None if there is none. The first body may be longer. Raises `BadAnswer`.
     """
     found, view, at, decompressed_bytes = list[MessageExt](), memoryview(body), 0, 0
     while at < len(body):
@@ -373,7 +375,7 @@ def decode_messages_within(
             stored = decode_message(view[at : at + size])
             message = MessageExt.of(stored, broker_name, max_bytes)
         except DecompressedBodyTooLong:
-            return found, stored.queue_offset
+            return found, stored
         except (RecordError, MessageIllegal) as error:
             raise BadAnswer(f"the broker {broker_name} gives what is not a record: {error}") from error
         if stored.sys_flag & COMPRESSED_FLAG and not message.is_compressed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 
+import attrs
 import pytest
 import trio
 
@@ -16,8 +17,10 @@ from rmq_actors.client.producer import run_producer
 from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.pull_results import PullStatus
+from rmq_actors.testing.sim_cluster import SIM_STORE
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
 from rmq_actors.wire.bodies.message_queues import MessageQueue
+from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import Message
 from tests.simulation.test_push_consumer import GROUP, QUEUES, TOPIC, bodies, config, send
 from tests.worlds.client_world import ClientWorld
@@ -269,3 +272,25 @@ def test_what_an_answer_decompresses_to_beyond_16_mib_is_pulled_again_and_none_i
                 assert await consumer.poll(500) == []
 
     ClientWorld.run(use)
+
+
+def test_the_rest_of_an_answer_of_a_light_queue_is_not_asked_for_by_the_offsets_of_another_queue() -> None:
+    light = "%LMQ%light"
+    store = attrs.evolve(SIM_STORE, enable_lmq=True, enable_multi_dispatch=True)
+
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            async with run_producer(client, ProducerConfig("PG")) as producer:
+                queue = (await producer.queues_of(TOPIC))[0]
+                await producer.send(Message(TOPIC, b"in one queue"), queue=queue)
+                for _ in range(6):
+                    both = Message(TOPIC, bytes(4 * 2**20), properties={"INNER_MULTI_DISPATCH": light})
+                    await producer.send(both, queue=queue)
+            async with world.cluster.admin() as admin, consumer_of(client, None) as consumer:
+                await admin.create_topic(TopicConfig(topic_name=light, read_queue_nums=1, write_queue_nums=1))
+                await client.routes.update(TOPIC, deadline_after(3_000))
+                result = await consumer.pull(MessageQueue(topic=light, broker_name=queue.broker_name, queue_id=0), 0)
+                assert [each.queue_offset for each in result.messages] == [1, 2, 3, 4, 5, 6]
+                assert result.next_begin_offset == 6
+
+    ClientWorld.run(use, store=store)
