@@ -979,3 +979,44 @@ def test_a_full_disk_is_no_reason_to_halt() -> None:
     closed = [event.status for event in pair.events(HaClientClose)]
     assert "append_refused" in closed
     assert not pair.events(HaClientHalt)
+
+
+def test_a_slave_cut_at_its_logs_first_byte_keeps_no_queue_of_what_was_cleaned_before() -> None:
+    """It is a new slave: what comes from its master's beginning would be taken for what the queues had before."""
+    pair = Pair()
+
+    async def main() -> None:
+        master, slave = await pair.boot(pair.master), await pair.boot(pair.slave)
+        await pair.put(master, 30)
+        await trio.sleep(1)
+        await slave.store.commit_log.flush()
+        await trio.sleep(120)  # the recovery point follows
+        for _ in range(3):
+            await slave.store.commit_log.sync_names()
+            assert slave.store.commit_log.remove_oldest_file()
+        begin = slave.store.commit_log.min_offset
+        pair.slave.kill()
+        slave = await pair.boot(pair.slave)
+        assert slave.store.offsets.get_min_offset_in_queue("TopicTest", 0) > 0
+        pair.slave.kill()
+        done = trio.Event()
+
+        async def cut(node: Node) -> None:
+            environment = Environment(node.disk, node.wall_clock, node.entropy)
+            await truncate_stopped_broker(pair.config(node).store, environment, pair.recorder.tracer(node.name), begin)
+            done.set()
+            await trio.sleep_forever()
+
+        pair.slave.boot(cut)
+        await done.wait()
+        pair.slave.kill()
+        slave = await pair.boot(pair.slave)
+        await trio.sleep(10)
+        assert pair.log(slave) == pair.log(master)
+        for queue in range(2):
+            assert slave.store.offsets.get_min_offset_in_queue("TopicTest", queue) == 0
+        pair.slave.kill()
+        pair.master.kill()
+        assert queues_on(pair.slave.disk) == queues_on(pair.master.disk)
+
+    pair.run(main)
