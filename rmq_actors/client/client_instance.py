@@ -33,6 +33,9 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.tls import TlsClient
 from rmq_actors.tracing.recorder import Tracer
 
+#: How long brokers may take to forget a group whose block failed or is cancelled.
+_FAILED_UNREGISTER_MS = 500
+
 
 @attrs.define(eq=False, repr=False)
 class MQClientInstance:
@@ -71,11 +74,13 @@ class MQClientInstance:
             raise MessageRefused(f"producer group {group} is registered with client {self.client_id} already")
         self.heartbeats.producers.add(group)
         self.heartbeats.groups_changed()
+        is_failed = True
         try:
             yield
-            await self.heartbeats.unregister(deadline_after(self.config.mq_client_api_timeout_ms), producer=group)
+            is_failed = False
         finally:
             self.heartbeats.producers.discard(group)
+            await self._unregister(is_failed=is_failed, producer=group)
 
     @contextlib.asynccontextmanager
     async def consumer_group(self, group: str, make_data: MakeConsumerData) -> AsyncIterator[None]:
@@ -84,11 +89,19 @@ class MQClientInstance:
             raise MessageRefused(f"consumer group {group} is registered with client {self.client_id} already")
         self.heartbeats.consumers[group] = make_data
         self.heartbeats.groups_changed()
+        is_failed = True
         try:
             yield
-            await self.heartbeats.unregister(deadline_after(self.config.mq_client_api_timeout_ms), consumer=group)
+            is_failed = False
         finally:
             self.heartbeats.consumers.pop(group, None)
+            await self._unregister(is_failed=is_failed, consumer=group)
+
+    async def _unregister(self, *, is_failed: bool, producer: str | None = None, consumer: str | None = None) -> None:
+        """Have brokers forget a group that heartbeats name no more, also when its block failed or is cancelled."""
+        timeout_ms = _FAILED_UNREGISTER_MS if is_failed else self.config.mq_client_api_timeout_ms
+        with trio.CancelScope(shield=is_failed):
+            await self.heartbeats.unregister(deadline_after(timeout_ms), producer=producer, consumer=consumer)
 
 
 @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from rmq_actors.client.client_error import (
     NameServersUnreachable,
     NoRoute,
 )
+from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.testing import SimCluster
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
@@ -21,6 +22,7 @@ from rmq_actors.wire.headers.clients import GetConsumerListByGroupRequestHeader
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
+from sim_net import Partition
 from tests.worlds.client_world import ClientWorld
 
 TOPIC = "BenchmarkTest"
@@ -130,6 +132,37 @@ def test_brokers_hear_of_groups_at_once_and_forget_them_at_the_end() -> None:
             assert groups_of(cluster, "a") == ({"PG"}, set())
         await trio.sleep(1)
         assert groups_of(cluster, "a") == (set(), set())
+
+    ClientWorld.run(use)
+
+
+def test_a_heartbeat_while_a_group_leaves_does_not_bring_it_back() -> None:
+    @attrs.define
+    class Heartbeats:
+        """A hook: a heartbeat goes out while brokers are told that a group is gone."""
+
+        instance: MQClientInstance | None = None
+
+        def before_request(self, remote_address: str, command: RemotingCommand) -> None:
+            pass
+
+        def after_response(self, remote_address: str, request: RemotingCommand, response: RemotingCommand) -> None:
+            if request.code == RequestCode.UNREGISTER_CLIENT and self.instance is not None:
+                self.instance.heartbeats.groups_changed()
+
+    async def use(world: ClientWorld) -> None:
+        heartbeats = Heartbeats()
+        async with world.instance(hooks=[heartbeats]) as instance, instance.producer_group("PG"):
+            heartbeats.instance = instance
+            await instance.routes.route(TOPIC, deadline_after(3_000))
+            async with instance.producer_group("Leaves"):
+                await trio.sleep(1)
+                # The other broker is silent: the end of the group takes its time.
+                heal = Partition(0.0, 1e9, "b", world.node.name).begin(world.cluster.world)
+                instance.heartbeats._told.add(instance.routes.broker_addresses("broker-a")[1])
+            await trio.sleep(1)
+            heal()
+            assert groups_of(world.cluster, "a") == ({"PG"}, set())
 
     ClientWorld.run(use)
 
