@@ -120,7 +120,7 @@ async def open_client_instance(
     processors, entropy = ProcessorTable(tracer), environment.entropy
     client_id = build_mq_client_id(config, entropy)
     timer = Timer()
-    async with open_actor_system("client", tracer, entropy=entropy) as system:
+    async with open_actor_system("client", tracer, entropy=entropy, shield=True) as system:
         client = RemotingClient(config.remoting, entropy, tracer, processors, hooks, tls=tls)
         requests = ClientRequests(client)
         routes = TopicRoutes(config, requests, timer)

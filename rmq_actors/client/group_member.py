@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 _FIRST_LOCK_S = 1.0
 #: How long the end may take that commits and unlocks.
 _END_S = 4.0
+#: The same when the block of a consumer fails or is cancelled: that end is shielded.
+_FAILED_END_S = 1.0
 
 
 def make_requests(client: MQClientInstance, config: GroupConfig) -> ConsumerRequests:
@@ -107,6 +109,8 @@ class GroupMember(ServiceThread):
     paused: set[MessageQueue] = attrs.field(factory=set, init=False)
     rebalancer: Rebalancer = attrs.field(init=False)
     ended: trio.Event = attrs.field(factory=trio.Event, init=False)
+    #: Around the commits and unlocks of the end.
+    _ending: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _puller: Puller = attrs.field(init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _rebalance_wanted: WakeUp = attrs.field(factory=WakeUp, init=False)
@@ -211,10 +215,23 @@ class GroupMember(ServiceThread):
         """Be a member until asked to stop; then commit and unlock what it has."""
         try:
             await super().run(task_status=task_status)
-            with trio.move_on_after(_END_S):
+            self._ending.deadline = min(self._ending.deadline, trio.current_time() + _END_S)
+            with self._ending:
                 await self.rebalancer.give_up_all()
         finally:
             self.ended.set()
+
+    async def end(self) -> None:
+        """Stop it, and return when it has ended. Nothing to do if it does not run."""
+        if any(child.service is self for child in self.client.system.children):
+            self.client.system.stop_child(self.name)
+            await self.ended.wait()
+
+    async def end_failed(self) -> None:
+        """Stop it soon, whether or not this task is cancelled."""
+        self._ending.deadline = trio.current_time() + _FAILED_END_S
+        with trio.move_on_after(_FAILED_END_S, shield=True):
+            await self.end()
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Rebalance, pull, lock, persist."""
@@ -270,7 +287,9 @@ class GroupMember(ServiceThread):
 
 @contextlib.asynccontextmanager
 async def run_member(member: GroupMember, registered: RegisteredConsumer) -> AsyncIterator[None]:
-    """Have a member of a group run for the length of a block. At its normal end offsets and locks are given back.
+    """Have a member of a group run for the length of a block. At its end offsets and locks are given back.
+
+    If the block fails or is cancelled, that takes a second at most.
 
     Brokers hear of it before it looks for its queues. What a listener or a queue fails by comes out of the block.
     """
@@ -285,9 +304,7 @@ async def run_member(member: GroupMember, registered: RegisteredConsumer) -> Asy
             await client.heartbeats.send_to_all(deadline_s)
             await client.system.start(member)
             yield
-            client.system.stop_child(member.name)
-            await member.ended.wait()
+            await member.end()
         finally:
             client.consumers.consumers.pop(group, None)
-            if any(child.name == member.name for child in client.system.children):
-                client.system.stop_child(member.name)
+            await member.end_failed()

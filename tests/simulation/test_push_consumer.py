@@ -630,4 +630,53 @@ def test_a_body_that_could_not_be_decompressed_goes_to_the_topic_of_retries_as_c
             mask = COMPRESSED_FLAG | COMPRESSION_TYPE_BITS
             assert [each.sys_flag & mask for each in (first, second)] == [lz4, 0]
 
+
+@pytest.mark.parametrize("has_own_client", [False, True])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_consumer_that_is_cancelled_or_fails_commits_unlocks_and_leaves_its_group(
+    orderly: bool, is_cancelled: bool, has_own_client: bool
+) -> None:
+    async def use(world: ClientWorld) -> None:
+        seldom: dict[str, Any] = {"persist_consumer_offset_interval_ms": 600_000}
+        consumed, later = Consumed(), Consumed()
+        async with world.instance() as other, world.instance(**seldom) as shared:
+            await send(other, bodies(20))
+            with trio.CancelScope() as scope, contextlib.suppress(RuntimeError, ExceptionGroup):
+                async with contextlib.AsyncExitStack() as stack:
+                    client = await stack.enter_async_context(world.instance(**seldom)) if has_own_client else shared
+                    listener = consumed.orderly() if orderly else consumed.concurrently()
+                    await stack.enter_async_context(consumer_of(client, listener))
+                    await consumed.wait_for(bodies(20))
+                    began_s = trio.current_time()
+                    if not is_cancelled:
+                        raise RuntimeError("a defect of the application")
+                    scope.cancel()
+                    await trio.sleep_forever()
+            assert trio.current_time() - began_s < 1.5
+            await send(other, bodies(QUEUES, "later"))
+            async with consumer_of(other, later.orderly() if orderly else later.concurrently()):
+                await later.wait_for(bodies(QUEUES, "later"), 10)
+        assert sorted(later.bodies) == bodies(QUEUES, "later")
+
+    ClientWorld.run(use)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_consumer_that_is_cancelled_does_not_wait_for_a_broker_that_is_silent(orderly: bool) -> None:
+    async def use(world: ClientWorld) -> None:
+        consumed = Consumed()
+        async with world.instance() as other:
+            await send(other, bodies(20))
+            with trio.CancelScope() as scope:
+                listener = consumed.orderly() if orderly else consumed.concurrently()
+                async with world.instance() as client, consumer_of(client, listener):
+                    await consumed.wait_for(bodies(20))
+                    heal = Partition(0.0, 1e9, "a", world.node.name).begin(world.cluster.world)
+                    began_s = trio.current_time()
+                    scope.cancel()
+                    await trio.sleep_forever()
+            assert trio.current_time() - began_s <= 1.6
+            heal()
+
     ClientWorld.run(use)
