@@ -64,7 +64,11 @@ class RemoteBrokerOffsetStore:
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """See `OffsetStore`. Offsets that did not change go, too: a broker that was killed may have lost them."""
-        for queue, offset in self.table.of_queues(queues).items():
+        for queue in self.table.of_queues(queues):
+            # As it is when its turn comes: an operator may have reset it, and had that kept, since the first was sent.
+            offset = self.table.read_offset(queue)
+            if offset is None:
+                continue
             try:
                 await self._requests.update_consumer_offset(queue, offset, deadline_after(_TIMEOUT_MS))
             except ClientError as error:
