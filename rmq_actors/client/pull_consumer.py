@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import attrs
 import trio
 
+from rmq_actors.client.client_error import ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.consumer_config import DEFAULT_STRATEGY, PullConsumerConfig
 from rmq_actors.client.consumer_requests import ConsumerRequests, PullResult
@@ -27,9 +28,10 @@ from rmq_actors.client.requests import deadline_after
 from rmq_actors.client.running_info import running_info
 from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
 from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription
+from rmq_actors.protocols.rebalance import by_broker_name
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.wire.bodies.consumer_running_info import ConsumerRunningInfo
-from rmq_actors.wire.bodies.heartbeat import ConsumeType
+from rmq_actors.wire.bodies.heartbeat import ConsumeType, MessageModel
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 
 #: How long a pull that is not held may take (consumerPullTimeoutMillis).
@@ -171,15 +173,39 @@ class PullConsumer:
             await self._found.came.wait()
         return messages[0]
 
-    async def commit(self) -> None:
-        """Have brokers know what was polled before as consumed, what the last poll gave among it."""
+    async def commit(self, timeout_ms: int | None = None) -> None:
+        """Have brokers know what was polled before as consumed, what the last poll gave among it.
+
+        Raises the first queue's `ClientError` if a broker has not said in time that it knows: within `timeout_ms`,
+        mqClientApiTimeout by default. Call it again, then; until the queue is another's, the offset also goes to the
+        broker every persistConsumerOffsetInterval. A broadcasting consumer's file that cannot be written is logged.
+        """
         self._note_consumed()
         table = self._member.offset_store.table
         self._forget_dropped()
         for held, offset in self._uncommitted.items():
             table.update_offset(held.queue, offset, increase_only=False)
         self._uncommitted.clear()
-        await self._member.offset_store.persist(self.queues)
+        if self.config.message_model is MessageModel.BROADCASTING:
+            await self._member.offset_store.persist(self.queues)
+            return
+        offsets, errors = table.of_queues(self.queues), list[ClientError]()
+        deadline_s = self._deadline(timeout_ms)
+
+        async def tell(queues: Iterable[MessageQueue]) -> None:
+            for queue in queues:
+                try:
+                    await self._requests.update_consumer_offset(queue, offsets[queue], deadline_s)
+                except ClientError as error:
+                    errors.append(error)
+
+        async with trio.open_nursery() as nursery:
+            # A broker that is silent takes no other's time.
+            for queues in by_broker_name(offsets).values():
+                nursery.start_soon(tell, queues)
+        if errors:
+            errors[0].add_note(f"{len(errors)} of {len(offsets)} queues are not committed")
+            raise errors[0]
 
     def _note_consumed(self) -> None:
         for held, offset in self._found.consumed().items():
@@ -250,8 +276,8 @@ class PullConsumer:
     def _requests(self) -> ConsumerRequests:
         return self._member.membership.requests
 
-    def _deadline(self) -> float:
-        return deadline_after(self._member.client.config.mq_client_api_timeout_ms)
+    def _deadline(self, timeout_ms: int | None = None) -> float:
+        return deadline_after(self._member.client.config.mq_client_api_timeout_ms if timeout_ms is None else timeout_ms)
 
     # --- a `RegisteredConsumer` ---------------------------------------------------------------------------------------
 

@@ -66,7 +66,8 @@ async def open_pull_consumer(
     """A member of a group that is asked for messages, for the length of a block: `async for message in consumer`.
 
     The arguments are those of `open_push_consumer`. Without `subscriptions` the consumer has no queues until it
-    subscribes topics or assigns queues. At the normal end of the block what was given is committed, with `auto_commit`.
+    subscribes topics or assigns queues. At the normal end of the block offsets are committed; what
+    was given last counts by `PullConsumer.commit` alone.
     """
     config = consumer_group if isinstance(consumer_group, PullConsumerConfig) else PullConsumerConfig(consumer_group)
     async with (

@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 
+from rmq_actors.client.client_error import ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.consumer_config import PullConsumerConfig
@@ -22,6 +23,7 @@ from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.record import Message
+from sim_net import Partition
 from tests.simulation.test_push_consumer import GROUP, QUEUES, TOPIC, bodies, config, send
 from tests.worlds.client_world import ClientWorld
 
@@ -147,6 +149,26 @@ def test_a_commit_tells_nothing_of_a_queue_that_was_another_members_since() -> N
                 await one.commit()
                 after = await committed(client)
                 assert [offset for offset, before in zip(after, by_two, strict=True) if before == 20] == [20, 20]
+
+    ClientWorld.run(use)
+
+
+def test_a_commit_that_fails_says_so_in_its_time_and_can_be_made_again() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(8))
+            async with consumer_of(client, {TOPIC: "*"}, auto_commit=False) as consumer:
+                await take(consumer, 8)
+                heal = Partition(0.0, 1e9, "a", world.node.name).begin(world.cluster.world)
+                for timeout_ms in (None, 1_000):
+                    began_s = trio.current_time()
+                    with pytest.raises(ClientError):
+                        await consumer.commit(timeout_ms)
+                    assert trio.current_time() - began_s <= (timeout_ms or 3_000) / 1000 + 0.001
+                heal()
+                await trio.sleep(1)
+                await consumer.commit()
+                assert await committed(client) == [2] * QUEUES
 
     ClientWorld.run(use)
 
