@@ -32,6 +32,7 @@ from rmq_actors.protocols.consume_results import (
     ConsumeOrderlyStatus,
     consumed_count,
     max_reconsume_times,
+    said,
     suspend_s,
     topic_for_listener,
 )
@@ -95,7 +96,7 @@ class ConsumeMessageConcurrentlyService:
         """See `ConsumeMessageService`."""
         context = ConsumeConcurrentlyContext(_queue_of(message))
         try:
-            status = await self._listener([_for_listener(message, self._config.consumer_group)], context)
+            status = await self._call([message], context)
         except Exception as error:  # noqa: BLE001 - told to the operator
             return CMResult.CR_THROW_EXCEPTION, repr(error)
         return (CMResult.CR_LATER if status is ConsumeConcurrentlyStatus.RECONSUME_LATER else CMResult.CR_SUCCESS), None
@@ -114,12 +115,10 @@ class ConsumeMessageConcurrentlyService:
     async def _consume(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         config, context = self._config, ConsumeConcurrentlyContext(held.queue)
         began_s = trio.current_time()
-        status: ConsumeConcurrentlyStatus | None = ConsumeConcurrentlyStatus.RECONSUME_LATER
+        status = ConsumeConcurrentlyStatus.RECONSUME_LATER
         with trio.move_on_after(config.consume_timeout_min * 60) as scope:
             try:
-                status = await self._listener(
-                    [_for_listener(message, config.consumer_group) for message in messages], context
-                )
+                status = await self._call(messages, context)
             except Exception:  # noqa: BLE001 - logged; the messages come again
                 _log.exception("%s: a listener failed with messages of %s", config.consumer_group, held.queue)
         if scope.cancelled_caught:
@@ -129,13 +128,20 @@ class ConsumeMessageConcurrentlyService:
                 config.consume_timeout_min,
                 held.queue,
             )
-        status = status or ConsumeConcurrentlyStatus.CONSUME_SUCCESS
         count = consumed_count(status, context.ack_index, len(messages))
         self._stats.consumed(
             held.queue.topic, count, len(messages) - count, trio.current_time() - began_s, trio.current_time()
         )
         if not held.process_queue.dropped:
             await self._end(held, messages, count, context.delay_level_when_next_consume)
+
+    async def _call(
+        self, messages: Sequence[MessageExt], context: ConsumeConcurrentlyContext
+    ) -> ConsumeConcurrentlyStatus:
+        returned = await self._listener(
+            [_for_listener(each, self._config.consumer_group) for each in messages], context
+        )
+        return said(returned, ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
 
     async def _end(self, held: HeldQueue, messages: list[MessageExt], count: int, delay_level: int) -> None:
         """Send back what is not consumed, and note how far the queue is."""
@@ -199,7 +205,7 @@ class ConsumeMessageOrderlyService:
         """See `ConsumeMessageService`."""
         context = ConsumeOrderlyContext(_queue_of(message))
         try:
-            status = await self._listener([_for_listener(message, self._config.consumer_group)], context)
+            status = await self._call([message], context)
         except Exception as error:  # noqa: BLE001 - told to the operator
             return CMResult.CR_THROW_EXCEPTION, repr(error)
         is_later = status is ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -236,17 +242,15 @@ class ConsumeMessageOrderlyService:
         began_s = trio.current_time()
         messages = process_queue.take_messages(config.consume_message_batch_max_size, began_s)
         context = ConsumeOrderlyContext(held.queue)
-        status: ConsumeOrderlyStatus | None = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        status = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
         try:
-            status = await self._listener(
-                [_for_listener(message, config.consumer_group) for message in messages], context
-            )
+            status = await self._call(messages, context)
         except Exception:  # noqa: BLE001 - logged; the messages come again
             _log.exception("%s: a listener failed with messages of %s", config.consumer_group, held.queue)
         finally:
             held.changed()
         now_s = trio.current_time()
-        is_consumed = status in (None, ConsumeOrderlyStatus.SUCCESS)
+        is_consumed = status is ConsumeOrderlyStatus.SUCCESS
         self._stats.consumed(
             held.queue.topic, len(messages) * is_consumed, len(messages) * (not is_consumed), now_s - began_s, now_s
         )
@@ -260,6 +264,12 @@ class ConsumeMessageOrderlyService:
         if offset >= 0 and not process_queue.dropped:
             self._rebalancer.offset_store.table.update_offset(held.queue, offset, increase_only=False)
         return 0.0
+
+    async def _call(self, messages: Sequence[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
+        returned = await self._listener(
+            [_for_listener(each, self._config.consumer_group) for each in messages], context
+        )
+        return said(returned, ConsumeOrderlyStatus.SUCCESS)
 
     async def _to_consume_again(self, messages: Sequence[MessageExt]) -> list[MessageExt]:
         """Those that come again, all or none; what was tried often enough goes to the topic of retries first."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import attrs
 
@@ -33,27 +35,39 @@ class ConsumeOrderlyContext:
 
 
 #: Consumes messages without order. None, and no `return` at all, is CONSUME_SUCCESS; an exception is logged, and the
-#: messages come again.
+#: messages come again, and so it is if anything else is returned.
 MessageListenerConcurrently = Callable[
     [Sequence[MessageExt], ConsumeConcurrentlyContext], Awaitable[ConsumeConcurrentlyStatus | None]
 ]
-#: Consumes messages of a queue one after the other. None is SUCCESS; after an exception the queue stands still for a
-#: moment, and the same messages come again.
+#: Consumes messages of a queue one after the other. None is SUCCESS; after an exception, or if anything else is
+#: returned, the queue stands still for a moment, and the same messages come again.
 MessageListenerOrderly = Callable[[Sequence[MessageExt], ConsumeOrderlyContext], Awaitable[ConsumeOrderlyStatus | None]]
+
+
+def _async_function(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:  # noqa: ANN401  # whatever somebody gives
+    called = getattr(type(value), "__call__", None)  # noqa: B004 - whether it is async, not whether it is there
+    if not inspect.iscoroutinefunction(value) and not inspect.iscoroutinefunction(called):
+        raise TypeError(f"{attribute.name} {repr(value)[:200]} is no async function")
 
 
 @attrs.frozen
 class Concurrently:
-    """Have this listener called for several messages of a queue at once, in any order."""
+    """Have this listener called for several messages of a queue at once, in any order.
 
-    listener: MessageListenerConcurrently
+    Raises `TypeError` for what is no async function, nor has an async `__call__`.
+    """
+
+    listener: MessageListenerConcurrently = attrs.field(validator=_async_function)
 
 
 @attrs.frozen
 class Orderly:
-    """Have this listener called for the messages of a queue one after the other, by one consumer of the group."""
+    """Have this listener called for the messages of a queue one after the other, by one consumer of the group.
 
-    listener: MessageListenerOrderly
+    Raises `TypeError` for what is no async function, nor has an async `__call__`.
+    """
+
+    listener: MessageListenerOrderly = attrs.field(validator=_async_function)
 
 
 MessageListener = Concurrently | Orderly

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import TypeVar
 
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
 
@@ -42,6 +43,23 @@ class ConsumeOrderlyStatus(enum.Enum):
 
     SUCCESS = "SUCCESS"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+
+
+StatusT = TypeVar("StatusT", bound=enum.Enum)
+
+
+def said(returned: object, success: StatusT) -> StatusT:
+    """What a listener says that returned this: nothing is `success`.
+
+    Raises `TypeError` for what is no status of its kind: it must not count as consumed.
+    """
+    if returned is None:
+        return success
+    if not isinstance(returned, type(success)):
+        raise TypeError(
+            f"a listener returned {repr(returned)[:200]}, which is neither None nor {type(success).__name__}"
+        )
+    return returned
 
 
 def consumed_count(status: ConsumeConcurrentlyStatus, ack_index: int, count: int) -> int:

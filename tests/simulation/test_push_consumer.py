@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -230,6 +231,59 @@ def test_a_listener_that_fails_gets_its_message_again() -> None:
         assert seen == [0, 1]
 
     ClientWorld.run(use)
+
+
+@pytest.mark.parametrize("returned", [False, 0, "RECONSUME_LATER", ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT])
+def test_a_listener_that_returns_what_is_no_status_is_logged_and_gets_its_message_again(
+    returned: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use(world: ClientWorld) -> None:
+        seen = list[int]()
+
+        async def listener(messages: Sequence[MessageExt], _: ConsumeConcurrentlyContext) -> Any:
+            seen.extend(message.reconsume_times for message in messages)
+            return returned if len(seen) == 1 else None
+
+        async with world.instance() as client:
+            await send(client, [b"x"])
+            async with consumer_of(client, Concurrently(listener)):
+                await trio.sleep(60)
+        assert seen == [0, 1]
+
+    ClientWorld.run(use)
+    assert f"a listener returned {returned!r}" in caplog.text
+
+
+def test_with_order_what_is_no_status_is_logged_and_the_queue_stands_still(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(world: ClientWorld) -> None:
+        seen = list[tuple[bytes, int]]()
+
+        async def listener(messages: Sequence[MessageExt], _: ConsumeOrderlyContext) -> Any:
+            seen.extend((message.body, message.reconsume_times) for message in messages)
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS if len(seen) == 1 else None
+
+        async with world.instance() as client:
+            await send(client, [b"x"])
+            async with consumer_of(client, Orderly(listener)):
+                await trio.sleep(10)
+        assert seen == [(b"x", 0), (b"x", 1)]
+
+    ClientWorld.run(use)
+    assert f"a listener returned {ConsumeConcurrentlyStatus.CONSUME_SUCCESS!r}" in caplog.text
+
+
+def test_a_listener_that_is_no_async_function_is_refused_at_once() -> None:
+    def listener(messages: Sequence[MessageExt], context: object) -> None: ...
+
+    class Called:
+        async def __call__(self, messages: Sequence[MessageExt], context: object) -> None: ...
+
+    for kind in (Concurrently, Orderly):
+        with pytest.raises(TypeError, match=r"listener .*listener.* is no async function"):
+            kind(listener)  # type: ignore[arg-type]
+        kind(Called())
+        kind(Called().__call__)
+        kind(functools.partial(Called.__call__, Called()))
 
 
 def test_only_the_tags_that_are_subscribed_are_consumed_and_the_others_count_as_consumed() -> None:
