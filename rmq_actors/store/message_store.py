@@ -132,7 +132,6 @@ class MessageStore:
         So it does where a record cannot be read: what is after it is in no queue.
         """
         if self.failure:
-            self.commit_log.failures_are_noted()  # or it is tried a last time
             raise OSError(f"not stopped in order, the next start recovers: {self.failure}")
         try:
             await self.files.shut_down()

@@ -53,21 +53,13 @@ class LogPuts:
     recorder: Recorder
     told_commits: trio.MemoryReceiveChannel[int]
     told_files: trio.MemoryReceiveChannel[int]
-    #: One entry per time that the log said that a sync has failed.
-    failed_syncs: list[str]
 
     @classmethod
     def open(cls, root: Path, file_size_bytes: int = 1000, **settings: Any) -> LogPuts:
         config = MessageStoreConfig(mapped_file_size_commit_log_bytes=file_size_bytes, **settings)
         disk, clock, recorder = FaultyDisk(root), SetClock(), new_recorder()
         tracer = recorder.tracer("node")
-        failed_syncs: list[str] = []
-
-        def note_failed_sync() -> bool:
-            failed_syncs.append("noted")
-            return True
-
-        log = CommitLog.open(disk, file_size_bytes, tracer, on_failed_sync=note_failed_sync)
+        log = CommitLog.open(disk, file_size_bytes, tracer)
         commits: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = COMMIT_REQUESTS.open()
         files: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = ALLOCATE_REQUESTS.open()
         outcomes = FLUSH_OUTCOMES.open()
@@ -85,7 +77,7 @@ class LogPuts:
             files[0],
             HandedRows(),
         )
-        return cls(log, puts, disk, clock, recorder, commits[1], files[1], failed_syncs)
+        return cls(log, puts, disk, clock, recorder, commits[1], files[1])
 
     def messages(self) -> list[StoredMessage]:
         """Every record that may be read, in order, by nothing but the record format."""

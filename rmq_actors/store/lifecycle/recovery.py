@@ -124,7 +124,7 @@ def _file_before(queue: MappedFileQueue, timestamp_ms: int) -> int:
 async def write_again(queue: MappedFileQueue, begin: int, end: int) -> None:
     """Write the log's bytes over themselves, and the zeros after `end`, which is the log's end.
 
-    A sync failed, and the system may call pages clean that no disk has: the next sync writes them then. Raises
+    Where a sync has failed the system may call pages clean that no disk has: the next sync writes them then. Raises
     `OSError`.
     """
     while begin < end:

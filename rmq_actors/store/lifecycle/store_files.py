@@ -6,7 +6,6 @@ Passive: the services of `MessageStore` write them while it runs. DefaultMessage
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +41,6 @@ _log = logging.getLogger(__name__)
 BeginAgain = Callable[[QueueBeginsAgain], Awaitable[None]]
 
 #: What `abort` says while no sync has failed; RocketMQ looks only whether it is there.
-_SYNCS_ARE_FINE = b"no sync of the log has failed\n"
 
 
 @attrs.define(eq=False)
@@ -111,33 +109,6 @@ def _flushed_to(commit_log: CommitLog) -> Callable[[int], Awaitable[bool]]:
         return commit_log.flushed_where >= offset
 
     return until_flushed
-
-
-def _write_abort(disk: Disk) -> None:
-    file = disk.open(ABORT_FILE, allocate_bytes=0)
-    try:
-        file.write_at(0, _SYNCS_ARE_FINE)
-    except OSError as error:  # the next start writes again what it need not
-        _log.warning("%s stays empty: %s", ABORT_FILE, error)
-    finally:
-        file.close()
-
-
-def _note_failed_sync(disk: Disk) -> bool:
-    """Tell the next start, by an empty `abort`: that needs no space. False: the disk has refused; try again.
-
-    The page cache is enough: if that is lost, so is all that only it had.
-    """
-    try:
-        file = disk.open(ABORT_FILE)
-        try:
-            file.truncate(0)
-        finally:
-            file.close()
-    except OSError as error:
-        _log.error("that a sync has failed cannot be noted in %s: %s", ABORT_FILE, error)
-        return False
-    return True
 
 
 async def _remove_past(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:
@@ -232,13 +203,12 @@ class _Opening:
             flushed_where,
             self.tracer,
             on_begin=store_checkpoint.begin_at,
-            on_failed_sync=functools.partial(_note_failed_sync, disk),
         )
         self.stack.callback(commit_log.close)
         if has_aborted and point is not None:
             # What a kill left may be in memory alone, and cleaning goes by it. Written again: a failed sync is no sync.
             await store_checkpoint.write(store_checkpoint.checkpoint)
-        if has_aborted and point is not None and self._may_have_failed_sync():
+            # A sync may have failed as the process died, and nobody was left to say so.
             await write_again(queue, commit_log.flushed_where, end.end_offset)
         self.tracer.emit(LogFlush(offset=await commit_log.flush()), "CommitLog")
         while sum(dispatcher.delete_expired(first) for dispatcher in derived.dispatchers):
@@ -255,7 +225,7 @@ class _Opening:
             # A new store, or RocketMQ's, which promises nothing: from here on a crash finds a recovery point.
             derived.consume_queues.mark_dirty()
             await checkpointing.advance(_flushed_to(commit_log), force=True)
-        _write_abort(disk)
+        disk.open(ABORT_FILE, allocate_bytes=0).close()
         await disk.sync_directory("")
         return StoreFiles(
             commit_log,
@@ -348,13 +318,6 @@ class _Opening:
         begin, trusted_to = max(begin, queue.min_offset), max(trusted_to, queue.min_offset)
         levels, check_crc = self.config.delay_levels_ms, self.config.check_crc_on_recover
         return LogWalk(queue, begin, trusted_to, plan.after_crash, levels, check_crc, limit, self.passed_over)
-
-    def _may_have_failed_sync(self) -> bool:
-        file = self.environment.disk.open(ABORT_FILE, read_only=True)
-        try:
-            return file.size_bytes == 0
-        finally:
-            file.close()
 
     async def _keep_aside(self, queue: MappedFileQueue, end: LogEnd) -> None:
         try:

@@ -78,15 +78,10 @@ class CommitLog:
     _next_record_offset: int
     #: Called when the first byte of a log is not at 0; what it returns is synced with the log.
     _on_begin: Callable[[int], DiskFile | None] = lambda _: None
-    #: Called when a sync has failed: what the page cache holds may be on no disk, and no later sync will write it.
-    #: Whether the next start will know of it.
-    _on_failed_sync: Callable[[], bool] = lambda: True
     #: The file that comes next, if somebody has offered one. It begins at `next_file_offset`, or is of no use any more.
     _prepared: PreparedFile | None = attrs.field(default=None, init=False)
     #: A sync of bytes of this log that failed elsewhere: every flush fails from then on.
     _failed_sync: OSError | None = attrs.field(default=None, init=False)
-    #: Whether the next start would not know that a sync has failed.
-    _has_unnoted_failure: bool = attrs.field(default=False, init=False)
     _begin: DiskFile | None = attrs.field(default=None, init=False)
     #: Whether it was called: a first file that could not be written is gone, and the next one may begin at 0.
     _has_begun_late: bool = attrs.field(default=False, init=False)
@@ -101,9 +96,7 @@ class CommitLog:
         return sum(is_lmq(topic) for topic, _ in self._topic_queue_table)
 
     @classmethod
-    def open(
-        cls, disk: Disk, file_size_bytes: int, tracer: Tracer, *, on_failed_sync: Callable[[], bool] = lambda: True
-    ) -> CommitLog:
+    def open(cls, disk: Disk, file_size_bytes: int, tracer: Tracer) -> CommitLog:
         """Open a log that stands alone, without queues: all of it is read, and a torn tail cut.
 
         What was found is in the page cache and counts as unflushed until the next sync. Raises `StoreLayoutError`,
@@ -120,8 +113,7 @@ class CommitLog:
                     for request in batch
                     if request.takes_queue_offset
                 )
-            end, flushed_where = walk.found_end, queue.min_offset
-            return cls.recovered(queue, end, table, flushed_where, tracer, on_failed_sync=on_failed_sync)
+            return cls.recovered(queue, walk.found_end, table, queue.min_offset, tracer)
         except BaseException:
             queue.close()
             raise
@@ -136,7 +128,6 @@ class CommitLog:
         tracer: Tracer,
         *,
         on_begin: Callable[[int], DiskFile | None] = lambda _: None,
-        on_failed_sync: Callable[[], bool] = lambda: True,
     ) -> CommitLog:
         """The log of these files, cut at `end`; `table` has the next offset of each queue. Raises `OSError`."""
         queue.truncate(end.end_offset)
@@ -144,7 +135,7 @@ class CommitLog:
         tracer.emit(
             StoreOpen(offset=end.end_offset, size=end.cut_bytes, status="torn_tail_cut" if end.cut_bytes else "clean")
         )
-        return cls(queue, table, tracer, flushed_where, queue.max_offset, on_begin, on_failed_sync)
+        return cls(queue, table, tracer, flushed_where, queue.max_offset, on_begin)
 
     # Reads.
 
@@ -406,16 +397,12 @@ class CommitLog:
         `flushed_where` moves only after every sync has succeeded.
         """
         target = self.max_offset
-        try:
-            if self._begin is not None:
-                await self._begin.sync()
-                self._begin = None
-            await self._queue.flush()
-            if self._failed_sync is not None:
-                raise self._failed_sync
-        except OSError:
-            self._has_unnoted_failure = not self._on_failed_sync()
-            raise
+        if self._begin is not None:
+            await self._begin.sync()
+            self._begin = None
+        await self._queue.flush()
+        if self._failed_sync is not None:
+            raise self._failed_sync
         # A slave's first file, to which nothing could be written, may have gone meanwhile, and its offset with it.
         self.flushed_where = max(self.flushed_where, min(target, self.max_offset))
         return self.flushed_where
@@ -423,16 +410,6 @@ class CommitLog:
     def note_failed_sync(self, error: OSError) -> None:
         """A sync of this log's bytes has failed elsewhere: from now on every flush raises `error`."""
         self._failed_sync = error
-        self._has_unnoted_failure = not self._on_failed_sync()
-
-    def failures_are_noted(self) -> bool:
-        """Whether the next start will know of a sync that has failed; where the disk has refused to note it, try again.
-
-        The next start would else show others what is in the page cache alone, and what a power cut then takes.
-        """
-        if self._has_unnoted_failure:
-            self._has_unnoted_failure = not self._on_failed_sync()
-        return not self._has_unnoted_failure
 
     def uncommitted_pages(self) -> int:
         """How many pages of 4,096 bytes a commit would move the end by."""

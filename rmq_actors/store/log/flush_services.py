@@ -55,9 +55,6 @@ COMMIT_REQUESTS = LatestChannel[int].declare(
     receiver="CommitRealTimeService",
 )
 
-#: The pause before a disk that has refused to note a failed sync is asked again.
-NOTE_INTERVAL_S = 1.0
-
 FlushServiceName = Literal["GroupCommitService", "FlushRealTimeService"]
 
 
@@ -130,8 +127,6 @@ class FlushService(ServiceThread):
                     await self._requests.receive()
             self._is_requested = False
             if self._is_due and not await self._flush():
-                while not self._commit_log.failures_are_noted():  # noqa: ASYNC110  # a disk tells nobody that it works
-                    await trio.sleep(NOTE_INTERVAL_S)
                 await trio.sleep_forever()
             if self.interval_s:
                 await trio.sleep(self.interval_s)
