@@ -7,13 +7,15 @@ from collections.abc import Collection
 from typing import Protocol
 
 import attrs
+import trio
 
-from rmq_actors.client.client_error import ClientError
+from rmq_actors.client.client_error import BrokerRefused, ClientError
 from rmq_actors.client.consumer_requests import ConsumerRequests
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.ports.disk import Disk
 from rmq_actors.protocols.consume_from import NO_OFFSET, OFFSET_UNKNOWN
 from rmq_actors.protocols.offset_table import OffsetTable
+from rmq_actors.protocols.rebalance import by_broker_name
 from rmq_actors.store.files.json_file import ConfigFile, ConfigFileDamaged
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
@@ -63,25 +65,35 @@ class RemoteBrokerOffsetStore:
         return found
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """See `OffsetStore`. Offsets that did not change go, too: a broker that was killed may have lost them."""
-        for queue in self.table.of_queues(queues):
+        """See `OffsetStore`. Offsets that did not change go, too: a broker that was killed may have lost them.
+
+        All brokers are told at the same time, so that one that is silent holds up no other.
+        """
+        deadline_s = deadline_after(_TIMEOUT_MS)
+        async with trio.open_nursery() as nursery:
+            for of_one in by_broker_name(self.table.of_queues(queues)).values():
+                nursery.start_soon(self._persist_at_one, of_one, deadline_s)
+
+    async def _persist_at_one(self, queues: Collection[MessageQueue], deadline_s: float) -> None:
+        for queue in queues:
             # As it is when its turn comes: an operator may have reset it, and had that kept, since the first was sent.
             offset = self.table.read_offset(queue)
             if offset is None:
                 continue
             try:
-                await self._requests.update_consumer_offset(queue, offset, deadline_after(_TIMEOUT_MS))
+                await self._requests.update_consumer_offset(queue, offset, deadline_s)
             except ClientError as error:
                 _log.warning("%s: offset %d of %s is not committed: %s", self._requests.group, offset, queue, error)
+                if not isinstance(error, BrokerRefused):
+                    return  # what it is told next would take as long
 
 
 @attrs.define(eq=False)
 class LocalFileOffsetStore:
     """Offsets of a consumer that gets every message: in a file below `directory`, in RocketMQ's form.
 
-    That is the form of a `ResetOffsetBody` (Java: OffsetSerializeWrapper). The file is named after client and group. A
-    client without an instance name has another one after each start, and begins as a new one: give it a name if it is
-    to go on where it was.
+    That is the form of a `ResetOffsetBody` (Java: OffsetSerializeWrapper). The file is named after client and group:
+    two clients of one group that keep their files in one directory need instance names of their own, as RocketMQ's do.
     """
 
     _disk: Disk

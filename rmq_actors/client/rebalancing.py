@@ -249,8 +249,10 @@ class Rebalancer:
         for held in list(self.held.values()):
             held.drop()
         if self.locks:
-            for queue in queues:
-                await self.remove(queue)
+            # At the same time: a broker that is silent holds up no other.
+            async with trio.open_nursery() as nursery:
+                for queue in queues:
+                    nursery.start_soon(self.remove, queue)
             return
         await self.offset_store.persist(queues)
         for held in list(self.held.values()):
