@@ -144,4 +144,13 @@ def build_mq_client_id(config: ClientConfig, entropy: Entropy) -> str:
     name = config.instance_name
     if name == DEFAULT_INSTANCE_NAME:
         name = entropy.token_bytes(8).hex()
+    return _client_id(config, name)
+
+
+def lasting_client_id(config: ClientConfig) -> str:
+    """The same after each start, for what a client keeps in files; RocketMQ's of a broadcasting consumer."""
+    return _client_id(config, config.instance_name)
+
+
+def _client_id(config: ClientConfig, name: str) -> str:
     return "@".join(filter(None, [config.client_ip, name, config.unit_name]))

@@ -116,11 +116,12 @@ class ConsumeMessageConcurrentlyService:
         config, context = self._config, ConsumeConcurrentlyContext(held.queue)
         began_s = trio.current_time()
         status = ConsumeConcurrentlyStatus.RECONSUME_LATER
-        with trio.move_on_after(config.consume_timeout_min * 60) as scope:
-            try:
+        scope = trio.CancelScope(deadline=began_s + config.consume_timeout_min * 60)
+        try:
+            with scope:
                 status = await self._call(messages, context)
-            except Exception:  # noqa: BLE001 - logged; the messages come again
-                _log.exception("%s: a listener failed with messages of %s", config.consumer_group, held.queue)
+        except Exception:  # noqa: BLE001 - logged; the messages come again. Also what fails as its time is up.
+            _log.exception("%s: a listener failed with messages of %s", config.consumer_group, held.queue)
         if scope.cancelled_caught:
             _log.error(
                 "%s: a listener took more than %d min with messages of %s: they come again",

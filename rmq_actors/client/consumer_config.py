@@ -6,6 +6,7 @@ import attrs
 
 from rmq_actors.protocols.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from rmq_actors.protocols.flow_control import PullThresholds
+from rmq_actors.protocols.message_checks import check_consumer_group
 from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, MessageModel
 
@@ -50,8 +51,9 @@ class GroupConfig:
     local_offset_store_dir: str = ".rocketmq_offsets"
 
     def __attrs_post_init__(self) -> None:
-        if not self.consumer_group or len(self.consumer_group) > 255:
-            raise ValueError(f"consumer_group {self.consumer_group[:80]!r} must have 1 to 255 characters")
+        why = check_consumer_group(self.consumer_group)
+        if why is not None:
+            raise ValueError(f"consumer_group is {self.consumer_group[:80]!r}: {why}")
 
     @property
     def thresholds(self) -> PullThresholds:

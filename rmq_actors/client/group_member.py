@@ -15,7 +15,7 @@ import trio
 
 from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.client.client_error import ClientError
-from rmq_actors.client.client_instance import MQClientInstance
+from rmq_actors.client.client_instance import MQClientInstance, lasting_client_id
 from rmq_actors.client.consumer_config import GroupConfig
 from rmq_actors.client.consumer_requests import ConsumerRequests
 from rmq_actors.client.consumer_table import RegisteredConsumer
@@ -53,7 +53,7 @@ def make_offset_store(client: MQClientInstance, config: GroupConfig, requests: C
     if config.message_model is MessageModel.CLUSTERING:
         return RemoteBrokerOffsetStore(requests)
     store = LocalFileOffsetStore(
-        client.environment.disk, client.client_id, config.consumer_group, config.local_offset_store_dir
+        client.environment.disk, lasting_client_id(client.config), config.consumer_group, config.local_offset_store_dir
     )
     store.load()
     return store

@@ -47,7 +47,9 @@ class _Found:
     came: trio.Event = attrs.field(factory=trio.Event)
 
     def add(self, held: HeldQueue, messages: Iterable[MessageExt]) -> None:
-        """Messages of a queue came."""
+        """Messages of a queue came. The first that wait may be of queues that were given up, or sought, meanwhile."""
+        while self.waiting and self.waiting[0][0].process_queue.dropped:
+            self.waiting.popleft()
         self.waiting.extend((held, message) for message in messages)
         self.came.set()
         self.came = trio.Event()

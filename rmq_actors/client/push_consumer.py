@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 
 import attrs
+import trio
 
 from rmq_actors.client.client_error import BadAnswer
 from rmq_actors.client.client_instance import MQClientInstance
@@ -29,7 +30,11 @@ from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
 from rmq_actors.protocols.consume_results import max_reconsume_times, retry_topic
 from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription
 from rmq_actors.remoting.connection import RemotingRequest
-from rmq_actors.wire.bodies.consumer_running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rmq_actors.wire.bodies.consumer_running_info import (
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+)
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.heartbeat import ConsumeType, MessageModel
 from rmq_actors.wire.bodies.message_queues import MessageQueue
@@ -43,6 +48,8 @@ class PushConsumer:
     config: PushConsumerConfig
     _member: GroupMember
     _service: ConsumeMessageService
+    #: How many messages the listener has for operators now.
+    _direct_calls: int = attrs.field(default=0, init=False)
 
     @property
     def client_id(self) -> str:
@@ -99,18 +106,34 @@ class PushConsumer:
 
     def consume_directly(self, request: RemotingRequest, broker_name: str) -> bool:
         """See `RegisteredConsumer`."""
-        self._member.start_beside(lambda: self._consume_directly(request, broker_name))
-        return True
-
-    async def _consume_directly(self, request: RemotingRequest, broker_name: str) -> None:
         try:
             messages = decode_messages(request.command.body, broker_name)
         except BadAnswer as error:
             request.refuse(ResponseCode.SYSTEM_ERROR, str(error))
-            return
+            return True
+        if len(messages) != 1:
+            request.refuse(ResponseCode.SYSTEM_ERROR, f"{len(messages)} messages are to be consumed directly, not one")
+        elif self._direct_calls >= self.config.consume_thread_max:
+            request.refuse(
+                ResponseCode.SYSTEM_BUSY, f"{self._direct_calls} messages are being consumed directly already"
+            )
+        else:
+            self._direct_calls += 1
+            self._member.start_beside(lambda: self._consume_directly(request, messages[0]))
+        return True
+
+    async def _consume_directly(self, request: RemotingRequest, message: MessageExt) -> None:
         clock = self._member.client.environment.wall_clock
-        began_ms = clock.now_ms()
-        result, remark = await self._service.consume_directly(messages[0])
+        began_ms, minutes = clock.now_ms(), self.config.consume_timeout_min
+        result = CMResult.CR_THROW_EXCEPTION
+        remark: str | None = f"the listener took more than {minutes} min"
+        try:
+            with trio.move_on_after(minutes * 60):
+                result, remark = await self._service.consume_directly(message)
+        except Exception as error:  # noqa: BLE001 - of a listener whose time was up; told to the operator
+            remark = repr(error)
+        finally:
+            self._direct_calls -= 1
         body = ConsumeMessageDirectlyResult(
             consume_result=result,
             remark=remark,

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 #: The topic whose settings a broker gives to one that it makes (TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
 DEFAULT_TOPIC = "TBW102"
 
-#: After a refresh the next one waits so long, whoever asks for it.
+#: The least time between two refreshes that callers ask for.
 _REFRESH_PAUSE_S = 1.0
 
 #: Hears that a topic has another route than before, or its first one.

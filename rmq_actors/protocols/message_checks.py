@@ -12,6 +12,8 @@ from rmq_actors.wire.record import Message
 _GROUP_CHARS_MAX = 255
 #: A group that is in RocketMQ's every producer that was given none (MixAll.DEFAULT_PRODUCER_GROUP).
 DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
+#: The same of consumers (MixAll.DEFAULT_CONSUMER_GROUP).
+DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
 
 
 def check_group(group: str) -> str | None:
@@ -24,6 +26,13 @@ def check_group(group: str) -> str | None:
     if any(check_topic_name(character) is not None for character in set(group)):
         return f"the specified group[{group}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     return None
+
+
+def check_consumer_group(group: str) -> str | None:
+    """Why no consumer can be of this group (DefaultMQPushConsumerImpl.checkConfig)."""
+    if group == DEFAULT_CONSUMER_GROUP:
+        return f"the consumer group cannot be {DEFAULT_CONSUMER_GROUP}: name the group of this program"
+    return check_group(group)
 
 
 def check_producer_group(group: str) -> str | None:

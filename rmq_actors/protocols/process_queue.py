@@ -167,7 +167,7 @@ class ProcessQueue(Generic[M]):
         self.make_to_consume_again(list(self._consuming))
 
     def is_lock_expired(self, now_s: float) -> bool:
-        """Whether the broker has not granted the lock for so long that another consumer may have it soon."""
+        """Whether the last grant of the lock is so old that the broker may soon give it to another consumer."""
         return now_s - self.last_lock_s > REBALANCE_LOCK_MAX_LIVE_TIME_S
 
     # --- figures ----------------------------------------------------------------------------------------------------

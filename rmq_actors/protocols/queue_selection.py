@@ -72,7 +72,7 @@ class LatencyFaultTolerance:
     _items: dict[str, _FaultItem] = attrs.field(factory=dict, init=False)
 
     def update_fault_item(self, name: str, latency_ms: float, not_available_ms: float, now_ms: float) -> None:
-        """A broker took so long, and is avoided for so long."""
+        """Note the latency of a broker, and for how long it is avoided."""
         self._items[name] = _FaultItem(latency_ms, now_ms + not_available_ms)
 
     def is_available(self, name: str, now_ms: float) -> bool:
@@ -98,10 +98,10 @@ class LatencyFaultTolerance:
         return names[0] if names else None
 
 
-#: From so much latency on a broker is avoided for so long, in ms.
+#: A broker with at least the first latency is avoided for the duration below it; both in ms.
 LATENCY_MAX_MS = (50, 100, 550, 1_000, 2_000, 3_000, 15_000)
 NOT_AVAILABLE_DURATION_MS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
-#: A broker that failed counts as one that took so long.
+#: A broker that failed counts as one with this latency.
 _ISOLATION_MS = 30_000
 
 
@@ -142,7 +142,7 @@ class MQFaultStrategy:
         return select_one_message_queue(info, counter)
 
     def update_fault_item(self, broker_name: str, latency_ms: float, now_ms: float, *, isolation: bool) -> None:
-        """An attempt at a broker took so long; `isolation`: it failed."""
+        """Note the latency of an attempt at a broker; `isolation`: it failed."""
         if self.send_latency_fault_enable:
             duration_ms = not_available_duration_ms(_ISOLATION_MS if isolation else latency_ms)
             self._tolerance.update_fault_item(broker_name, latency_ms, duration_ms, now_ms)

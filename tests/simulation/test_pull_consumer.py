@@ -224,6 +224,21 @@ def test_a_seek_counts_at_whatever_moment_the_queue_is_taken(pause_ms: int) -> N
     ClientWorld.run(use)
 
 
+def test_what_was_pulled_before_many_seeks_does_not_stay_in_memory() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(20 * QUEUES))
+            async with consumer_of(client, None) as consumer:
+                (queue, *_) = await queues_of(consumer)
+                consumer.assign([queue])
+                for _ in range(10):
+                    consumer.seek(queue, 0)
+                    await trio.sleep(1)
+                assert len(consumer._found.waiting) == 20
+
+    ClientWorld.run(use)
+
+
 def test_a_paused_queue_gives_nothing_until_it_is_resumed() -> None:
     async def use(world: ClientWorld) -> None:
         async with world.instance() as client:

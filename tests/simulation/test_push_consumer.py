@@ -6,7 +6,7 @@ import collections
 import contextlib
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -34,9 +34,15 @@ from rmq_actors.client.send_back import SendBack
 from rmq_actors.protocols.consume_results import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rmq_actors.protocols.pull_results import PullStatus
 from rmq_actors.testing.thin_client import send_request
+from rmq_actors.wire.bodies.consumer_running_info import CMResult, ConsumeMessageDirectlyResult
+from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.body_compression import COMPRESSED_FLAG, COMPRESSION_TYPE_BITS
+from rmq_actors.wire.record import Message, encode_message
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Partition
 from tests.worlds.client_world import ClientWorld
 
@@ -732,5 +738,93 @@ def test_a_consumer_that_is_cancelled_does_not_wait_for_a_broker_that_is_silent(
                     await trio.sleep_forever()
             assert trio.current_time() - began_s <= 1.6
             heal()
+
+    ClientWorld.run(use)
+
+
+def test_a_broadcast_consumer_without_a_name_goes_on_where_its_file_says() -> None:
+    async def use(world: ClientWorld) -> None:
+        settings: dict[str, Any] = {"message_model": MessageModel.BROADCASTING}
+        for sent in (bodies(8), bodies(8, "later")):
+            consumed = Consumed()
+            async with world.instance() as client:
+                await send(client, sent)
+                async with consumer_of(client, consumed.concurrently(), **settings):
+                    await consumed.wait_for(sent)
+            assert sorted(consumed.bodies) == sent
+
+    ClientWorld.run(use)
+
+
+def test_a_listener_that_fails_as_its_time_is_up_gets_its_message_again() -> None:
+    """What came out of the nursery of such a listener ended its consumer."""
+
+    async def use(world: ClientWorld) -> None:
+        tries = list[int]()
+
+        async def hung() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("of the clean-up")
+
+        async def listener(messages: Sequence[MessageExt], _: ConsumeConcurrentlyContext) -> None:
+            tries.append(messages[0].reconsume_times)
+            if len(tries) == 1:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(hung)
+                    nursery.start_soon(trio.sleep_forever)
+
+        async with world.instance() as client:
+            await send(client, bodies(1))
+            async with consumer_of(client, Concurrently(listener), consume_timeout_min=1):
+                await trio.sleep(120)
+        assert tries == [0, 1]
+
+    ClientWorld.run(use)
+
+
+@attrs.define(eq=False)
+class _Asked:
+    """A request of a broker, and what it is told."""
+
+    command: RemotingCommand
+    answers: list[RemotingCommand] = attrs.field(factory=list)
+    refused: list[ResponseCode] = attrs.field(factory=list)
+
+    def respond(self, answer: RemotingCommand) -> None:
+        self.answers.append(answer)
+
+    def refuse(self, code: ResponseCode, _: str) -> None:
+        self.refused.append(code)
+
+
+def test_what_a_broker_has_consumed_directly_is_one_message_in_its_time_and_bounded() -> None:
+    async def use(world: ClientWorld) -> None:
+        async def listener(messages: Sequence[MessageExt], _: ConsumeConcurrentlyContext) -> None:
+            if messages[0].body == b"slow":
+                await trio.sleep_forever()
+
+        async with world.instance() as client:
+            slow, fast = (bytes(encode_message(Message(TOPIC, body)).data) for body in (b"slow", b"fast"))
+            settings = {"consume_timeout_min": 1, "consume_thread_max": 3}
+            async with consumer_of(client, Concurrently(listener), "nothing", **settings) as consumer:
+
+                def ask(body: bytes) -> _Asked:
+                    asked = _Asked(RemotingCommand(RequestCode.CONSUME_MESSAGE_DIRECTLY, body=body))
+                    assert consumer.consume_directly(cast("Any", asked), "a")
+                    return asked
+
+                assert ask(b"").refused == ask(slow + fast).refused == [ResponseCode.SYSTEM_ERROR]
+                hung = [ask(slow) for _ in range(3)]
+                assert ask(fast).refused == [ResponseCode.SYSTEM_BUSY]
+                await trio.sleep(61)
+                for each in hung:
+                    told = decode_body(ConsumeMessageDirectlyResult, each.answers[0].body)
+                    assert told.consume_result is CMResult.CR_THROW_EXCEPTION
+                again = ask(fast)
+                await trio.sleep(1)
+                told = decode_body(ConsumeMessageDirectlyResult, again.answers[0].body)
+                assert told.consume_result is CMResult.CR_SUCCESS
 
     ClientWorld.run(use)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_actors.protocols.message_checks import check_batch, check_message, check_producer_group
+from rmq_actors.protocols.message_checks import check_batch, check_consumer_group, check_message, check_producer_group
 from rmq_actors.protocols.send_requests import outgoing_batch, outgoing_message, send_command
 from rmq_actors.protocols.send_retries import SendRetries, SendStatus
 from rmq_actors.wire.batch import decode_batch
@@ -93,7 +93,8 @@ def test_a_batch_is_of_one_topic_and_not_delayed(messages: list[Message], why: s
 @pytest.mark.parametrize("group", ["", "  ", "a b", "g" * 256, "DEFAULT_PRODUCER"])
 def test_a_group_that_cannot_be(group: str) -> None:
     assert check_producer_group(group) is not None
-    assert check_producer_group("g" * 255) is None
+    assert check_consumer_group(group.replace("PRODUCER", "CONSUMER")) is not None
+    assert check_producer_group("g" * 255) is check_consumer_group("g" * 255) is None
 
 
 def test_a_message_is_compressed_from_compress_msg_body_over_howmuch_on() -> None:

@@ -1,4 +1,4 @@
-"""Answers which actors live in a broker, how full their mailboxes are, and who is connected (GET_BROKER_CENSUS)."""
+"""Tells an operator the actors of a broker, their mailboxes, and its connections (GET_BROKER_CENSUS)."""
 
 from __future__ import annotations
 

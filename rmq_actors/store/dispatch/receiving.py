@@ -11,8 +11,8 @@ import attrs
 
 #: After a receive that left something behind, the next one is expected within this time.
 BUSY_S = 0.005
-#: Receives come often where more than so many come within so long, or one brings so much: then another one is expected
-#: within so long.
+#: Receives come often if there are more than OFTEN_RECEIVES within OFTEN_S, or one brings OFTEN_BYTES. The next one is
+#: then expected within OFTEN_S.
 OFTEN_RECEIVES = 16
 OFTEN_BYTES = 64 * 1024
 OFTEN_S = 0.02
