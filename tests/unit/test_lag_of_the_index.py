@@ -103,7 +103,8 @@ async def flushed(_: int) -> bool:
     return True
 
 
-def test_a_service_drains_in_time_and_refuses_puts_while_it_cannot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drains", ["the service", "a checkpoint"])
+def test_a_service_drains_in_time_and_refuses_puts_while_it_cannot(tmp_path: Path, drains: str) -> None:
     log, begins = make_log(tmp_path, [100] * 4)
     flags, listener, timer, log_end = RunningFlags(), Listener(), Timer(), LOG_END.open()
     reput = reput_of(log, listener)
@@ -140,6 +141,9 @@ def test_a_service_drains_in_time_and_refuses_puts_while_it_cannot(tmp_path: Pat
             listener.failures = 2
             await trio.sleep(2 * LAG_MAX_S)
             assert flags.bits == RunningFlag.WRITE_LOGICS_QUEUE_ERROR
+            if drains == "a checkpoint":
+                listener.failures = 0
+                reput.drain()
             await trio.sleep(2 * RETRY_INTERVAL_S + 2 * LAG_MAX_S)
             assert flags.is_writeable
             assert not listener.lagging

@@ -367,6 +367,8 @@ class ReputMessageService(ServiceThread):
     def _drain(self) -> None:
         """Let nothing lag for long; and rest where nothing does."""
         if not self._reput.lagging:
+            if self._failing and not self._is_awake:  # a checkpoint or a query has drained what this could not
+                self._works_again()
             self._drains = False
             self._jobs.close()
         elif not self._reput.drain_failed or trio.current_time() >= self._drain_again_at_s:
