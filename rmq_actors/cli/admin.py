@@ -24,7 +24,7 @@ admin_app = typer.Typer(
 
     If the brokers have aclEnable, set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY.
 
-    Exit codes: 0 done, 1 a broker or name server refused or does not answer, 2 bad usage.
+    Exit codes: 0 done, 1 a broker or name server refused or does not answer, 2 bad usage, or what no broker would take.
     """,
     no_args_is_help=True,
 )
@@ -63,7 +63,7 @@ def route(topic: str, namesrv: NameServers = _DEFAULT, as_json: Json = False) ->
 @admin_app.command("create-topic")
 def create_topic(
     topic: str,
-    queues: Annotated[int, typer.Option("--queues", min=1, max=65_536, help="How many queues on each master.")] = 8,
+    queues: Annotated[int, typer.Option("--queues", min=1, max=16_384, help="How many queues on each master.")] = 8,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only at the masters of this cluster.")] = None,
     namesrv: NameServers = _DEFAULT,
 ) -> None:
@@ -80,10 +80,15 @@ def delete_topic(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     namesrv: NameServers = _DEFAULT,
 ) -> None:
-    """Remove a topic and its messages from every master."""
+    """Remove a topic and its messages from every master; an error if no broker has it."""
     if not yes:
         typer.confirm(f"Remove topic {topic} with all its messages?", abort=True)
-    _run(namesrv, lambda admin, _: admin.delete_topic(topic))
+
+    async def do(admin: Admin, _: MQClientInstance) -> None:
+        await admin.route(topic)
+        await admin.delete_topic(topic)
+
+    _run(namesrv, do)
 
 
 @admin_app.command()
@@ -129,7 +134,7 @@ def query(topic: str, key: str, namesrv: NameServers = _DEFAULT) -> None:
 def reset_offsets(
     group: str,
     topic: str,
-    timestamp_ms: Annotated[int, typer.Argument(min=0, help="Milliseconds since the epoch.")],
+    timestamp_ms: Annotated[int, typer.Argument(min=0, max=2**63 - 1, help="Milliseconds since the epoch.")],
     namesrv: NameServers = _DEFAULT,
 ) -> None:
     """Let a consumer group go on at the messages stored at a time or later, and print the new offsets."""
@@ -141,7 +146,7 @@ def reset_offsets(
 def _run(namesrv: str, call: Callable[[Admin, MQClientInstance], Awaitable[T]]) -> T:
     """What a call returns. A failure is printed, and ends the command with its exit code."""
     from rmq_actors.client.admin import Admin
-    from rmq_actors.client.client_error import ClientError
+    from rmq_actors.client.client_error import ClientError, MessageRefused
     from rmq_actors.client.config import ClientConfig
     from rmq_actors.embedding.clients import open_real_client
 
@@ -160,7 +165,7 @@ def _run(namesrv: str, call: Callable[[Admin, MQClientInstance], Awaitable[T]]) 
     outcome = trio.run(main)
     if isinstance(outcome, ClientError):
         print(f"error: {outcome}", file=sys.stderr)
-        raise typer.Exit(ExitCode.CHECK_FAILED)
+        raise typer.Exit(ExitCode.BAD_INPUT if isinstance(outcome, MessageRefused) else ExitCode.CHECK_FAILED)
     return outcome
 
 

@@ -213,8 +213,12 @@ class Admin:
     ) -> Mapping[MessageQueue, int]:
         """Let a group go on at the messages stored at a time (ms since the epoch) or later; the new offsets.
 
-        Consumers of the group that run are told by their brokers. Without `force` no queue goes forward.
+        Consumers of the group that run are told by their brokers. Without `force` no queue goes forward. Raises
+        `MessageRefused` for a name that no group can have.
         """
+        why = check_group(group)
+        if why is not None:
+            raise MessageRefused(why)
         route, found = await self.route(topic), dict[MessageQueue, int]()
         for name, address in self._masters_of(route).items():
             queues = [queue for queue in subscribe_queues(topic, route) if queue.broker_name == name]

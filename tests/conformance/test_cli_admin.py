@@ -37,7 +37,11 @@ def test_a_topic_is_made_sent_to_found_and_removed(served_name_server: str) -> N
         "broker-a queue 0: 0",
         "broker-a queue 1: 0",
     ]
+    assert "illegal characters" in admin("reset-offsets", "b ad", "Orders", "0", *to, code=2)
+    assert "16384" in admin("create-topic", "Many", "--queues", "16385", *to, code=2)
+    assert "error: " in admin("send", "bad topic!", "x", *to, code=2)
     admin("delete-topic", "Orders", "--yes", *to)
+    assert "error: topic Orders: " in admin("delete-topic", "Orders", "--yes", *to, code=1)
     assert "Orders" not in admin("topics", *to).splitlines()
     assert "error: topic Orders: " in admin("route", "Orders", *to, code=1)
 
