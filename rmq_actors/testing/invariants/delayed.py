@@ -62,20 +62,21 @@ class Delayed(Invariant[_Looked]):
         if isinstance(event, StoreOpen):
             self._opened_ns[node.name], self._delivered[node.name] = now_ns, Counter()
             return None
-        if node.name != view.master.name or not node.leads:
+        if node.name != view.master.name:
             return None
         for message in _messages(node.lineage, event.offset, node.end):
-            wrong = self._look(message, now_ns, node)
+            identity = _identity(message)
+            if identity is not None and message.topic == SCHEDULE_TOPIC:
+                # Also of a master that has no term, as its disk was full: its slave may deliver it.
+                self._stored_ns.setdefault(identity, now_ns)
+            wrong = self._look(message, now_ns, node) if node.leads else None
             if wrong is not None:
                 return wrong
         return None
 
     def _look(self, message: StoredMessage, now_ns: int, node: NodeView) -> str | None:
         identity = _identity(message)
-        if identity is None:
-            return None
-        if message.topic == SCHEDULE_TOPIC:
-            self._stored_ns.setdefault(identity, now_ns)
+        if identity is None or message.topic == SCHEDULE_TOPIC:
             return None
         opened_ns, stored_ns = self._opened_ns.get(node.name, 0), self._stored_ns.get(identity)
         if stored_ns is None:
