@@ -164,6 +164,8 @@ class ReplicationRun:
                 raise NotConverged(self._state())
             await self._last_put()
             await self._last_read()
+            if not await self.wait_for(self._is_at_rest, self._converges_in_s):
+                raise NotConverged(f"{self._state()}, and delayed messages wait")
             await self._stop_brokers()
             self.judge.check_end(len(self.recorder.events))
             nursery.cancel_scope.cancel()
@@ -225,6 +227,10 @@ class ReplicationRun:
             and all(map(self.clients.has_let_go, brokers.names))
             and self.clients.has_all_delayed(master)
         )
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing is under way at the end: what a consumer had given up to send back may have come since."""
+        return self.clients.has_all_delayed(self.brokers.broker(self.brokers.master)) and self.view.converged
 
     @property
     def _halts_are_final(self) -> bool:
