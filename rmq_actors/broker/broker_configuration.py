@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from rmq_actors.broker.config import BROKER_KEYS, MASTER_ID, BrokerConfig
+from rmq_actors.broker.quotas import Quotas
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.settings.configure import ConfigurationError, Properties, configure, known_keys, to_properties
@@ -20,7 +21,7 @@ from rmq_actors.wire.bodies.topic_configs import DataVersion
 _NEVER_CHANGED = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 
 #: Settings that are read each time they are needed: a change takes effect at once.
-_LOOKED_AT = frozenset({"haTruncateOnDivergence"})
+_LOOKED_AT = frozenset({"haTruncateOnDivergence", *known_keys(Quotas)})
 #: Which master a slave follows.
 _OF_SLAVES = frozenset({"haMasterAddress", "masterAddr"})
 #: Settings that take effect once the store and the services of the role are opened again.

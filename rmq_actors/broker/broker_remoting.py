@@ -155,7 +155,7 @@ class BrokerRemoting:
         pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
         self._hold_service.answers_through(pulls.pull_again)
         pulls.register(self.processors)
-        sends = SendMessageProcessor(clients, self._environment.entropy, pool, self._tracer)
+        sends = SendMessageProcessor(clients, self._environment.entropy, pool, self._access.authorize, self._tracer)
         sends.register(self.processors)
         SendLane(clients, sends).register(self.processors)
         ReplyMessageProcessor(clients, self._housekeeping, sends, self._pools, self._environment.wall_clock).register(

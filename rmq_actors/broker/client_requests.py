@@ -13,7 +13,9 @@ import attrs
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_stats_manager import BrokerStatsManager
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.quotas import QuotaReached
 from rmq_actors.protocols.send_rules import (
+    FAQ,
     RETRY_GROUP_TOPIC_PREFIX,
     MissingTopic,
     Refusal,
@@ -26,6 +28,12 @@ from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.response_code import ResponseCode
 
 _SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+#: How much of a name is shown.
+_SHOWN_CHARS = 100
+
+
+class QuotaRefused(RpcRefused):
+    """Something that a client names is not made: there is no room for it."""
 
 
 @attrs.frozen(eq=False)
@@ -65,8 +73,12 @@ class ClientRequests:
         if groups.find_subscription_group_config(group) is not None:
             return
         self._check_changes_tables()
+        room = self.config().quotas.groups(asked_by_operator=False)
         try:
-            await groups.update_subscription_group_config(SubscriptionGroupConfig(group_name=group))
+            await groups.update_subscription_group_config(SubscriptionGroupConfig(group_name=group), room)
+        except QuotaReached as error:
+            remark = f"subscription group [{group}] does not exist, {error}{FAQ}"
+            raise QuotaRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark) from error
         except (OSError, ValueError) as error:
             raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"group {group} cannot be made: {error}") from error
 
@@ -80,14 +92,30 @@ class ClientRequests:
             refusal = topic_not_exist(missing.topic)
             raise RpcRefused(refusal.code, refusal.remark)
         self._check_changes_tables()
+        # Topics of retries and dead letters belong to groups, which have a quota of their own.
+        room = self.config().quotas.topics(asked_by_operator=not missing.inherits)
         try:
-            await topics.update_topic_config(config)
+            await topics.update_topic_config(config, room)
+        except QuotaReached as error:
+            remark = f"topic[{missing.topic}] not exist, {error}{FAQ}"
+            raise QuotaRefused(ResponseCode.TOPIC_NOT_EXIST, remark) from error
         except (OSError, ValueError) as error:
             raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"topic {missing.topic} cannot be made: {error}") from error
 
     async def make_retry_topic(self, group: str, queue_nums: int, sys_flag: int) -> None:
         """Make the topic of a group's retries."""
         await self.make_topic(MissingTopic(RETRY_GROUP_TOPIC_PREFIX + group, False, queue_nums, sys_flag), "")
+
+    def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take a consumer's offset. Raises `QuotaRefused` for a new one where there is no room."""
+        offsets = self.metadata.consumer_offsets
+        if offsets.query_offset(group, topic, queue_id) < 0:
+            try:
+                offsets.check_room(self.config().quotas.offsets, group, topic, (queue_id,))
+            except QuotaReached as error:
+                remark = f"the offset of {group[:_SHOWN_CHARS]!r} in {topic[:_SHOWN_CHARS]!r} is not kept: {error}"
+                raise QuotaRefused(ResponseCode.SYSTEM_ERROR, remark) from error
+        offsets.commit_offset(client_host, group, topic, queue_id, offset)
 
     def _check_changes_tables(self) -> None:
         """Raise `RpcRefused` on a slave, whose tables are its master's."""

@@ -7,6 +7,7 @@ import logging
 
 import attrs
 
+from rmq_actors.broker.quotas import Quotas
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.broker_registration import register_period_s
 from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfig
@@ -184,6 +185,8 @@ class BrokerConfig:
 
     # Clients.
 
+    #: How much clients may have it keep for them. RocketMQ has no such keys.
+    quotas: Quotas = attrs.field(factory=Quotas)
     #: Send consumers that lag far behind to a slave, which takes the reads of old messages off the master's disk; and
     #: those that have caught up back to the broker that their group names.
     slave_read_enable: bool = False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 import attrs
 
+from rmq_actors.broker.quotas import QuotaReached, Room
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.files.json_file import ConfigFile
 from rmq_actors.wire.bodies.decoding import VALUES_MAX, decode_body
@@ -26,6 +27,12 @@ _OFFSET_TABLE = re.compile(rb'"offsetTable"\s*:\s*\{')
 
 #: Offsets by queue id, by "topic@group".
 OffsetTable = dict[str, dict[int, int]]
+#: What one offset takes in the file at most, `-2147483648:-9223372036854775808,`.
+_ENTRY_MAX_BYTES = 33
+#: What a key takes beside its text: line breaks, tabs, braces, a colon and a comma.
+_KEY_AROUND_BYTES = 16
+#: With room for what stands around the table.
+_TABLE_MAX_BYTES = FRAME_MAX_LENGTH_BYTES - 1024
 
 
 class OffsetTableMissing(ValueError):
@@ -46,12 +53,19 @@ class ConsumerOffsetManager:
     #: Counted up by each change; what the file is known to hold.
     _changes: int = attrs.field(default=0, init=False)
     _persisted: int = attrs.field(default=0, init=False)
+    #: How many offsets there are, and what the table's JSON takes at most.
+    _entries: int = attrs.field(default=0, init=False)
+    _json_bytes: int = attrs.field(default=0, init=False)
     #: Keys that consumers have committed to this broker and that no master's table has had since.
     _only_here: dict[str, None] = attrs.field(factory=dict, init=False)
     #: The last answer of a master, and `_changes` once it was taken over.
     _followed: tuple[bytes, int] = attrs.field(default=(b"", 0), init=False)
     #: The JSON of each key that has not changed since it was written: few change between two writes of a large table.
     _encoded: dict[str, bytes] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for key, offsets in self._table.items():
+            self._count(_key_bytes(key), len(offsets))
 
     @classmethod
     def load(cls, disk: Disk) -> ConsumerOffsetManager:
@@ -72,6 +86,24 @@ class ConsumerOffsetManager:
         if before != offset:
             self._only_here[key] = None
             self._set(key, {queue_id: offset})
+
+    def check_room(self, room: Room, group: str, topic: str, queues: Collection[int]) -> None:
+        """Raise `QuotaReached` if offsets in these queues are new ones, and there is no room for them.
+
+        A table that is too long for a file or a frame could be neither kept nor sent, not one offset of it.
+        """
+        key = topic_at_group(topic, group)
+        known = self._table.get(key)
+        added = len(queues) if known is None else sum(queue not in known for queue in queues)
+        if not added:
+            return
+        room.check(self._entries, added, "offsets")
+        added_bytes = added * _ENTRY_MAX_BYTES + (_key_bytes(key) if known is None else 0)
+        if self._json_bytes + added_bytes > _TABLE_MAX_BYTES:
+            raise QuotaReached(
+                f"the table of offsets may take {self._json_bytes} of {_TABLE_MAX_BYTES} bytes, {added_bytes} more "
+                "do not fit"
+            )
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
         """The offset of a group in a queue; -1 where there is none."""
@@ -188,15 +220,29 @@ class ConsumerOffsetManager:
         return pieces
 
     def _set(self, key: str, offsets: Mapping[int, int]) -> None:
-        self._table.setdefault(key, {}).update(offsets)
+        known = self._table.get(key)
+        if known is None:
+            known = self._table[key] = {}
+            self._count(_key_bytes(key), 0)
+        before = len(known)
+        known.update(offsets)
+        self._count(0, len(known) - before)
         self._encoded.pop(key, None)
         self._changes += 1
 
+    def _count(self, key_bytes: int, entries: int) -> None:
+        self._entries += entries
+        self._json_bytes += key_bytes + entries * _ENTRY_MAX_BYTES
+
     def _remove(self, key: str) -> None:
-        del self._table[key]
+        self._count(-_key_bytes(key), -len(self._table.pop(key)))
         self._encoded.pop(key, None)
         self._only_here.pop(key, None)
         self._changes += 1
+
+
+def _key_bytes(key: str) -> int:
+    return len(write_fastjson(key)) + _KEY_AROUND_BYTES
 
 
 def _decode(data: memoryview) -> OffsetTable:

@@ -7,6 +7,7 @@ import logging
 import attrs
 import trio
 
+from rmq_actors.broker.quotas import Room
 from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
@@ -66,10 +67,15 @@ class SubscriptionGroupManager:
         """The table as it is sent to a slave."""
         return SubscriptionGroupWrapper(data_version=self.data_version, subscription_group_table=self._table)
 
-    async def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
-        """Create a group, or replace its settings; return when that is durable. A checkpoint. Raises `OSError`."""
+    async def update_subscription_group_config(self, config: SubscriptionGroupConfig, room: Room | None = None) -> None:
+        """Create a group, or replace its settings; return when that is durable. A checkpoint. Raises `OSError`.
+
+        Raises `QuotaReached` for a new group that `room` has no place for.
+        """
         async with self._lock:
             self._fence.check()
+            if room is not None:
+                room.check_name(config.group_name, self._table, "groups")
             version = self.data_version.next_version(self._wall_clock.now_ms())
             await self._show(self._table | {config.group_name: config}, version)
 

@@ -13,6 +13,7 @@ import trio
 
 from rmq_actors.actors.services.channels import LatestChannel, LatestSender
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.quotas import Room
 from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
@@ -122,12 +123,19 @@ class TopicConfigManager:
             table = {name: msgspec.structs.replace(topic, perm=perm) for name, topic in table.items()}
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=table)
 
-    async def update_topic_config(self, topic_config: TopicConfig) -> None:
+    async def update_topic_config(self, topic_config: TopicConfig, room: Room | None = None) -> None:
         """Create a topic, or replace its settings; return when that is durable. A checkpoint.
 
-        The same settings make a new version too, so that name servers take them again.
+        The same settings make a new version too, so that name servers take them again. Raises `QuotaReached` for a new
+        topic that `room` has no place for.
         """
-        await self._change(lambda table: table | {topic_config.topic_name: topic_config})
+
+        def with_it(table: Table) -> Table:
+            if room is not None:
+                room.check_name(topic_config.topic_name, table, "topics")
+            return table | {topic_config.topic_name: topic_config}
+
+        await self._change(with_it)
         _log.info("topic %s", topic_config)
 
     async def delete_topic_config(self, topic: str) -> bool:

@@ -16,6 +16,9 @@ from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, Con
 #: CHANNEL_EXPIRED_TIMEOUT.
 EXPIRED_S = 120.0
 
+#: What a subscription is counted with beside its text.
+_SUBSCRIPTION_AROUND_BYTES = 256
+
 ChannelT = TypeVar("ChannelT", bound=Hashable)
 
 
@@ -44,6 +47,11 @@ class ConsumerGroup(Generic[ChannelT]):
         """The ids of its members; one that has two connections is there twice."""
         return [client.client_id for client in self.members.values()]
 
+    @property
+    def subscriptions_bytes(self) -> int:
+        """About how much memory the subscriptions take."""
+        return sum(map(_size_bytes, self.subscriptions.values()))
+
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
         """Take what a member subscribes; whether a topic came or went.
 
@@ -66,23 +74,44 @@ class ConsumerGroups(Generic[ChannelT]):
     """The groups with members. Each change returns the groups that must be told (NOTIFY_CONSUMER_IDS_CHANGED)."""
 
     groups: dict[str, ConsumerGroup[ChannelT]] = attrs.field(factory=dict, init=False)
+    #: Members of all groups, and about how much memory all subscriptions take.
+    memberships: int = attrs.field(default=0, init=False)
+    subscriptions_bytes: int = attrs.field(default=0, init=False)
+
+    def added_by(self, channel: ChannelT, consumers: Iterable[ConsumerData]) -> tuple[int, int]:
+        """How many memberships a heartbeat would add, and how many bytes of subscriptions at most."""
+        memberships = added_bytes = 0
+        for data in consumers:
+            group = self.groups.get(data.group_name)
+            memberships += group is None or channel not in group.members
+            known = {} if group is None else group.subscriptions
+            added_bytes += sum(
+                _size_bytes(each) for each in data.subscription_data_set if known.get(each.topic) != each
+            )
+        return memberships, added_bytes
 
     def register(self, channel: ChannelT, client: Client, data: ConsumerData) -> bool:
         """A heartbeat names a group; whether its members or subscriptions are others now."""
         group = self.groups.setdefault(data.group_name, ConsumerGroup())
+        self.memberships += channel not in group.members
+        before_bytes = group.subscriptions_bytes
         group.consume_type, group.message_model = data.consume_type, data.message_model
         group.consume_from_where = data.consume_from_where
         is_new = channel not in group.members
         group.members[channel] = client
-        return group.subscribe(data.subscription_data_set) or is_new
+        has_changed = group.subscribe(data.subscription_data_set)
+        self.subscriptions_bytes += group.subscriptions_bytes - before_bytes
+        return has_changed or is_new
 
     def unregister(self, channel: ChannelT, group_name: str) -> bool:
         """A client leaves a group; whether it was in it."""
         group = self.groups.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
             return False
+        self.memberships -= 1
         if not group.members:
             del self.groups[group_name]
+            self.subscriptions_bytes -= group.subscriptions_bytes
         return True
 
     def closed(self, channel: ChannelT) -> list[str]:
@@ -105,18 +134,27 @@ class ProducerGroups(Generic[ChannelT]):
     """The producer groups, each with its clients."""
 
     groups: dict[str, dict[ChannelT, Client]] = attrs.field(factory=dict, init=False)
+    #: Members of all groups.
+    memberships: int = attrs.field(default=0, init=False)
     #: By client id the channel of its last heartbeat: each one is in at least one group.
     _channels: dict[str, ChannelT] = attrs.field(factory=dict, init=False)
 
     def register(self, channel: ChannelT, client: Client, group_name: str) -> None:
         """A heartbeat names a group."""
-        self.groups.setdefault(group_name, {})[channel] = client
+        members = self.groups.setdefault(group_name, {})
+        self.memberships += channel not in members
+        members[channel] = client
         self._channels[client.client_id] = channel
+
+    def added_by(self, channel: ChannelT, group_names: Iterable[str]) -> int:
+        """How many memberships a heartbeat would add."""
+        return sum(channel not in self.groups.get(name, ()) for name in group_names)
 
     def unregister(self, channel: ChannelT, group_name: str) -> None:
         """A client leaves a group."""
         members = self.groups.get(group_name, {})
         client = members.pop(channel, None)
+        self.memberships -= client is not None
         if not members:
             self.groups.pop(group_name, None)
         if client is None or any(channel in each for each in self.groups.values()):
@@ -137,6 +175,11 @@ class ProducerGroups(Generic[ChannelT]):
     def find_channel(self, client_id: str) -> ChannelT | None:
         """The channel on which a client was heard of last; None if no producer has this id."""
         return self._channels.get(client_id)
+
+
+def _size_bytes(subscription: SubscriptionData) -> int:
+    texts = (subscription.topic, subscription.sub_string or "", subscription.expression_type, *subscription.tags_set)
+    return _SUBSCRIPTION_AROUND_BYTES + sum(map(len, texts)) + 64 * len(texts) + 8 * len(subscription.code_set)
 
 
 def expired(clients: Iterable[tuple[ChannelT, Client]], now_s: float) -> set[ChannelT]:

@@ -150,6 +150,11 @@ def rule_of(code: int) -> Literal["administrator", "topics and groups", "account
     return "topics and groups" if code in _RESOURCES else "account"
 
 
+def permission_to_send(topic: str) -> Permission:
+    """What sending to a topic needs: a retry topic stands for its group."""
+    return Permission.SUB if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else Permission.PUB
+
+
 def retry_topic(group: str) -> str:
     """The resource that stands for a consumer group (MixAll.getRetryTopic)."""
     return RETRY_GROUP_TOPIC_PREFIX + group
@@ -177,7 +182,7 @@ def _send(topic_field: str) -> Callable[[RemotingCommand], _Resources]:
         topic = (command.ext_fields or {}).get(topic_field)
         if topic is None:
             return {}
-        return {topic: Permission.SUB if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) else Permission.PUB}
+        return {topic: permission_to_send(topic)}
 
     return resources
 

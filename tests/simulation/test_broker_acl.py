@@ -19,8 +19,9 @@ from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfi
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.plain_acl_file import PlainAclError
 from rmq_actors.remoting.processor import ProcessorTable
+from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.testing.sim_trace import open_sim_recorder
-from rmq_actors.testing.thin_client import Prepared, ThinClient
+from rmq_actors.testing.thin_client import Prepared, ThinClient, send_request
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.wire.acl_signature import SessionCredentials
 from rmq_actors.wire.dispatch_request import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
@@ -34,6 +35,7 @@ LISTEN_PORT, FAST_PORT = 10911, 10909
 ALICE, BOB = SessionCredentials("alice-key", "alice-secret"), SessionCredentials("bob-key", "bob-secret")
 #: A request that no broker knows: who may ask is all that is told by its answer.
 ASKED = 9_999
+ACL, NO_PERM = "org.apache.rocketmq.acl.common.AclException", "No default permission for "
 SHOWN = Message("Shown", b"at offset 0")
 #: What is asked for: `call(port, credentials)` gives the code of the answer.
 Call = Callable[[int, SessionCredentials | None], Awaitable[int]]
@@ -317,5 +319,28 @@ def test_a_group_sends_back_messages_of_topics_that_it_may_receive_alone() -> No
         refused = await acl.call(LISTEN_PORT, ALICE, code, group="GroupA", delayLevel="1")
         assert refused == ResponseCode.SYSTEM_ERROR
         assert await acl.call(LISTEN_PORT, BOB, code, group="GroupB", delayLevel="1") == ResponseCode.SUCCESS
+
+    acl.run(use)
+
+
+def test_a_message_enters_queues_of_topics_that_its_producer_may_send_to_alone() -> None:
+    store = MessageStoreConfig(enable_multi_dispatch=True, enable_lmq=True)
+    acl = BrokerWorld(acl_enable=True, store=store)
+    text = "accounts:\n" + "".join(
+        f"- {{accessKey: {one.access_key}, secretKey: {one.secret_key}, topicPerms: [{topics}]}}\n"
+        for one, topics in ((ALICE, "BenchmarkTest=PUB"), (BOB, "BenchmarkTest=PUB, DefaultCluster=PUB"))
+    )
+    with contextlib.closing(acl.broker.disk.open("conf/plain_acl.yml", allocate_bytes=len(text))) as file:
+        file.write_at(0, text.encode())
+
+    def fields(properties: str) -> dict[str, str]:
+        return send_request("BenchmarkTest", b"").ext_fields | {"i": properties}  # type: ignore[operator]
+
+    async def use(_: Call) -> None:
+        code, sent = RequestCode.SEND_MESSAGE_V2, fields("INNER_MULTI_DISPATCH\1DefaultCluster,%LMQ%a")
+        refused = await acl.ask(LISTEN_PORT, ALICE, code, b"x", **sent)
+        assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, f"{ACL}: {NO_PERM}topic:DefaultCluster")
+        assert await acl.call(LISTEN_PORT, BOB, code, b"x", **sent) == ResponseCode.SUCCESS
+        assert await acl.call(LISTEN_PORT, ALICE, code, b"x", **fields("KEYS\1k")) == ResponseCode.SUCCESS
 
     acl.run(use)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from rmq_actors.protocols.consumer_groups import EXPIRED_S, Client, ConsumerGroups, ProducerGroups, expired
 from rmq_actors.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 
@@ -90,3 +93,39 @@ def test_a_producer_is_found_on_its_last_channel_until_it_has_left_its_last_grou
     assert groups.find_channel("c-1") is None
     groups.unregister("after", "G2")
     assert groups.find_channel("c-1") is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["heartbeat", "produce", "leave", "stop", "close"]),
+            st.sampled_from(["one", "two", "three"]),
+            st.sampled_from(["G", "H"]),
+            st.dictionaries(st.sampled_from(["T", "U"]), st.integers(0, 3)),
+        )
+    )
+)
+def test_what_is_counted_is_what_there_is(steps: list[tuple[str, str, str, dict[str, int]]]) -> None:
+    consumers, producers = ConsumerGroups[str](), ProducerGroups[str]()
+    for step, channel, group, versions in steps:
+        if step == "heartbeat":
+            wanted = data(group, **versions)
+            memberships, size_bytes = consumers.memberships, consumers.subscriptions_bytes
+            added, added_bytes = consumers.added_by(channel, [wanted])
+            consumers.register(channel, client(), wanted)
+            assert consumers.memberships == memberships + added
+            assert consumers.subscriptions_bytes <= size_bytes + added_bytes
+        elif step == "produce":
+            memberships = producers.memberships + producers.added_by(channel, [group])
+            producers.register(channel, client(), group)
+            assert producers.memberships == memberships
+        elif step == "leave":
+            consumers.unregister(channel, group)
+        elif step == "stop":
+            producers.unregister(channel, group)
+        else:
+            consumers.closed(channel)
+            producers.closed(channel)
+        assert consumers.memberships == len(list(consumers.clients()))
+        assert producers.memberships == len(list(producers.clients()))
+        assert consumers.subscriptions_bytes == sum(each.subscriptions_bytes for each in consumers.groups.values())

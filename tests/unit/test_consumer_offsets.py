@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
+from rmq_actors.broker.quotas import QuotaReached, Room
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.files.json_file import ConfigFile
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -237,3 +238,37 @@ def test_an_answer_that_was_taken_over_already_counts_again_once_something_has_c
     assert not offsets.follow(answer)
     assert offsets.follow(b'{"offsetTable":{}}')
     assert table(offsets) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["commit", "clone", "remove", "follow"]),
+            st.sampled_from(["T", "\1", 'U"']),
+            st.sampled_from(["G", "H"]),
+            st.integers(-(2**31), 2**31 - 1),
+            st.integers(-(2**63), 2**63 - 1),
+        ),
+        max_size=20,
+    )
+)
+def test_the_table_takes_no_more_bytes_than_are_counted(steps: list[tuple[str, str, str, int, int]]) -> None:
+    world = World(seed=1)
+    offsets = ConsumerOffsetManager.load(world.node("n").disk)
+    for step, topic, group, queue_id, offset in steps:
+        if step == "commit":
+            offsets.commit_offset(CLIENT, group, topic, queue_id, offset)
+        elif step == "clone":
+            offsets.clone_offset(group, "H", topic)
+        elif step == "remove":
+            offsets.remove_offset(group)
+        else:
+            follow(offsets, {f"{topic}@{group}": {queue_id: offset}})
+        kept = table(offsets)
+        assert offsets._entries == sum(map(len, kept.values()))
+        assert offsets._json_bytes + 1024 >= len(offsets._pretty()) >= len(offsets.encode())
+        new = Room("most", offsets._entries)
+        with pytest.raises(QuotaReached, match=f"most={offsets._entries}"):
+            offsets.check_room(new, "another", topic, (queue_id,))
+        if queue_id in kept.get(f"{topic}@{group}", {}):
+            offsets.check_room(new, group, topic, (queue_id,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from typing import Any
 
@@ -21,9 +22,10 @@ from rmq_actors.protocols.plain_access import (
     rule_of,
 )
 from rmq_actors.protocols.remote_address import remote_address_strategy
+from rmq_actors.wire import request_code
 from rmq_actors.wire.acl_signature import SessionCredentials, sign_command
 from rmq_actors.wire.remoting_command import RemotingCommand
-from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.request_code import OwnRequestCode, RequestCode, RequestCode5, RequestCode497
 from tests.worlds.acl_test_data import command_of, rules, vectors
 
 PEER = "172.16.0.1:45678"
@@ -295,7 +297,10 @@ ACCOUNTS_ALONE = {
     # Clients are asked these, or told.
     *("CHECK_TRANSACTION_STATE", "NOTIFY_CONSUMER_IDS_CHANGED", "RESET_CONSUMER_CLIENT_OFFSET"),
     *("GET_CONSUMER_STATUS_FROM_CLIENT", "PUSH_REPLY_MESSAGE_TO_CLIENT"),
+    # What a broker's slaves and its operators look at.
+    *("GET_BROKER_HA_STATUS", "GET_REPLICATION_STATE", "GET_EXCHANGE", "GET_DELETED_TOPICS", "GET_BROKER_CENSUS"),
 }
+ALL_CODES = [*RequestCode, *RequestCode497, *RequestCode5, *OwnRequestCode]
 #: A name server is asked these, and those that no broker answers.
 NOT_OF_BROKERS = {
     code.name
@@ -307,8 +312,15 @@ NOT_OF_BROKERS = {
 
 def test_every_request_of_a_broker_has_its_rule() -> None:
     """A new code fails here until somebody has decided who may ask."""
-    found = {code.name for code in RequestCode if rule_of(code) == "account"} - NOT_OF_BROKERS
+    found = {code.name for code in ALL_CODES if rule_of(code) == "account"} - NOT_OF_BROKERS
     assert found == ACCOUNTS_ALONE
+
+
+def test_the_table_of_codes_is_whole() -> None:
+    """An enum of codes that is added to the module, and not to the test above, would have no rule and no test."""
+    enums = {each for each in vars(request_code).values() if isinstance(each, type) and each.__name__ != "IntEnum"}
+    codes = {code for each in enums if issubclass(each, enum.IntEnum) for code in each}
+    assert codes == set(ALL_CODES)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ import trio
 
 from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
 from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.quotas import QuotaReached
 from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.send_rules import Refusal
 from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.wire.bodies.broker_stats import BrokerStatsData, BrokerStatsItem
 from rmq_actors.wire.bodies.clients import GroupList
@@ -201,6 +203,11 @@ class ConsumeStatsProcessor:
             cloned = [each for each in topics if select(each) is not None]
         else:
             cloned = [config.topic_name for config in self._consumed(source, topics)]
+        room, target = self._clients.config().quotas.offsets, header.dest_group
         for each in cloned:
+            try:
+                committed.check_room(room, target, each, committed.offsets_of(source, each))
+            except QuotaReached as error:
+                raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"offsets in {each} are not cloned: {error}") from error
             committed.clone_offset(source, header.dest_group, each)
         return request.command.response(ResponseCode.SUCCESS)

@@ -59,7 +59,7 @@ class ConsumerManageProcessor:
         header = decode_header(UpdateConsumerOffsetRequestHeader, request.command)
         if self._is_deleted(header.topic):  # consumers commit a while longer: the next life begins at 0
             return request.command.response(ResponseCode.SUCCESS)
-        self._clients.metadata.consumer_offsets.commit_offset(
+        self._clients.commit_offset(
             request.connection.remote_address,
             header.consumer_group,
             header.topic,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 import trio
 
-from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.client_requests import ClientRequests, QuotaRefused, refused
 from rmq_actors.broker.pull_answer import MASTER_ID, Puller, pull_answer
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.subscription import message_filter
@@ -24,6 +26,8 @@ from rmq_actors.wire.pull_sys_flag import PullSysFlag
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
+
+_log = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
@@ -105,13 +109,7 @@ class PullMessageProcessor:
         puller = Puller(config.is_slave, config.slave_read_enable, corrects)
         answer = pull_answer(result, header.queue_offset, group, puller)
         if may_hold and PullSysFlag.COMMIT_OFFSET in flags and not config.is_slave:
-            clients.metadata.consumer_offsets.commit_offset(
-                request.connection.remote_address,
-                header.consumer_group,
-                header.topic,
-                header.queue_id,
-                header.commit_offset,
-            )
+            self._commit(request, header)
         if (
             answer.code is ResponseCode.PULL_NOT_FOUND
             and may_hold
@@ -124,6 +122,16 @@ class PullMessageProcessor:
             size_bytes = result.buffer_total_size
             clients.stats.got(header.consumer_group, header.topic, result.message_count, size_bytes, latency_ms)
         return _response(request, result, answer.code, answer.suggest_which_broker_id)
+
+    def _commit(self, request: RemotingRequest, header: PullMessageRequestHeader) -> None:
+        """Take the offset that comes with a pull. The pull goes on where there is no room for it."""
+        peer = request.connection.remote_address
+        try:
+            self._clients.commit_offset(
+                peer, header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
+        except QuotaRefused as error:
+            _log.warning("%s: %s", peer, error)
 
     def _hold(self, request: RemotingRequest, header: PullMessageRequestHeader) -> bool:
         config = self._clients.config()

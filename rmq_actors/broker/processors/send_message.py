@@ -7,8 +7,11 @@ import msgspec
 
 from rmq_actors.broker.client_requests import ClientRequests, refused
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.broker.processors.end_transaction import Authorize
 from rmq_actors.broker.waiting_sends import WaitingSends
 from rmq_actors.ports.entropy import Entropy
+from rmq_actors.protocols.further_queues import check_further_queues
+from rmq_actors.protocols.plain_access import permission_to_send
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.send_rules import Destination, MissingGroup, MissingTopic, Refusal, SendRules
 from rmq_actors.protocols.transactional_messages import (
@@ -20,10 +23,12 @@ from rmq_actors.protocols.transactional_messages import (
 )
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
+from rmq_actors.store.files.topic_names import is_lmq
 from rmq_actors.store.puts.message_puts import PendingPut, PutResult
 from rmq_actors.tracing.events.remoting import RemotingBusy
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch
+from rmq_actors.wire.dispatch_request import PROPERTY_INNER_MULTI_DISPATCH, split_multi_dispatch
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.messages import (
     SendMessageRequestHeader,
@@ -76,6 +81,7 @@ class SendMessageProcessor:
     _clients: ClientRequests
     _entropy: Entropy
     _pool: RequestPool
+    _authorize: Authorize
     _tracer: Tracer
     #: Also of those that went through the send lane.
     waiting: WaitingSends = attrs.field(factory=WaitingSends, init=False)
@@ -212,6 +218,8 @@ class SendMessageProcessor:
     def _message(
         self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]
     ) -> Message:
+        if PROPERTY_INNER_MULTI_DISPATCH in properties:
+            self._check_further_queues(request, properties[PROPERTY_INNER_MULTI_DISPATCH], to.queue_id)
         return Message(
             topic=to.topic,
             body=request.command.body,
@@ -225,6 +233,17 @@ class SendMessageProcessor:
             reconsume_times=header.reconsume_times or 0,
             delay_time_level=0 if to.is_dead else None,
         )
+
+    def _check_further_queues(self, request: RemotingRequest, names: str, queue_id: int) -> None:
+        """Raise `RpcRefused` unless the message could be sent to each further queue that its producer names."""
+        config = self._clients.config().store
+        if not config.enable_multi_dispatch:
+            return  # the property means nothing
+        topics = [name for name in split_multi_dispatch(names) if not (config.enable_lmq and is_lmq(name))]
+        refusal = check_further_queues(topics, queue_id, self._clients.metadata.topics.select_topic_config)
+        if refusal is not None:
+            raise refused(refusal)
+        self._authorize(request, {topic: permission_to_send(topic) for topic in topics})
 
     def _batch(
         self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]

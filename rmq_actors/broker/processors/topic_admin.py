@@ -79,7 +79,8 @@ class TopicAdminProcessor:
             topic_sys_flag=header.topic_sys_flag or 0,
         )
         try:
-            await self._clients.metadata.topics.update_topic_config(config)
+            room = self._clients.config().quotas.topics(asked_by_operator=True)
+            await self._clients.metadata.topics.update_topic_config(config, room)
         except (OSError, ValueError) as error:
             raise _not_changed(f"topic {header.topic}", error) from error
         return request.command.response(ResponseCode.SUCCESS, NOT_SET)
@@ -91,7 +92,8 @@ class TopicAdminProcessor:
         if refusal is not None:
             raise refused(refusal)
         try:
-            await self._clients.metadata.subscription_groups.update_subscription_group_config(config)
+            room = self._clients.config().quotas.groups(asked_by_operator=True)
+            await self._clients.metadata.subscription_groups.update_subscription_group_config(config, room)
         except (OSError, ValueError) as error:
             raise _not_changed(f"group {config.group_name}", error) from error
         return request.command.response(ResponseCode.SUCCESS)

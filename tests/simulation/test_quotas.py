@@ -1,0 +1,180 @@
+"""What clients may have a broker keep for them is bounded, and what they would do harm by is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from rmq_actors.broker.quotas import CLIENT_ID_CHARS_MAX, GROUP_CHARS_MAX, Quotas
+from rmq_actors.broker.subscription_groups import SYSTEM_GROUPS
+from rmq_actors.testing.thin_client import ThinClient, subscription
+from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.headers.offsets import CloneGroupOffsetRequestHeader
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+from tests.simulation.test_admin_requests import create, new_topic
+from tests.simulation.test_send_and_pull import TOPIC, Clients, placed, run
+
+OK, ERROR = ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR
+
+
+def with_quotas(use: Callable[[ThinClient], Awaitable[None]], **quotas: int) -> None:
+    async def use_clients(clients: Clients) -> None:
+        async with clients.client() as client:
+            await use(client)
+
+    run(use_clients, settings={"quotas": Quotas(**quotas)})
+
+
+def refused(answer: RemotingCommand, code: int, *parts: str) -> None:
+    assert answer.code == code, answer.remark
+    for part in parts:
+        assert part in (answer.remark or ""), answer.remark
+
+
+def test_clients_make_topics_up_to_one_quota_and_operators_up_to_the_other() -> None:
+    async def use(client: ThinClient) -> None:
+        code, remark = await client.send("OfAClient", b"x")
+        assert code == ResponseCode.TOPIC_NOT_EXIST
+        assert "autoCreateTopicsMax=1: there are " in str(remark)
+        made = 0
+        while (answer := await create(client, new_topic(f"OfAnOperator{made}"))).code == OK:
+            made += 1
+        refused(answer, ERROR, f"topic OfAnOperator{made} cannot be changed: topicsMax=20: there are 20 topics")
+        assert made > 0
+        assert (await create(client, new_topic("OfAnOperator0", 1, 1))).code == OK  # it is there: it may change
+        placed(await client.send("OfAnOperator0", b"x"))
+
+    with_quotas(use, topics_max=20, auto_create_topics_max=1)
+
+
+def test_clients_make_groups_up_to_one_quota_and_operators_up_to_the_other() -> None:
+    async def use(client: ThinClient) -> None:
+        placed(await client.send(TOPIC, b"x"))
+        assert (await client.heartbeat(subscription(TOPIC))).code == OK  # other groups of the client go on
+        pulled = await client.pull(TOPIC, 0)
+        assert pulled.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert "group [CG] does not exist, autoCreateSubscriptionGroupsMax=0: there are " in str(pulled.remark)
+        made = {}
+        for name in ("one", "two"):
+            body = encode_body(SubscriptionGroupConfig(group_name=name))
+            made[name] = await client.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        assert made["one"].code == OK
+        refused(made["two"], ERROR, "group two cannot be changed: subscriptionGroupsMax=")
+        assert (await ThinClient(client.ask, group="one").pull(TOPIC, 0)).code == OK
+
+    with_quotas(use, subscription_groups_max=len(SYSTEM_GROUPS) + 1, auto_create_subscription_groups_max=0)
+
+
+def test_offsets_that_are_new_are_refused_and_the_others_go_on() -> None:
+    async def use(client: ThinClient) -> None:
+        placed(await client.send(TOPIC, b"x"))
+        assert (await client.commit(TOPIC, 1, 0)).code == OK
+        assert (await client.commit(TOPIC, 1, 1)).code == OK
+        refused(await client.commit(TOPIC, 1, 2), ERROR, "'CG' in 'TopicOfAClient' is not kept: consumerOffsetsMax=2")
+        assert (await client.commit(TOPIC, 7, 1)).code == OK
+        assert await client.committed(TOPIC, 1) == 7
+        pulled = await client.pull(TOPIC, 0, commit=5)
+        assert pulled.bodies == [b"x"]
+        assert await client.committed(TOPIC, 0) == 5
+        assert (await client.pull(TOPIC, 0, 3, commit=5)).code == ResponseCode.PULL_NOT_FOUND  # and its offset is not
+        clone = CloneGroupOffsetRequestHeader("CG", "other", TOPIC, offline=True)
+        refused(await client.request(RequestCode.CLONE_GROUP_OFFSET, clone), ERROR, "consumerOffsetsMax=2")
+
+    with_quotas(use, consumer_offsets_max=2)
+
+
+def test_offsets_whose_names_are_too_long_for_any_table_are_refused() -> None:
+    """Kept, the table would be too long for its file and for a frame: no offset of anybody would be durable."""
+
+    async def use(client: ThinClient) -> None:
+        names = (chr(number) * 150_000 for number in range(1, 32))  # in JSON six times as long
+        answers = [await client.commit(name, 1) for name in names]
+        assert [answer.code for answer in answers[:18]] == 18 * [OK]
+        refused(answers[-1], ERROR, "the table of offsets may take ", "more do not fit")
+        assert len(answers[-1].remark or "") < 1000
+        assert (await client.commit(TOPIC, 1)).code == OK
+        await trio.sleep(10)  # it is persisted, or the broker would warn
+
+    with_quotas(use)
+
+
+def test_a_heartbeat_that_would_add_too_much_is_refused_as_a_whole() -> None:
+    async def use(client: ThinClient) -> None:
+        assert (await client.heartbeat(subscription(TOPIC), producers=["P"])).code == OK
+        full = await client.heartbeat(subscription(TOPIC), producers=["P", "Q"])
+        refused(full, ERROR, "clientGroupsMax=2: there are 2 memberships in groups, and no more")
+        assert (await client.heartbeat(subscription(TOPIC), producers=["P"])).code == OK
+        long = await client.heartbeat(subscription(TOPIC, "a" * 2000, version=2))
+        refused(long, ERROR, "subscriptionsMax=2000: there are ")
+        assert (await client.leave()).code == OK
+        assert (await client.heartbeat(producers=["P", "Q"])).code == OK
+        assert await client.members() is None
+
+    with_quotas(use, client_groups_max=2, subscriptions_max_bytes=2000)
+
+
+@pytest.mark.parametrize("part", ["group", "producer", "client"])
+def test_a_heartbeat_with_a_name_that_no_client_has_is_refused(part: str) -> None:
+    async def use(client: ThinClient) -> None:
+        if part == "client":
+            client = ThinClient(client.ask, "c" * (CLIENT_ID_CHARS_MAX + 1))
+        if part == "group":
+            client = ThinClient(client.ask, group="g" * (GROUP_CHARS_MAX + 1))
+        producers = ["p" * (GROUP_CHARS_MAX + 1)] if part == "producer" else []
+        answer = await client.heartbeat(subscription(TOPIC), producers=producers)
+        refused(answer, ERROR, " characters, at most ", "are kept")
+
+    with_quotas(use)
+
+
+# --- further queues ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "why"),
+    [
+        ("SCHEDULE_TOPIC_XXXX", ResponseCode.NO_PERMISSION, "is forbidden"),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION, "is forbidden"),
+        ("%LMQ%a,RMQ_SYS_TRACE_TOPIC", ResponseCode.NO_PERMISSION, "is forbidden"),
+        ("Nowhere", ResponseCode.TOPIC_NOT_EXIST, "topic[Nowhere] not exist"),
+        ("../../etc", ResponseCode.SYSTEM_ERROR, "illegal characters"),
+        ("OneQueue", ResponseCode.SYSTEM_ERROR, "queueId[1] is illegal"),
+    ],
+)
+def test_a_message_enters_no_queue_that_its_producer_could_not_send_to(names: str, code: int, why: str) -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            placed(await client.send(TOPIC, b"makes the topic"))
+            assert (await create(client, new_topic("OneQueue", 1, 1))).code == OK
+            properties = {"INNER_MULTI_DISPATCH": names}
+            found, remark = await client.send(TOPIC, b"x", 1, properties)
+            assert (found, why in str(remark)) == (code, True), remark
+            found, half = await client.prepare(TOPIC, b"x", 1, properties)
+            assert (found, why in str(half)) == (code, True), half
+
+    run(use, enable_multi_dispatch=True, enable_lmq=True)
+
+
+def test_a_message_enters_light_queues_and_those_of_topics_that_are_there() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            placed(await client.send(TOPIC, b"makes the topic"))
+            assert (await create(client, new_topic("Other"))).code == OK
+            placed(await client.send(TOPIC, b"x", 1, {"INNER_MULTI_DISPATCH": "%LMQ%a,Other"}))
+            await trio.sleep(0.1)
+            assert (await client.pull("Other", 0, 1)).bodies == [b"x"]
+
+    run(use, enable_multi_dispatch=True, enable_lmq=True)
+
+
+def test_where_further_queues_are_off_the_property_says_nothing() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            placed(await client.send(TOPIC, b"x", 1, {"INNER_MULTI_DISPATCH": "SCHEDULE_TOPIC_XXXX"}))
+
+    run(use)
