@@ -10,8 +10,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 FILLED := $(VENV)/filled
-# The interop tests mostly wait: two processes more than cores.
-PARALLEL := -n $(shell expr $$(nproc) + 2) --dist loadscope
+# The interop tests mostly wait: three processes more than cores.
+PARALLEL := -n $(shell expr $$(nproc) + 3) --dist loadscope
 # The first interpreter that is new enough; `make PYTHON=... test` names another.
 PYTHON = $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
@@ -49,7 +49,7 @@ demo: $(FILLED)
 test test-quick test-long: export PYTHONDONTWRITEBYTECODE =
 
 test: $(FILLED)
-	@$(BIN)/python -m pytest -m 'not long' --budgets $(PARALLEL)
+	@$(BIN)/python -m pytest -m 'not long' --budgets --durations 15 $(PARALLEL)
 
 test-quick: $(FILLED)
 	@$(BIN)/python -m pytest -m 'not long and not processes' $(PARALLEL) tests/unit tests/property

@@ -114,7 +114,13 @@ def test_damage_of_which_nothing_is_promised_is_refused(fault: Fault, parameters
         scenario_of(case).check(case)
 
 
-def test_a_power_loss_at_an_append_loses_what_was_not_synced_and_tears_records() -> None:
+@pytest.mark.parametrize(
+    ("runs_max", "expected"),
+    [(25, {"all", "less"}), pytest.param(600, {"all", "less", "torn"}, marks=pytest.mark.long)],
+)
+def test_a_power_loss_at_an_append_loses_what_was_not_synced_and_tears_records(
+    runs_max: int, expected: set[str]
+) -> None:
     """A random time seldom falls into a sync, which takes milliseconds: here each does.
 
     How much of a page is left is drawn, and most pages are left as they once were: a torn record takes many runs.
@@ -128,14 +134,14 @@ def test_a_power_loss_at_an_append_loses_what_was_not_synced_and_tears_records()
     }
     for node in ("master", "slave-1"):
         left: set[str] = set()
-        for seed in range(600):
+        for seed in range(runs_max):
             loss = PowerLoss(0.0, node, 0.5, on=On("log.append", node, 1 + seed % 4))
             result = run_case(Case(seed, Schedule((loss,)), parameters))
             assert result.outcome == "passed", (node, seed, result.failure)
             left.add(what_a_power_loss_left([event for event in result.events if event.node == node]))
-            if seed > 24 and len(left) == 3:
+            if seed >= 24 and left >= expected:
                 break
-        assert left == {"all", "less", "torn"}, node
+        assert left >= expected, node
 
 
 def what_a_power_loss_left(events: Sequence[Event]) -> str:
