@@ -17,6 +17,7 @@ import typer
 
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.interrupts import a_server_runs
+from rmq_actors.cli.log_lines import log_to_stdout
 from rmq_actors.cli.open_files_limit import allow_open_files
 from rmq_actors.cli.stop_signals import stop_signals
 
@@ -84,7 +85,7 @@ def broker(
     if print_config_item:
         print(format_properties({**to_properties(loaded.config, BROKER_KEYS), **loaded.others}), end="")
         return
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stdout()
     for warning in loaded.file.warnings:
         _log.warning("%s", warning)
     raise typer.Exit(_run(loaded))

@@ -14,6 +14,7 @@ import typer
 from rmq_actors.cli.broker import prepare_process
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.interrupts import a_server_runs
+from rmq_actors.cli.log_lines import log_to_stdout
 from rmq_actors.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def cluster(
     if sync and not slaves:
         print("error: --sync waits for a slave, and --slaves is 0", file=sys.stderr)
         raise typer.Exit(ExitCode.BAD_INPUT)
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stdout()
     raise typer.Exit(_run(directory, _topology(masters, slaves), sync=sync, name_server_port=name_server_port))
 
 

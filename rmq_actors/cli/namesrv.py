@@ -13,6 +13,7 @@ import typer
 
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.interrupts import a_server_runs
+from rmq_actors.cli.log_lines import log_to_stdout
 from rmq_actors.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def namesrv(config_file: ConfigFile = None, print_config_item: PrintConfig = Fal
     if print_config_item:
         print(format_properties(to_properties(loaded.config, NAMESRV_KEYS)), end="")
         return
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stdout()
     for warning in loaded.warnings:
         _log.warning("%s", warning)
     raise typer.Exit(_run(loaded))

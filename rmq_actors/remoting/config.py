@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rmq_actors.settings.field_types import typed_fields
+from rmq_actors.wire.frame_reader import buffer_bytes_for
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _AT_LEAST_1 = attrs.validators.ge(1)
@@ -60,8 +61,22 @@ class RemotingServerConfig:
     #: How many connections the kernel keeps that are not accepted yet: more than that at once, after a restart say, are
     #: delayed or refused.
     backlog: int = attrs.field(default=1024, validator=_AT_LEAST_1)
+    #: What frames that are still on their way may take in memory in all, of each port. Beyond it the connection that
+    #: holds most is closed. Counted are the buffers of connections with a frame of more than 64 KiB.
+    received_bytes_max: int = attrs.field(default=1024 * 1024 * 1024, validator=_AT_LEAST_1)
+    #: The same of one address: then its connection that holds most is closed.
+    received_bytes_per_address_max: int = attrs.field(default=512 * 1024 * 1024, validator=_AT_LEAST_1)
     #: For each connection.
     limits: ConnectionLimits = attrs.field(factory=ConnectionLimits)
+
+    def __attrs_post_init__(self) -> None:
+        frame = self.limits.frame_max_length_bytes
+        least = buffer_bytes_for(frame)
+        for name in ("received_bytes_max", "received_bytes_per_address_max"):
+            if (most := getattr(self, name)) < least:
+                raise ValueError(
+                    f"{name} ({most}) leaves no room for a frame of frame_max_length_bytes ({frame}): at least {least}"
+                )
 
 
 @attrs.frozen(field_transformer=typed_fields)

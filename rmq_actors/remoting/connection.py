@@ -7,6 +7,7 @@ connection is one task, and a request costs no task, no event and no time-out.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -106,6 +107,8 @@ class RemotingConnection:
     request_hooks: Sequence[RpcHook] = ()
     #: Where plain messages that arrive are served, many at a time; None: `_process` does it, one by one.
     row_group: RowGroup[RemotingConnection] | None = attrs.field(default=None, init=False)
+    #: Told how large the receive buffer is, when that is much: see `FrameReader`.
+    holds_large: Callable[[RemotingConnection, int], None] | None = attrs.field(default=None, kw_only=True)
     close_reason: str | None = attrs.field(default=None, init=False)
     opened_s: float = attrs.field(factory=trio.current_time, init=False)
     frames_received: int = attrs.field(default=0, init=False)
@@ -129,7 +132,9 @@ class RemotingConnection:
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._reader = FrameReader(self._limits.frame_max_length_bytes)
+        tell = self.holds_large
+        holds_large = None if tell is None else functools.partial(tell, self)
+        self._reader = FrameReader(self._limits.frame_max_length_bytes, holds_large)
         self._pending = PendingRequests(self._limits.in_flight_requests_max)
 
     @property

@@ -11,6 +11,7 @@ import trio
 
 from rmq_actors.ports.receive import Receive, receive_into
 from rmq_actors.ports.try_send import TrySend
+from rmq_actors.protocols.received_bytes import ReceivedBytes
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import ConnectionListener, RemotingConnection
 from rmq_actors.remoting.hooks import RpcHook
@@ -47,8 +48,12 @@ class RemotingServer:
     #: "host:port" once it listens; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
     port: int = attrs.field(default=0, init=False)
+    _received: ReceivedBytes[RemotingConnection] = attrs.field(init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._received = ReceivedBytes(self.config.received_bytes_max, self.config.received_bytes_per_address_max)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and serve until asked to stop. Raises `OSError` naming an address that cannot be bound."""
@@ -101,12 +106,30 @@ class RemotingServer:
             SocketTransport(stream, self._try_send, self._receive) if self._tls is None else self._tls.transport(stream)
         )
         connection = RemotingConnection(
-            conn_id, peer, transport, self.config.limits, self._processors.process, self.name, self.hooks
+            conn_id,
+            peer,
+            transport,
+            self.config.limits,
+            self._processors.process,
+            self.name,
+            self.hooks,
+            holds_large=self._holds_large,
         )
         if not self.hooks:  # they look at each request
             connection.row_group = self._processors.row_group
         self.connections[conn_id] = connection
         await connection.run(self)
+
+    def _holds_large(self, connection: RemotingConnection, size_bytes: int) -> None:
+        host = connection.remote_address.rpartition(":")[0]
+        closed = self._received.holds(connection, host, size_bytes)
+        if closed is not None:
+            _log.warning(
+                "%s: %s is closed: it holds most of what has been received, which is too much",
+                self.name,
+                closed.remote_address,
+            )
+            closed.close("received_too_much")
 
     def on_connected(self, connection: RemotingConnection) -> None:
         """A `ConnectionListener`: trace, and tell the server's own listener."""
@@ -117,6 +140,7 @@ class RemotingServer:
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
         """A `ConnectionListener`: trace, and tell the server's own listener."""
         del self.connections[connection.conn_id]
+        self._received.closed(connection)
         self._tracer.emit(RemotingClose(conn_id=connection.conn_id, status=reason), self.name)
         if self._listener is not None:
             self._listener.on_closed(connection, reason)

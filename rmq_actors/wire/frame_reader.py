@@ -29,6 +29,14 @@ _ROOM_MIN_BYTES = 1024
 _SMALL_RECEIVES = 16
 
 
+def buffer_bytes_for(frame_bytes: int, usual_bytes: int = BUFFER_BYTES) -> int:
+    """The size of the buffer in which a frame of so many bytes arrives."""
+    size = usual_bytes
+    while size < frame_bytes + _ROOM_MIN_BYTES:
+        size *= 2
+    return size
+
+
 @attrs.define(eq=False)
 class FrameReader:
     """The receive buffer of one connection.
@@ -38,6 +46,8 @@ class FrameReader:
     """
 
     frame_max_length_bytes: int = FRAME_MAX_LENGTH_BYTES
+    #: Told when a buffer larger than `BUFFER_BYTES` is there: its size, and 0 when it is gone again.
+    holds_large: Callable[[int], None] | None = None
     _buffer: bytearray = attrs.field(factory=lambda: bytearray(BUFFER_MIN_BYTES), init=False)
     #: What has arrived and is not consumed stands from `_begin` to `_end`.
     _begin: int = attrs.field(default=0, init=False)
@@ -136,11 +146,12 @@ class FrameReader:
     def _fit(self) -> None:
         """A buffer of the size that what is pending needs, when this one is not."""
         pending = self._end - self._begin
-        size = self._usual_bytes
-        while size < pending + _ROOM_MIN_BYTES:
-            size *= 2
+        size = buffer_bytes_for(pending, self._usual_bytes)
         if size == len(self._buffer):
             return
         buffer = bytearray(size)
         buffer[:pending] = memoryview(self._buffer)[self._begin : self._end]
+        was_large = len(self._buffer) > BUFFER_BYTES
         self._buffer, self._begin, self._end = buffer, 0, pending
+        if self.holds_large is not None and (size > BUFFER_BYTES or was_large):
+            self.holds_large(size if size > BUFFER_BYTES else 0)

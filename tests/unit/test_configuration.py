@@ -197,6 +197,8 @@ OWN_KEYS = {
         "nameLengthMax",
         "bindAddress",
         "connectionsMax",
+        "receivedBytesMax",
+        "receivedBytesPerAddressMax",
         "frameMaxLength",
         "writeBufferMax",
         "inFlightRequestsMax",

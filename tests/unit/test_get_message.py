@@ -19,6 +19,7 @@ from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.dispatch.consume_queue import QueueEntry
 from rmq_actors.store.dispatch.consume_queue_ext import CqExtUnit
 from rmq_actors.store.files.formats import BLANK_ENTRY
+from rmq_actors.store.read import get_message
 from rmq_actors.store.read.get_message import DefaultMessageFilter, GetMessageResult, GetMessageStatus, ReadEnd
 from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import decode_record
@@ -61,6 +62,10 @@ class ByBody:
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
         return self.body in bytes(record)
+
+    @property
+    def is_exhausted(self) -> bool:
+        return False
 
 
 @pytest.mark.parametrize(
@@ -258,13 +263,15 @@ def test_a_slave_is_suggested_for_what_is_far_behind() -> None:
         assert not store.offsets.check_in_disk_by_consume_offset("U", 0, 0)
 
 
-def test_a_scan_is_bounded() -> None:
+def test_a_scan_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_message, "_SCAN_UNITS_MAX", 950)
     with a_store(mapped_file_size_consume_queue_bytes=40_000) as store:
         for number in range(1000):
             store.put("T", TAGS="A" if number < 999 else "B")
         only = DefaultMessageFilter({java_hash_code("B")})
         assert outcome(store.reads.get_message("T", 0, 0, 32, only)) == ("NO_MATCHED_MESSAGE", 800, 0, 1000)
         assert outcome(store.reads.get_message("T", 0, 0, 900, only)) == ("NO_MATCHED_MESSAGE", 900, 0, 1000)
+        assert outcome(store.reads.get_message("T", 0, 0, 2**31 - 1, only)) == ("NO_MATCHED_MESSAGE", 950, 0, 1000)
         assert outcome(store.reads.get_message("T", 0, 800, 32, only)) == ("FOUND", 1000, 0, 1000)
 
 

@@ -117,7 +117,7 @@ def test_only_messages_that_meet_it_pass() -> None:
     def passes(expression: str, **properties: str) -> bool:
         encoded = encode_message(Message("Topic", b"body", properties=properties))
         encoded.place(queue_offset=0, physical_offset=0, store_timestamp_ms=0)
-        return Sql92Filter(compile_expression(expression)).is_matched_by_commit_log(memoryview(encoded.data))
+        return Sql92Filter.of(expression).is_matched_by_commit_log(memoryview(encoded.data))
 
     assert passes("a > 5 AND TAGS = 'x'", a="6", TAGS="x")
     assert not passes("a > 5", a="5")

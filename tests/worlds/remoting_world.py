@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 import attrs
 import trio
@@ -57,13 +57,14 @@ class RemotingWorld:
         connections_max: int = 4096,
         listener: ConnectionListener | None = None,
         hooks: Sequence[RpcHook] = (),
+        settings: Mapping[str, int] | None = None,
     ) -> AsyncIterator[RemotingServer]:
-        """A server on `node`; `register` fills its table."""
+        """A server on `node`; `register` fills its table, `settings` are others of `RemotingServerConfig`."""
         tracer = self.recorder.tracer(node.name)
         processors = ProcessorTable(tracer)
         register(processors)
         config = RemotingServerConfig(
-            node.address, PORT, connections_max=connections_max, limits=limits or ConnectionLimits()
+            node.address, PORT, connections_max=connections_max, limits=limits or ConnectionLimits(), **(settings or {})
         )
         async with open_actor_system(node.name, tracer, entropy=node.entropy) as system:
             server = RemotingServer(config, processors, tracer, hooks, listener=listener)

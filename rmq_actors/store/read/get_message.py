@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 _RECORD_HEAD = struct.Struct(">i24xq")
 #: How many entries of a queue a call looks at, at least.
 _SCAN_UNITS = 16_000 // CQ_STORE_UNIT_SIZE
+#: And at most, whatever a caller asks for, unless more may be given: a filter may want none of them.
+_SCAN_UNITS_MAX = 10_000
 #: BrokerStatsManager.SIZE_PER_COUNT: a message counts once for each this many bytes of it, or part of them.
 _SIZE_PER_COUNT_BYTES = 64 * 1024
 
@@ -56,6 +58,7 @@ class ReadEnd(enum.Enum):
     COUNT_IN_MEMORY = "maxTransferCountOnMessageInMemory"
     BYTES_IN_DISK = "maxTransferBytesOnMessageInDisk"
     COUNT_IN_DISK = "maxTransferCountOnMessageInDisk"
+    FILTER_WORK = "what a filter may cost one read"
     #: So many as `max_msg_nums`, 800 at least, and of one file of the queue.
     ENTRIES_LOOKED_AT = "the entries of a queue that one read looks at"
 
@@ -94,6 +97,11 @@ class MessageFilter(Protocol):
         """Decide by the record, once the entry was let pass."""
         ...
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it has done as much as one read may cost: the read ends with the record that was decided last."""
+        ...
+
 
 @attrs.frozen
 class DefaultMessageFilter:
@@ -108,6 +116,11 @@ class DefaultMessageFilter:
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
         """See `MessageFilter`."""
         return True
+
+    @property
+    def is_exhausted(self) -> bool:
+        """See `MessageFilter`: it costs next to nothing."""
+        return False
 
 
 @attrs.frozen
@@ -203,7 +216,8 @@ class MessageReads:
             return self._nothing(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, offset, first, end)
         if offset > end:
             return self._nothing(GetMessageStatus.OFFSET_OVERFLOW_BADLY, offset, end, first, end)
-        entries = queue.entries(offset, max(_SCAN_UNITS, max_msg_nums))
+        wanted = min(max_msg_nums, max(_SCAN_UNITS_MAX, self._config.max_transfer_count_on_message_in_memory))
+        entries = queue.entries(offset, max(_SCAN_UNITS, wanted))
         if not entries:
             _log.warning("%s queue %d has %d to %d, but no entry %d", topic, queue_id, first, end, offset)
             return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, offset, queue.roll_next_file(offset), first, end)
@@ -275,6 +289,9 @@ class _Scan:
                 self._pass_over(GetMessageStatus.MESSAGE_WAS_REMOVING)
             else:
                 self._take(offset, size, log_end, message_filter)
+                if message_filter is not None and message_filter.is_exhausted:
+                    self.ended_by = ReadEnd.FILTER_WORK
+                    break
         return scanned
 
     def _take_plain(self, entries: memoryview, max_msg_nums: int) -> int:
