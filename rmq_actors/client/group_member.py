@@ -190,7 +190,7 @@ class GroupMember(ServiceThread):
         for queue, held in list(self.rebalancer.held.items()):
             if queue.topic != topic or queue not in offsets:
                 continue
-            held.drop()
+            self.rebalancer.drop(held)
             async with held.consuming:
                 held.process_queue.clear()
                 self.offset_store.table.update_offset(queue, offsets[queue], increase_only=False)

@@ -161,8 +161,7 @@ class Puller:
             result.next_begin_offset,
         )
         held.next_offset = result.next_begin_offset
-        held.process_queue.dropped = True
-        held.changed()
+        rebalancer.drop_within_its_pull(held)
         await trio.sleep(_OFFSET_ILLEGAL_PAUSE_S)
         async with held.consuming:  # with order, no two listeners have messages of one queue
             rebalancer.offset_store.table.update_offset(held.queue, held.next_offset, increase_only=False)

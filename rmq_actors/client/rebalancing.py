@@ -31,6 +31,7 @@ from rmq_actors.protocols.rebalance import (
     queues_of_other_topics,
 )
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
+from rmq_actors.tracing.events.consumer import ConsumerQueue
 from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 
@@ -132,7 +133,7 @@ class Rebalancer:
         held = self.held.get(queue)
         if held is None:
             return True
-        held.drop()
+        self.drop(held)
         if not self.locks:
             await self._let_go(held)
             return True
@@ -181,7 +182,34 @@ class Rebalancer:
         process_queue = ProcessQueue[MessageExt](last_pull_s=now_s, last_consume_s=now_s)
         process_queue.locked, process_queue.last_lock_s = self.locks, now_s
         held = self.held[queue] = HeldQueue(queue, process_queue, offset)
+        self._tell("taken", held)
         self.on_added(held)
+
+    def drop(self, held: HeldQueue) -> None:
+        """Nothing more of a queue is pulled, nor given to a listener. It is told once."""
+        if not held.process_queue.dropped:
+            self._tell("given_up", held)
+        held.drop()
+
+    def drop_within_its_pull(self, held: HeldQueue) -> None:
+        """The same for the task that pulls it, which goes on."""
+        self._tell("given_up", held)
+        held.process_queue.dropped = True
+        held.changed()
+
+    def _tell(self, status: str, held: HeldQueue) -> None:
+        client, queue = self.requests.client, held.queue
+        client.tracer.emit(
+            ConsumerQueue(
+                status=status,
+                group=self.config.consumer_group,
+                client=client.client_id,
+                topic=queue.topic,
+                broker_name=queue.broker_name,
+                queue_id=queue.queue_id,
+                queue_offset=held.next_offset,
+            )
+        )
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset: now, or once the queue is this consumer's."""
@@ -189,7 +217,7 @@ class Rebalancer:
         if held is None or held.process_queue.dropped:
             self.seeks[queue] = offset
             return
-        held.drop()
+        self.drop(held)
         self._hold(queue, offset)
 
     async def compute_pull_from_where(self, queue: MessageQueue) -> int | None:
@@ -247,7 +275,7 @@ class Rebalancer:
         """The consumer stops: commit and unlock everything."""
         queues = list(self.held)
         for held in list(self.held.values()):
-            held.drop()
+            self.drop(held)
         if self.locks:
             # At the same time: a broker that is silent holds up no other.
             async with trio.open_nursery() as nursery:

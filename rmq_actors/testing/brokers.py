@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
+import trio
 
 from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
@@ -14,11 +15,13 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.settings.configure import configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
-from rmq_actors.testing.sim_brokers import SimBrokers
+from rmq_actors.testing.sim_brokers import Beside, SimBrokers
+from rmq_actors.testing.sim_name_server import NAME_SERVER, NAME_SERVER_PORT, serve_routes
 from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.wire.address import address_text
 from rmq_actors.wire.ha_frames import TRANSFER_HEADER_BYTES
 from sim_net import Node, World
 
@@ -56,6 +59,9 @@ class BrokersUnderTest(SimBrokers):
     view: ClusterView = attrs.field(init=False)
     #: The brokers whose configuration an operator has written since their last start.
     _written: set[str] = attrs.field(factory=set, init=False)
+    #: Where clients and brokers find each other, if clients do not know that from the run itself.
+    _name_server: Node | None = attrs.field(default=None, init=False)
+    _name_server_over: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,6 +72,30 @@ class BrokersUnderTest(SimBrokers):
     def master(self) -> str:
         """The broker that is configured to be the master; if none is, the one whose log counts."""
         return next((name for name in self.names if self.is_configured_master(name)), self.view.master.name)
+
+    @property
+    def name_server(self) -> str | None:
+        """The address of the name server, in runs of this project's own clients."""
+        return None if self._name_server is None else address_text((self._name_server.address, NAME_SERVER_PORT))
+
+    def place(self, world: World, recorder: Recorder, make_machines: Callable[[], Machines]) -> None:
+        """See `SimBrokers.place`."""
+        super().place(world, recorder, make_machines)
+        if self.workload.groups != "none":
+            self._name_server = world.node(NAME_SERVER)
+
+    def boot(self, *, beside: Callable[[str], Iterable[Beside]] = lambda _: ()) -> None:
+        """See `SimBrokers.boot`."""
+        if self._name_server is not None:
+            self._name_server.boot(lambda node: serve_routes(node, self.recorder, self._name_server_over))
+        super().boot(beside=beside)
+
+    async def stop_all(self) -> None:
+        """See `SimBrokers.stop_all`; the name server is the last."""
+        await super().stop_all()
+        if self._name_server is not None:
+            self._name_server_over.set()
+            await self._name_server.wait_down()
 
     def _settings(self, name: str) -> tuple[MessageStoreConfig, HaConfig]:
         return self._first if name == self.view.first_master else self._store, self._ha
@@ -95,6 +125,8 @@ class BrokersUnderTest(SimBrokers):
         config = super()._config(name)
         if self.workload.transactions:
             config = attrs.evolve(config, **_CHECKS)
+        # Slaves know their masters from the operator, as in other runs.
+        config = attrs.evolve(config, namesrv_addr=self.name_server)
         if self.changes_roles:
             return config
         if self.workload.clients:

@@ -54,6 +54,9 @@ class Writers:
     def boot(self) -> None:
         """Start what has a machine of its own."""
 
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start what goes on for the whole run, and is of no machine."""
+
     async def stop(self) -> None:
         """Stop what has a machine of its own."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 
 import attrs
 
@@ -40,3 +41,16 @@ class LogsOfMasters:
             if magic == MESSAGE_MAGIC and len(lineage.log) >= offset + size:
                 found.append(decode_message(memoryview(lineage.log[offset : offset + size])))
         return found
+
+    def messages(self, view: ClusterView) -> Iterator[StoredMessage]:
+        """Every message of every log, those of several as often."""
+        for lineage in {id(each): each for each in (view.log_of_master, *self._lineages)}.values():
+            yield from self.messages_of(lineage, 0, len(lineage.log))
+
+    @staticmethod
+    def messages_of(lineage: Lineage, begin: int, end: int) -> Iterator[StoredMessage]:
+        """The messages of a part of a log, which begins and ends with a record."""
+        for at in lineage.records(begin, end):
+            size, magic = BLANK.unpack_from(lineage.log, at)
+            if magic == MESSAGE_MAGIC:
+                yield decode_message(memoryview(lineage.log[at : at + size]))

@@ -10,6 +10,7 @@ import trio
 from rmq_actors.broker.log_truncation_service import RETRY_INTERVAL_S
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.testing.application_clients import ApplicationClients
 from rmq_actors.testing.brokers import BrokersUnderTest, brokers_under_test
 from rmq_actors.testing.clients import Writers
 from rmq_actors.testing.judge import Broken, Judge
@@ -27,8 +28,16 @@ from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events.actor import ActorCrash
 from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
+from rmq_actors.tracing.events.consumer import ConsumerQueue
 from rmq_actors.tracing.events.ha import HaClientHalt, HaConnectionClose, HaConnectionOpen
-from rmq_actors.tracing.events.run import ClientTable, FaultObserved, InvariantBrokenEvent
+from rmq_actors.tracing.events.run import (
+    ClientCall,
+    ClientConsume,
+    ClientMember,
+    ClientTable,
+    FaultObserved,
+    InvariantBrokenEvent,
+)
 from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import World
@@ -52,6 +61,8 @@ _MOVES: tuple[type[Event], ...] = (
     BrokerSlaveSynchronize,
     ClientTable,
 )
+#: What clients tell of themselves, at their machines.
+_OF_CLIENTS = (ClientCall, ClientConsume, ClientMember, ConsumerQueue)
 
 
 @attrs.define(eq=False)
@@ -112,7 +123,7 @@ class ReplicationRun:
         names = frozenset((*self.brokers.names, ""))
 
         def observe_brokers(event: Event) -> None:
-            if event.node in names:
+            if event.node in names or isinstance(event, _OF_CLIENTS):
                 observe(event)
 
         return observe_brokers
@@ -154,6 +165,7 @@ class ReplicationRun:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end_when_broken)
             self.operator.start(nursery)
+            self.clients.start(nursery)
             world.start_schedule(self.case.schedule)
             self.sabotage(world)
             self.brokers.boot(beside=self._beside)
@@ -305,6 +317,8 @@ class ReplicationRun:
 
 
 def _clients_of(workload: Workload) -> type[Writers]:
+    if workload.groups != "none":
+        return ApplicationClients
     if workload.transactions:
         return TransactionalClients
     return RemoteClients if workload.clients else Writers

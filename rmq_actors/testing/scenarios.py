@@ -14,7 +14,13 @@ import attrs
 from rmq_actors.testing.crash_points import CRASH_POINTS
 from rmq_actors.testing.fail_over import FailOverOperator
 from rmq_actors.testing.fault_families import FaultFamilies
-from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Delayed, Transactions
+from rmq_actors.testing.invariants import (
+    CLIENT_INVARIANTS,
+    REPLICATION_INVARIANTS,
+    REPLICATION_LIMITS,
+    Delayed,
+    Transactions,
+)
 from rmq_actors.testing.observation import (
     OBSERVABLE,
     OBSERVABLE_IN_FAIL_OVERS,
@@ -29,6 +35,7 @@ from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import (
     draw_delays,
     draw_fail_overs,
+    draw_produce_consume,
     draw_replication,
     draw_retries,
     draw_transactions,
@@ -38,6 +45,8 @@ from rmq_actors.tracing.events.run import RunEnd, RunStart
 from sim_net import Deadlock, Livelock, NodeFailed, StepsExceeded, VirtualTimeExceeded, World
 from sim_net.search.search import Case
 
+#: A member that died with its machine may have the locks of queues for a minute.
+GROUPS_CONVERGE_IN_S = 150.0
 REPLICATION = Scenario(
     "replication",
     "a master, two slaves, writers; faults of links, nodes, clocks and disks, timed by clock or by event",
@@ -78,12 +87,20 @@ RETRIES = attrs.evolve(
     description="the same, and the consumer sends messages back: they come again, or are dead letters",
     workload=draw_retries,
 )
+PRODUCE_CONSUME = attrs.evolve(
+    DELAYS,
+    name="produce-consume",
+    description="own producers and consumer groups whose members come, go and die, while masters are lost",
+    workload=draw_produce_consume,
+    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, *CLIENT_INVARIANTS),
+    converges_in_s=GROUPS_CONVERGE_IN_S,
+)
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
-        *(TRANSACTIONS, DELAYS, RETRIES),
+        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME),
     )
 }
 
@@ -111,6 +128,8 @@ class RunResult:
 
 def scenario_of(case: Case) -> Scenario:
     """Which of this project's scenarios a case is of: its parameters say it."""
+    if case.parameters.get("groups"):
+        return PRODUCE_CONSUME
     if case.parameters.get("retries"):
         return RETRIES
     if case.parameters.get("delays"):

@@ -254,6 +254,8 @@ class SimBrokers(Brokers):
         config = self._config(name)
         await self.broker(name).change_role(
             config.store.broker_role,
+            # Routes name brokers by their ids.
+            broker_id=None if config.namesrv_addr is None else config.broker_id,
             ha_master_address=config.ha.ha_master_address,
             master_addr=config.master_addr,
         )

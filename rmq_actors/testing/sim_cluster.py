@@ -15,14 +15,11 @@ import trio
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.embedding.brokers import check_topology, masters_first
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.namesrv.config import NamesrvConfig
-from rmq_actors.namesrv.namesrv_controller import open_name_server
-from rmq_actors.ports.environment import Environment
-from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Invariant
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.sim_brokers import FOR_EVER_S, SimBrokers
+from rmq_actors.testing.sim_name_server import NAME_SERVER, NAME_SERVER_PORT, serve_routes
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event, RunInfo
@@ -32,8 +29,6 @@ from sim_net import LinkConfig, Node, Partition, Schedule, World, WorldConfig
 
 T = TypeVar("T")
 
-NAME_SERVER = "namesrv"
-NAME_SERVER_PORT = 9876
 PAIR: Mapping[str, str | None] = {"a": None, "b": "a"}
 
 #: A SYNC_MASTER with files so small that a few dozen messages fill some.
@@ -225,13 +220,8 @@ class SimCluster(SimBrokers):
     # --- the name server, and the end ------------------------------------------------------------------------------
 
     async def _serve_routes(self, node: Node) -> None:
-        tracer = self.recorder.tracer(node.name)
-        node.on_fence(tracer.fence)
-        config = NamesrvConfig(remoting=RemotingServerConfig(node.address, NAME_SERVER_PORT))
-        environment = Environment(node.disk, node.wall_clock, node.entropy)
-        async with open_name_server(config, environment, tracer):
-            stopping = self._stopping[node.name] = trio.Event()
-            await stopping.wait()
+        stopping = self._stopping[node.name] = trio.Event()
+        await serve_routes(node, self.recorder, stopping)
 
     async def _stop_all(self) -> None:
         """Stop everything in order."""

@@ -8,6 +8,8 @@ import attrs
 
 #: The machines of clients, in runs whose messages go through clients.
 PRODUCERS, CONSUMERS = "producers", "consumers"
+#: In runs of consumer groups there are two machines of consumers.
+OTHER_CONSUMERS = "consumers-2"
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

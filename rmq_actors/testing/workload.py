@@ -30,6 +30,10 @@ _SKEW_MAX = 20
 #: What a record has beside its body, and the head of the blank that ends its file.
 RECORD_BESIDE_BODY_BYTES = 200
 _FAIL_OVERS_MAX = 3
+#: Which consumer groups there are: one of a kind of consumer, or one of each kind.
+KINDS_OF_GROUPS = ("concurrent", "orderly", "pull")
+GROUPS = ("none", *KINDS_OF_GROUPS, "all")
+_MEMBER_CHANGES_MAX = 20
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
 #: How often messages go through clients.
@@ -96,6 +100,9 @@ class Workload:
     part of the messages in transactions; it needs `clients`. Of their messages `delays` are delayed, and `retries` are
     sent back by the consumer: shares from 0 to 1.
 
+    With `groups` the clients are this project's own producers and consumers: a group of concurrent, orderly or pull
+    consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again.
+
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
@@ -133,16 +140,25 @@ class Workload:
     transactions: bool = attrs.field(default=False, validator=_flag)
     delays: float = attrs.field(default=0.0, validator=_share)
     retries: float = attrs.field(default=0.0, validator=_share)
+    groups: str = attrs.field(default="none", validator=_one_of(*GROUPS))
+    member_changes: int = attrs.field(default=0, validator=_whole_number(0, _MEMBER_CHANGES_MAX))
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
         if self.transactions and not self.clients:
             raise ValueError("parameters['transactions'] needs parameters['clients']: producers have a connection")
+        if self.groups != "none" and (not self.clients or self.transactions or self.delays):
+            raise ValueError("parameters['groups'] needs parameters['clients'], without transactions and delays")
         fits = self.log_file_bytes - RECORD_BESIDE_BODY_BYTES
         if self.body_bytes_max > fits:
             raise ValueError(
                 f"parameters['body_bytes_max'] must be {fits} or less: a record must fit a file of the log"
             )
+
+    @property
+    def kinds_of_groups(self) -> Sequence[str]:
+        """Which kinds of consumers have a group."""
+        return KINDS_OF_GROUPS if self.groups == "all" else [each for each in KINDS_OF_GROUPS if each == self.groups]
 
     @property
     def acks(self) -> int:
@@ -212,6 +228,18 @@ def draw_delays(rng: random.Random, seed: int) -> Workload:
 def draw_retries(rng: random.Random, seed: int) -> Workload:
     """A random one whose consumer sends messages back."""
     return attrs.evolve(draw_delays(rng, seed), delays=rng.choice((0.0, 0.2)), retries=rng.choice((0.2, 0.5)))
+
+
+def draw_produce_consume(rng: random.Random, seed: int) -> Workload:
+    """A random one of producers and consumer groups whose members come and go, and most masters are lost."""
+    return attrs.evolve(
+        draw_fail_overs(rng, seed),
+        clients=True,
+        fail_overs=rng.choice((0, 1, 1, 2)),
+        retries=rng.choice((0.0, 0.1, 0.3)),
+        groups=rng.choice(("all", "all", *KINDS_OF_GROUPS)),
+        member_changes=rng.choice((0, 2, 5)),
+    )
 
 
 def _draw(rng: random.Random, seed: int) -> Workload:

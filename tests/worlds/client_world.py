@@ -13,7 +13,8 @@ from rmq_actors.client.config import ClientConfig
 from rmq_actors.ports.environment import Environment
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.testing import SimCluster
-from rmq_actors.testing.sim_cluster import NAME_SERVER, NAME_SERVER_PORT, PAIR
+from rmq_actors.testing.sim_cluster import PAIR
+from rmq_actors.testing.sim_name_server import NAME_SERVER, NAME_SERVER_PORT
 from rmq_actors.wire.address import address_text
 from sim_net import Node
 

@@ -7,6 +7,7 @@ from typing import Any
 from rmq_actors.testing.invariants.ack import Ack
 from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
+from rmq_actors.testing.invariants.consumed import Consumed
 from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
 from rmq_actors.testing.invariants.damaged_master import DamagedMaster
@@ -14,8 +15,11 @@ from rmq_actors.testing.invariants.delayed import Delayed
 from rmq_actors.testing.invariants.derived import Derived
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
+from rmq_actors.testing.invariants.held import Held
+from rmq_actors.testing.invariants.in_time import InTime
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.invariants.leaks import Leaks
+from rmq_actors.testing.invariants.orderly import Orderly
 from rmq_actors.testing.invariants.prefix import Prefix
 from rmq_actors.testing.invariants.queue_begun_again import QueueBegunAgain
 from rmq_actors.testing.invariants.queue_offsets import QueueOffsets
@@ -23,6 +27,7 @@ from rmq_actors.testing.invariants.read import Read
 from rmq_actors.testing.invariants.read_in_the_end import ReadInTheEnd
 from rmq_actors.testing.invariants.replicated import Replicated
 from rmq_actors.testing.invariants.report import Report
+from rmq_actors.testing.invariants.send_ok import SendOk
 from rmq_actors.testing.invariants.sent import Sent
 from rmq_actors.testing.invariants.survival import Survival
 from rmq_actors.testing.invariants.synced import Synced
@@ -32,11 +37,13 @@ from rmq_actors.testing.invariants.transactions import Transactions
 from rmq_actors.testing.invariants.whole import Whole
 
 __all__ = [
+    "CLIENT_INVARIANTS",
     "REPLICATION_INVARIANTS",
     "REPLICATION_LIMITS",
     "Ack",
     "Acknowledged",
     "Answer",
+    "Consumed",
     "ConsumerOffsets",
     "Convergence",
     "DamagedMaster",
@@ -44,9 +51,12 @@ __all__ = [
     "Derived",
     "Divergence",
     "FollowedUnasked",
+    "Held",
+    "InTime",
     "Invariant",
     "Leaks",
     "Limit",
+    "Orderly",
     "Prefix",
     "QueueBegunAgain",
     "QueueOffsets",
@@ -54,6 +64,7 @@ __all__ = [
     "ReadInTheEnd",
     "Replicated",
     "Report",
+    "SendOk",
     "Sent",
     "Survival",
     "Synced",
@@ -86,5 +97,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     ConsumerOffsets,
     Leaks,
 )
+#: What must hold for producers and consumer groups besides.
+CLIENT_INVARIANTS: tuple[type[Invariant[Any]], ...] = (SendOk, InTime, Held, Orderly, Consumed)
 #: Once one of these has come to pass, nothing is promised any more.
 REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked, DamagedMaster, QueueBegunAgain)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import attrs
 
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.lineage import Lineage
+from rmq_actors.testing.logs_of_masters import LogsOfMasters
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.run import FaultBegin
@@ -20,7 +20,7 @@ from rmq_actors.wire.dispatch_request import (
     PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
 )
-from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, StoredMessage, decode_message
+from rmq_actors.wire.record import StoredMessage
 from sim_net import ClockDrift, ClockJump
 
 #: Levels 1 to this one are used: 1 s and 5 s.
@@ -64,7 +64,7 @@ class Delayed(Invariant[_Looked]):
             return None
         if node.name != view.master.name:
             return None
-        for message in _messages(node.lineage, event.offset, node.end):
+        for message in LogsOfMasters.messages_of(node.lineage, event.offset, node.end):
             identity = _identity(message)
             if identity is not None and message.topic == SCHEDULE_TOPIC:
                 # Also of a master that has no term, as its disk was full: its slave may deliver it.
@@ -110,17 +110,10 @@ def _identity(message: StoredMessage) -> _Id | None:
     return properties.get("KEYS", ""), topic, queue_id, message.reconsume_times
 
 
-def _messages(lineage: Lineage, begin: int, end: int) -> Iterator[StoredMessage]:
-    for at in lineage.records(begin, end):
-        size, magic = BLANK.unpack_from(lineage.log, at)
-        if magic == MESSAGE_MAGIC:
-            yield decode_message(memoryview(lineage.log[at : at + size]))
-
-
 def _counts(lineage: Lineage, end: int) -> dict[str, Counter[_Id]]:
     """How often a log has each delayed message: as it waits, and, under "", as it is delivered."""
     counts: dict[str, Counter[_Id]] = {SCHEDULE_TOPIC: Counter(), "": Counter()}
-    for message in _messages(lineage, 0, end):
+    for message in LogsOfMasters.messages_of(lineage, 0, end):
         identity = _identity(message)
         if identity is not None:
             counts[SCHEDULE_TOPIC if message.topic == SCHEDULE_TOPIC else ""][identity] += 1

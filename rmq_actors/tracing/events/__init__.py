@@ -13,6 +13,7 @@ from rmq_actors.tracing.event import KINDS, Event
 from rmq_actors.tracing.events import (
     actor,
     broker,
+    consumer,
     ha,
     namesrv,
     network,
@@ -24,7 +25,7 @@ from rmq_actors.tracing.events import (
     transactions,
 )
 
-_AREAS = (run, node, actor, network, storage, store, ha, broker, transactions, remoting, namesrv)
+_AREAS = (run, node, actor, network, storage, store, ha, broker, transactions, remoting, namesrv, consumer)
 #: The kinds of these modules by name.
 OWN_KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {name: kind for area in _AREAS for name, kind in KINDS.items() if kind.__module__ == area.__name__}

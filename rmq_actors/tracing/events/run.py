@@ -76,7 +76,9 @@ class ClientTable(Event, kind="client.table", emitter="testing.table_clients", a
     entry: str
 
 
-class ClientSend(Event, kind="client.send", emitter="testing.remote_clients", actor="Producer"):
+class ClientSend(
+    Event, kind="client.send", emitter="testing.remote_clients, testing.application_clients", actor="Producer"
+):
     """A producer's message was answered with status, a code's name, or was not, by an error's name.
 
     key names the message; queue_offset and offset say where it is, -1 if that is not known.
@@ -122,3 +124,36 @@ class ClientRead(Event, kind="client.read", emitter="testing.remote_clients", ac
     queue_offset: int
     expected: int
     checksum: int
+
+
+class ClientConsume(Event, kind="client.consume", emitter="testing.consumer_groups", actor="Listener"):
+    """A member of a group has a message: begin, then consumed, or later if it is to come again; client is its clientId.
+
+    key names the message, offset is where the broker that gave it has it.
+    """
+
+    status: str
+    offset: int
+    group: str
+    client: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    key: str
+
+
+class ClientMember(Event, kind="client.member", emitter="testing.consumer_groups", actor="Application"):
+    """A consumer of a group is there (joined), or no more: left, cancelled, or crashed with its machine."""
+
+    status: str
+    group: str
+    client: str
+
+
+class ClientCall(Event, kind="client.call", emitter="testing.consumer_groups", actor="Application"):
+    """A call of a client has ended; status: ok, or an error's name; timeout_ms: what it had at most."""
+
+    status: str
+    name: str
+    elapsed_ms: float
+    timeout_ms: int

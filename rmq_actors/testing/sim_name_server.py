@@ -1,0 +1,25 @@
+"""A name server on a node of its own."""
+
+from __future__ import annotations
+
+import trio
+
+from rmq_actors.namesrv.config import NamesrvConfig
+from rmq_actors.namesrv.namesrv_controller import open_name_server
+from rmq_actors.ports.environment import Environment
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.tracing.recorder import Recorder
+from sim_net import Node
+
+NAME_SERVER = "namesrv"
+NAME_SERVER_PORT = 9876
+
+
+async def serve_routes(node: Node, recorder: Recorder, stopping: trio.Event) -> None:
+    """The program of the node, until it is to stop."""
+    tracer = recorder.tracer(node.name)
+    node.on_fence(tracer.fence)
+    config = NamesrvConfig(remoting=RemotingServerConfig(node.address, NAME_SERVER_PORT))
+    environment = Environment(node.disk, node.wall_clock, node.entropy)
+    async with open_name_server(config, environment, tracer):
+        await stopping.wait()

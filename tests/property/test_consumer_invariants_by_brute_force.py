@@ -1,0 +1,201 @@
+"""Each invariant of producers and groups says the same of small histories as a simple look at the whole does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_actors.testing.clients import CHAOS_TOPIC
+from rmq_actors.testing.invariants import Consumed, Held, InTime, Invariant, Orderly, SendOk
+from rmq_actors.testing.invariants.orderly import ORDERLY_GROUP
+from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.events.consumer import ConsumerQueue
+from rmq_actors.tracing.events.run import ClientCall, ClientConsume, ClientMember, ClientSend
+from tests.worlds.client_story import chaos_record
+from tests.worlds.cluster_story import MASTER, Story
+
+Act = tuple[Any, ...]
+MEMBERS, QUEUES, OFFSETS = ("x", "y"), (0, 1), (0, 1, 2)
+queue_acts = st.tuples(st.sampled_from(["taken", "given_up"]), st.sampled_from(MEMBERS), st.sampled_from(QUEUES))
+consume_acts = st.tuples(
+    st.sampled_from(["begin", "begin", "consumed", "later"]),
+    st.sampled_from(MEMBERS),
+    st.sampled_from(QUEUES),
+    st.sampled_from(OFFSETS),
+)
+member_acts = st.tuples(st.sampled_from(["left", "crashed"]), st.sampled_from(MEMBERS))
+histories = st.lists(queue_acts | queue_acts | consume_acts | consume_acts | consume_acts | member_acts, max_size=14)
+
+
+def event_of(act: Act, group: str) -> Event:
+    match act:
+        case ("taken" | "given_up") as status, client, queue_id:
+            return ConsumerQueue(
+                status=status,
+                group=group,
+                client=client,
+                topic=CHAOS_TOPIC,
+                broker_name="a",
+                queue_id=queue_id,
+                queue_offset=0,
+            )
+        case status, client, queue_id, offset:
+            return ClientConsume(
+                status=status,
+                offset=100 * offset,
+                group=group,
+                client=client,
+                topic=CHAOS_TOPIC,
+                queue_id=queue_id,
+                queue_offset=offset,
+                key=f"{offset}",
+            )
+        case status, client:
+            return ClientMember(status=status, group=group, client=client)
+    raise AssertionError(act)
+
+
+def first_broken(history: Sequence[Act], invariant: type[Invariant[Any]]) -> int | None:
+    """At which act it breaks."""
+    story = Story()
+    story.watch(invariant)
+    for number, act in enumerate(history):
+        if act[0] == "masters change":
+            story.emit(MASTER, "store.open", status="clean", offset=0)
+        else:
+            story.recorder.record(event_of(act, ORDERLY_GROUP), "consumers")
+        if story.broken:
+            return number
+    return None
+
+
+def ends_of_tenure(act: Act, client: str, queue_id: int) -> bool:
+    return (act[0] in ("taken", "given_up") and act[1:] == (client, queue_id)) or (
+        act[0] in ("left", "crashed") and act[1] == client
+    )
+
+
+def since(history: Sequence[Act], at: int, is_it: Callable[[Act], bool]) -> int | None:
+    """The last act before that one of which it is true."""
+    return next((number for number in reversed(range(at)) if is_it(history[number])), None)
+
+
+def held(history: Sequence[Act], at: int) -> bool:
+    """Whether it is broken by this act."""
+    act = history[at]
+    if act[0] != "begin":
+        return False
+    _, client, queue_id, offset = act
+    begins = since(history, at, lambda each: ends_of_tenure(each, client, queue_id))
+    if begins is None or history[begins][0] != "taken":
+        return True
+    about_it = [each[0] for each in history[begins:at] if each[1:] == (client, queue_id, offset)]
+    given_last = next((said for said in reversed(about_it) if said != "consumed"), "")
+    return given_last == "begin"
+
+
+def orderly(history: Sequence[Act], at: int) -> bool:
+    act = history[at]
+    if act[0] != "begin":
+        return False
+    _, client, queue_id, offset = act
+    consumed = {each[3] for each in history[:at] if each[0] == "consumed" and each[2] == queue_id}
+    if offset > 0 and offset - 1 not in consumed:
+        return True
+    (other,) = set(MEMBERS) - {client}
+    gone = since(history, at, lambda each: each[0] in ("left", "crashed") and each[1] == other)
+    own = history[(-1 if gone is None else gone) + 1 : at]
+    first = 0 if gone is None else gone + 1
+    said = [
+        (number, each) for number, each in enumerate(own, first) if len(each) > 2 and each[1:3] == (other, queue_id)
+    ]
+    if not said or said[-1][1][0] != "begin":
+        return False
+    # Whether the other one took the queue, or was first seen with it, after the last change of masters.
+    took = next((number for number, each in reversed(said) if each[0] == "taken"), None)
+    met = took if took is not None else next(number for number, each in said if each[0] != "given_up")
+    changed = since(history, at, lambda each: each[0] == "masters change")
+    return changed is None or met > changed
+
+
+@given(histories)
+def test_a_message_is_of_a_queue_that_is_held_and_comes_once(history: list[Act]) -> None:
+    expected = next((number for number in range(len(history)) if held(history, number)), None)
+    assert first_broken(history, Held) == expected
+
+
+@given(st.lists(queue_acts | consume_acts | consume_acts | member_acts | st.just(("masters change",)), max_size=14))
+def test_order_is_kept_and_one_member_at_a_time_has_a_queue(history: list[Act]) -> None:
+    expected = next((number for number in range(len(history)) if orderly(history, number)), None)
+    assert first_broken(history, Orderly) == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 2999.5, 3000.9, 3001.1, 9e9]), st.sampled_from([3000, 10**9]))))
+def test_a_call_ends_in_time(calls: list[tuple[float, int]]) -> None:
+    story = Story()
+    story.watch(InTime)
+    for elapsed_ms, timeout_ms in calls:
+        call = ClientCall(status="ok", name="send", elapsed_ms=elapsed_ms, timeout_ms=timeout_ms)
+        story.recorder.record(call, "producers")
+    assert bool(story.broken) is any(elapsed > limit + 1 for elapsed, limit in calls)
+
+
+put_acts = st.tuples(st.just("put"), st.sampled_from([10, 20, 30]), st.sampled_from(["PUT_OK", "FLUSH_SLAVE_TIMEOUT"]))
+send_acts = st.tuples(
+    st.just("send"), st.sampled_from([0, 10, 20]), st.sampled_from(["SEND_OK", "FLUSH_SLAVE_TIMEOUT"])
+)
+
+
+@given(st.lists(put_acts | send_acts | st.just(("open", 0, "")), max_size=10))
+def test_send_ok_is_what_the_broker_said(history: list[tuple[str, int, str]]) -> None:
+    story = Story()
+    story.watch(SendOk)
+    is_broken = False
+    lives: list[dict[int, str]] = [{}]
+    for number, (act, at, status) in enumerate(history):
+        if act == "put":
+            story.emit(MASTER, "put.begin", msg_id=number, offset=at)
+            story.emit(MASTER, "put.end", msg_id=number, offset=at, status=status)
+            lives[-1][at] = status
+        elif act == "open":
+            story.emit(MASTER, "store.open", status="clean", offset=0)
+            lives.append({})
+        else:
+            told = ClientSend(status=status, offset=at, key="k", queue_id=0, queue_offset=0)
+            story.recorder.record(told, MASTER)
+            next_ones = [puts[min(end for end in puts if end > at)] for puts in lives if any(end > at for end in puts)]
+            is_broken |= status == "SEND_OK" and "PUT_OK" not in next_ones
+        if is_broken or story.broken:
+            break
+    assert bool(story.broken) is is_broken
+
+
+@pytest.mark.parametrize("groups", [("g",), ("g", "h")])
+@given(
+    keys=st.lists(st.sampled_from("abc"), max_size=3),
+    told=st.lists(
+        st.tuples(st.sampled_from(["consumed", "later", "begin"]), st.sampled_from("gh"), st.sampled_from(OFFSETS)),
+        max_size=8,
+    ),
+)
+def test_all_that_the_log_has_is_consumed(groups: Sequence[str], keys: list[str], told: list[Act]) -> None:
+    story = Story()
+    story.watch(Consumed)
+    for number, key in enumerate(keys):
+        story.append(MASTER, chaos_record(number, key))
+    for group in groups:
+        story.recorder.record(ClientMember(status="joined", group=group, client="x"), "consumers")
+    consumed = set[tuple[str, int]]()
+    for status, group, offset in told:
+        if group not in groups:
+            continue
+        event = event_of((status, "x", 0, offset), group)
+        story.recorder.record(event, "consumers")
+        consumed |= {(group, offset)} if status == "consumed" else set()
+    story.end()
+    # Nothing was sent back: "later" alone is not enough.
+    assert bool(story.broken) is any((group, number) not in consumed for group in groups for number in range(len(keys)))

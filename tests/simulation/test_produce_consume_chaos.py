@@ -1,0 +1,136 @@
+"""The scenario of own producers and consumer groups: nothing acknowledged is lost, order is kept, calls end in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from rmq_actors.client import producer
+from rmq_actors.client.consume_message_service import ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService
+from rmq_actors.client.held_queue import HeldQueue
+from rmq_actors.client.message_ext import MessageExt
+from rmq_actors.client.pull_consumer import PullConsumer
+from rmq_actors.client.rebalancing import Rebalancer
+from rmq_actors.client.send_back import SendBack
+from rmq_actors.protocols.process_queue import ProcessQueue
+from rmq_actors.protocols.send_retries import SEND_STATUS, SendStatus
+from rmq_actors.testing.scenarios import PRODUCE_CONSUME, random_case, run_case, scenario_of
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.consumer import ConsumerQueue
+from rmq_actors.tracing.events.run import ClientConsume, ClientMember
+
+#: Each bug below is found in one of these.
+SEEDS = (0, 1, 6, 12, 14, 42, 49)
+
+
+def test_every_run_passes() -> None:
+    results = [run_case(random_case(seed, scenario=PRODUCE_CONSUME)) for seed in SEEDS]
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+    assert all(scenario_of(each.case) == PRODUCE_CONSUME for each in results)
+    ends = {event.status for each in results for event in of_kind(each.events, ClientMember)}
+    assert ends == {"joined", "left", "cancelled", "crashed"}
+    consumed = [event for each in results for event in of_kind(each.events, ClientConsume)]
+    assert {event.group for event in consumed} == {"concurrent-group", "orderly-group", "pull-group"}
+    assert {event.status for event in consumed} == {"begin", "consumed", "later"}
+    assert any(of_kind(each.events, ConsumerQueue) for each in results)
+
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def committed_before_the_listener_ends(patch: pytest.MonkeyPatch) -> None:
+    consume = ConsumeMessageConcurrentlyService._consume
+
+    async def too_early(self: Any, held: HeldQueue, messages: list[MessageExt]) -> None:
+        end = messages[-1].queue_offset + 1
+        self._rebalancer.offset_store.table.update_offset(held.queue, end, increase_only=True)
+        await consume(self, held, messages)
+
+    patch.setattr(ConsumeMessageConcurrentlyService, "_consume", too_early)
+
+
+def polled_is_committed(patch: pytest.MonkeyPatch) -> None:
+    poll = PullConsumer.poll
+
+    async def too_early(self: PullConsumer, timeout_ms: int | None = None) -> list[MessageExt]:
+        messages = await poll(self, timeout_ms)
+        self._note_consumed()
+        for held, offset in self._uncommitted.items():
+            self._member.offset_store.table.update_offset(held.queue, offset, increase_only=False)
+        return messages
+
+    patch.setattr(PullConsumer, "poll", too_early)
+
+
+def refused_locks_are_taken(patch: pytest.MonkeyPatch) -> None:
+    async def lock(self: Rebalancer, queues: list[Any]) -> bool:
+        for queue in queues:
+            if queue in self.held:
+                self.held[queue].process_queue.locked, self.held[queue].process_queue.last_lock_s = True, 1e9
+        return True
+
+    patch.setattr(Rebalancer, "_lock", lock)
+
+
+def process_queue_is_not_dropped(patch: pytest.MonkeyPatch) -> None:
+    def drop(self: HeldQueue) -> None:
+        self.pulling.cancel()
+        self.changed()
+
+    patch.setattr(HeldQueue, "drop", drop)
+
+
+def flush_slave_timeout_is_send_ok(patch: pytest.MonkeyPatch) -> None:
+    wrong = {
+        code: SendStatus.SEND_OK if status is SendStatus.FLUSH_SLAVE_TIMEOUT else status
+        for code, status in SEND_STATUS.items()
+    }
+    patch.setattr(producer, "SEND_STATUS", wrong)
+
+
+def sent_back_without_being_sent(patch: pytest.MonkeyPatch) -> None:
+    async def send(*_: object) -> bool:
+        return True
+
+    patch.setattr(SendBack, "send_message_back", send)
+
+
+def suspended_is_consumed(patch: pytest.MonkeyPatch) -> None:
+    async def again(_: object, __: Sequence[MessageExt]) -> list[MessageExt]:
+        return []
+
+    patch.setattr(ConsumeMessageOrderlyService, "_to_consume_again", again)
+
+
+def offset_of_the_last_one_that_ended(patch: pytest.MonkeyPatch) -> None:
+    remove = ProcessQueue.remove_messages
+
+    def remove_messages(self: ProcessQueue[Any], messages: Sequence[Any], now_s: float) -> int:
+        offset = remove(self, messages, now_s)
+        return messages[-1].queue_offset + 1 if messages else offset
+
+    patch.setattr(ProcessQueue, "remove_messages", remove_messages)
+
+
+@pytest.mark.parametrize(
+    ("bug", "seed", "invariant"),
+    [
+        (committed_before_the_listener_ends, 12, "consumed"),
+        (polled_is_committed, 14, "consumed"),
+        (refused_locks_are_taken, 49, "orderly"),
+        (process_queue_is_not_dropped, 6, "held"),
+        (flush_slave_timeout_is_send_ok, 42, "send_ok"),
+        (sent_back_without_being_sent, 1, "consumed"),
+        (suspended_is_consumed, 12, "orderly"),
+        (offset_of_the_last_one_that_ended, 12, "consumed"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_a_bug_of_the_clients_is_noticed(
+    bug: Break, seed: int, invariant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    result = run_case(random_case(seed, scenario=PRODUCE_CONSUME))
+    assert (result.outcome, result.failure.partition(":")[0]) == ("invariant", invariant)
