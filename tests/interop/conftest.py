@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 import rmq_actors.testing
 from rmq_actors.embedding.cluster import real_recorder
@@ -18,6 +20,7 @@ from tests.interop.two_name_servers import TwoNameServers, start_two
 from tests.worlds.java_broker import JavaBroker
 from tests.worlds.java_process import JavaRuntime
 from tests.worlds.java_tools import POM, POM_5, ToolMissing, java_command, rocketmq_classpath
+from tests.worlds.server_process import write_properties
 
 #: `make_java_broker(name, **properties)`
 MakeJavaBroker = Callable[..., JavaBroker]
@@ -76,6 +79,37 @@ def module_servers(java_runtime: JavaRuntime, tmp_path_factory: pytest.TempPathF
 def two(module_servers: Servers) -> TwoNameServers:
     """RocketMQ's name server and this project's, for the tests of a module."""
     return start_two(module_servers)
+
+
+@pytest.fixture(scope="session")
+def tls_config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tls.properties for servers and clients, of either side: everybody shows a certificate, and checks the other's."""
+    directory = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    for side in ("server", "client"):
+        certificate = authority.issue_cert("127.0.0.1", common_name=side)
+        (directory / f"{side}.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+        key = serialization.load_pem_private_key(certificate.private_key_pem.bytes(), None)
+        # The only form that Java reads.
+        pkcs8 = serialization.PrivateFormat.PKCS8
+        (directory / f"{side}.key").write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, pkcs8, serialization.NoEncryption())
+        )
+    properties = {
+        "tls.test.mode.enable": "false",
+        "tls.server.need.client.auth": "require",
+        "tls.server.authClient": "true",
+        "tls.client.authServer": "true",
+    }
+    for side in ("server", "client"):
+        properties |= {
+            f"tls.{side}.keyPath": str(directory / f"{side}.key"),
+            f"tls.{side}.certPath": str(directory / f"{side}.pem"),
+            f"tls.{side}.trustCertPath": str(directory / "ca.pem"),
+        }
+    write_properties(directory / "tls.properties", properties)
+    return directory / "tls.properties"
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-import trustme
-from cryptography.hazmat.primitives import serialization
 
 from rmq_actors.embedding.properties_file import read_properties_file
 from rmq_actors.remoting.connection import RemotingError
@@ -27,40 +25,8 @@ from tests.interop.remoting_calls import TIMEOUT_MS, Asking, open_client
 from tests.interop.servers import Servers
 from tests.worlds.java_broker import JavaBroker
 from tests.worlds.java_process import JavaRuntime
-from tests.worlds.server_process import write_properties
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def tls_config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tls.properties for servers and clients, of either side: everybody shows a certificate, and checks the other's."""
-    directory = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(directory / "ca.pem")
-    for side in ("server", "client"):
-        certificate = authority.issue_cert("127.0.0.1", common_name=side)
-        (directory / f"{side}.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
-        key = serialization.load_pem_private_key(certificate.private_key_pem.bytes(), None)
-        # The only form that Java reads.
-        pkcs8 = serialization.PrivateFormat.PKCS8
-        (directory / f"{side}.key").write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, pkcs8, serialization.NoEncryption())
-        )
-    properties = {
-        "tls.test.mode.enable": "false",
-        "tls.server.need.client.auth": "require",
-        "tls.server.authClient": "true",
-        "tls.client.authServer": "true",
-    }
-    for side in ("server", "client"):
-        properties |= {
-            f"tls.{side}.keyPath": str(directory / f"{side}.key"),
-            f"tls.{side}.certPath": str(directory / f"{side}.pem"),
-            f"tls.{side}.trustCertPath": str(directory / "ca.pem"),
-        }
-    write_properties(directory / "tls.properties", properties)
-    return directory / "tls.properties"
 
 
 @pytest.fixture(scope="module")

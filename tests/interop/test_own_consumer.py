@@ -1,9 +1,9 @@
-"""Consumers of this project at an unmodified RocketMQ 4.9.7 broker, and in one group with Java's."""
+"""Consumers of this project at unmodified brokers of RocketMQ 4.9.7 and 5.3.1, and in one group with Java's."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from rmq_actors import (
     Orderly,
     PullConsumerConfig,
     PushConsumerConfig,
+    open_admin,
     open_pull_consumer,
     open_push_consumer,
 )
@@ -33,6 +34,7 @@ from rmq_actors.protocols.allocation import (
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from tests.interop.java_gateway import CommandFailed, JavaGateway
 from tests.interop.servers import Servers
+from tests.worlds.java_process import JavaRuntime
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -40,14 +42,30 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 WAIT_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def name_server(module_servers: Servers) -> str:
+@pytest.fixture(scope="module", params=["4.9.7", pytest.param("5.3.1", marks=pytest.mark.long)])
+def name_server(
+    request: pytest.FixtureRequest, module_servers: Servers, java_runtime: JavaRuntime, java_runtime_5: JavaRuntime
+) -> Iterator[str]:
     """A name server of this project, at which a Java broker is registered."""
-    server = module_servers.name_server("namesrv")
+    is_5 = request.param == "5.3.1"
+    name = "broker-java-5" if is_5 else "broker-java"
+    server = module_servers.name_server(f"namesrv-of-{name}")
     server.start()
-    broker = module_servers.java_broker("broker-java", namesrvAddr=server.address, autoCreateTopicEnable="true")
+    runtime = java_runtime_5 if is_5 else java_runtime
+    broker = module_servers.java_broker(name, runtime, namesrvAddr=server.address, autoCreateTopicEnable="true")
     broker.start()
-    return server.address
+    trio.run(wait_until_topics_are_made, server.address)
+    yield server.address
+    broker.stop()
+    server.stop()
+
+
+async def wait_until_topics_are_made(name_server: str) -> None:
+    """The broker is registered, with the topic by which a first message makes others."""
+    async with open_admin(name_server) as admin:
+        with trio.fail_after(WAIT_S):
+            while "TBW102" not in await admin.topics():
+                await trio.sleep(0.1)
 
 
 async def wait_for(condition: Callable[[], object], what: str) -> None:

@@ -1,4 +1,4 @@
-"""This project's producer and administrator with RocketMQ 4.9.7's broker, and with ours. A Java consumer reads it."""
+"""This project's producer and administrator with brokers of RocketMQ 4.9.7 and 5.3.1, and ours. Java reads it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from rmq_actors import (
 )
 from tests.interop.java_gateway import API_TIMEOUT_MS, JavaGateway
 from tests.interop.servers import Servers
+from tests.worlds.java_process import JavaRuntime
 from tests.worlds.server_process import ServerProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -54,15 +55,20 @@ class Cluster:
     broker: str
 
 
-@pytest.fixture(scope="module", params=["java", "own"])
-def cluster(request: pytest.FixtureRequest, module_servers: Servers) -> Iterator[Cluster]:
+@pytest.fixture(scope="module", params=["java", "java-5", "own"])
+def cluster(
+    request: pytest.FixtureRequest, module_servers: Servers, java_runtime: JavaRuntime, java_runtime_5: JavaRuntime
+) -> Iterator[Cluster]:
     kind = str(request.param)
     name = f"broker-{kind}-produced"
-    if kind == "java":
-        names = module_servers.java_name_server("java-names-produced")
+    if kind.startswith("java"):
+        names = module_servers.java_name_server(f"{kind}-names-produced")
         names.start()
         address = f"127.0.0.1:{names.listen_port}"
-        server: ServerProcess = module_servers.java_broker(name, brokerName=name, namesrvAddr=address, **SETTINGS)
+        runtime = java_runtime_5 if kind == "java-5" else java_runtime
+        server: ServerProcess = module_servers.java_broker(
+            name, runtime, brokerName=name, namesrvAddr=address, **SETTINGS
+        )
     else:
         own_names = module_servers.name_server("own-names-produced")
         own_names.start()
