@@ -232,6 +232,40 @@ def test_fixtures_of_the_pytest_plugin_beside_those_for_async_tests(install: Ins
     assert ended.stdout.splitlines()[-1] == "loaded rmq_actors rmq_actors.testing rmq_actors.testing.pytest_plugin"
 
 
+#: A test of a service in ten lines, as docs/testing.md shows it.
+TEN_LINES = """
+import pytest
+from rmq_actors import Message, open_producer
+
+async def publish_order(name_servers, order):  # the service
+    async with open_producer(name_servers, "order-service") as producer:
+        await producer.send(Message("Orders", order))
+
+@pytest.mark.trio
+async def test_an_order_is_published(rmq_cluster):
+    await publish_order(rmq_cluster.name_server_address, b"one")
+    assert [message.body for message in rmq_cluster.messages("slave-1")] == [b"one"]
+"""
+
+
+def test_ten_lines_test_a_service_with_the_wheel_and_pytest_alone(
+    wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("fixture")
+    bare = Installation(root / "venv", root / "home")
+    bare.home.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare.directory], check=True)
+    python = bare.directory / "bin" / "python"
+    pip("--python", python, "install", "--quiet", "--no-compile", str(wheel), "pytest", "pytest-trio")
+    assert TEN_LINES in (PROJECT / "docs" / "testing.md").read_text()
+    (bare.home / "test_service.py").write_text(TEN_LINES)
+    ended = bare.run("python", "-m", "pytest", "-W", "error", "--durations=1", "--durations-min=0", "test_service.py")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 passed" in ended.stdout
+    missing = bare.run("python", "-c", "import hypothesis")
+    assert "No module named 'hypothesis'" in missing.stderr
+
+
 @pytest.mark.parametrize("name", [*EXPECTED, "simulated_chat"])
 def test_an_example_runs_with_what_its_head_installs(name: str, install: Install) -> None:
     head = (EXAMPLES / f"{name}.py").read_text()
