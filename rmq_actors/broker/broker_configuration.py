@@ -21,7 +21,12 @@ from rmq_actors.wire.bodies.topic_configs import DataVersion
 _NEVER_CHANGED = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 
 #: Settings that are read each time they are needed: a change takes effect at once.
-_LOOKED_AT = frozenset({"haTruncateOnDivergence", *known_keys(Quotas)})
+_LOOKED_AT = frozenset(
+    {
+        *("haTruncateOnDivergence", "disableConsumeIfConsumerReadSlowly", "consumerFallbehindThreshold"),
+        *known_keys(Quotas),
+    }
+)
 #: Which master a slave follows.
 _OF_SLAVES = frozenset({"haMasterAddress", "masterAddr"})
 #: Settings that take effect once the store and the services of the role are opened again.

@@ -15,6 +15,7 @@ from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import BrokerIdentity, BrokerOuterAPI
+from rmq_actors.broker.broker_protection_service import BrokerProtectionService
 from rmq_actors.broker.broker_stats_manager import BrokerStatsManager
 from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
 from rmq_actors.broker.client_requests import ClientRequests
@@ -134,6 +135,7 @@ class BrokerRemoting:
     _access: _AccessControl
     _transaction_checks: TransactionalMessageCheckService = attrs.field(init=False)
     _stats: BrokerStatsManager = attrs.field(init=False)
+    _protection: BrokerProtectionService = attrs.field(init=False)
     #: Once started, where name servers are configured.
     registration: BrokerRegistrationService | None = attrs.field(default=None, init=False)
     _store: MessageStore | None = attrs.field(default=None, init=False)
@@ -151,8 +153,9 @@ class BrokerRemoting:
         clients = ClientRequests(
             self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host, self._stats
         )
+        self._protection = BrokerProtectionService(clients)
         pool, consumers = self._pools.table, self._housekeeping.consumers
-        pulls = PullMessageProcessor(clients, consumers, self._hold_service, pool, self._tracer)
+        pulls = PullMessageProcessor(clients, consumers, self._hold_service, self._protection, pool, self._tracer)
         self._hold_service.answers_through(pulls.pull_again)
         pulls.register(self.processors)
         sends = SendMessageProcessor(clients, self._environment.entropy, pool, self._access.authorize, self._tracer)
@@ -339,6 +342,7 @@ class BrokerRemoting:
         await system.start(self._housekeeping)
         await system.start(self._transaction_checks)
         await system.start(self._stats)
+        await system.start(self._protection)
         await system.start(self.remoting_server)
         self._store_host = address_text((await _numeric_host(self._config.broker_ip1), self.remoting_server.port))
         if self.fast_remoting_server is not None:

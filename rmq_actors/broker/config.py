@@ -190,6 +190,12 @@ class BrokerConfig:
     #: Send consumers that lag far behind to a slave, which takes the reads of old messages off the master's disk; and
     #: those that have caught up back to the broker that their group names.
     slave_read_enable: bool = False
+    #: Turn groups off that are far behind the end of the log (`consumer_fallbehind_threshold_bytes`), looked at every 3
+    #: minutes: they read from the disk, which slows everybody else down. Such a group gets nothing any more until an
+    #: operator turns it on again.
+    disable_consume_if_consumer_read_slowly: bool = False
+    #: How far behind that is. Less turns groups off that would have caught up.
+    consumer_fallbehind_threshold_bytes: int = attrs.field(default=16 * 1024 * 1024 * 1024, validator=_AT_LEAST_1)
     #: Let consumers subscribe with expressions of SQL92 on properties. The broker then reads each message that such a
     #: consumer comes to, 10 us and more. False: such consumers are refused. Needs the extra [server].
     enable_property_filter: bool = False

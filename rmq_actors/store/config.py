@@ -124,6 +124,8 @@ class MessageStoreConfig:
     max_transfer_count_on_message_in_disk: int = attrs.field(default=8, validator=_POSITIVE)
     access_message_in_memory_max_ratio: int = attrs.field(default=40, validator=_PERCENT)
     offset_check_in_slave: bool = False
+    #: Note how far behind groups are, for `disableConsumeIfConsumerReadSlowly`. False: no group is slow.
+    disk_fall_recorded: bool = True
     max_msgs_num_batch: int = attrs.field(default=64, validator=_POSITIVE)
     default_query_max_num: int = attrs.field(default=32, validator=_POSITIVE)
 

@@ -7,6 +7,7 @@ import logging
 import attrs
 import trio
 
+from rmq_actors.broker.broker_protection_service import BrokerProtectionService
 from rmq_actors.broker.client_requests import ClientRequests, QuotaRefused, refused
 from rmq_actors.broker.pull_answer import MASTER_ID, Puller, pull_answer
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
@@ -40,6 +41,7 @@ class PullMessageProcessor:
     _clients: ClientRequests
     _consumers: ConsumerGroups[RemotingConnection]
     _hold_service: PullRequestHoldService
+    _protection: BrokerProtectionService
     _pool: RequestPool
     _tracer: Tracer
 
@@ -104,6 +106,9 @@ class PullMessageProcessor:
             header.max_msg_nums,
             self._filter(header, flags, group),
         )
+        if result.ended_by is not None:
+            behind_bytes = result.fall_behind_bytes
+            self._protection.pulled(header.consumer_group, header.topic, header.queue_id, behind_bytes)
         config = clients.config()
         corrects = not config.is_slave or config.store.offset_check_in_slave
         puller = Puller(config.is_slave, config.slave_read_enable, corrects)
