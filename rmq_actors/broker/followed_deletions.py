@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import attrs
 
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import MQBrokerError
-from rmq_actors.broker.topics import TopicConfigManager
 from rmq_actors.protocols.admin_rules import SYSTEM_TOPICS
 from rmq_actors.remoting.client import RemotingClient
-from rmq_actors.store.files.deleted_topics import decode_points
+from rmq_actors.store.files.deleted_topics import Points, decode_points
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.deleted_topics import DeletedTopicsInfo
@@ -48,15 +48,27 @@ async def ask_deletions(
 
 
 async def take_deletions(
-    asked: ToldDeletions, store: MessageStore, mine: TopicConfigManager, masters: TopicConfigSerializeWrapper
+    asked: ToldDeletions, store: MessageStore, metadata: BrokerMetadata, masters: TopicConfigSerializeWrapper
 ) -> bool:
     """Remove the queues of topics that are gone, before the table is taken over; whether there were any.
 
-    Raises `OSError`, `ValueError`.
+    First go the offsets of groups there, durably. An offset of a slave never goes back by its master's table
+    (`ConsumerOffsetManager.follow`), so one from before would count in the topic's next life. What was committed there
+    since comes with the master's offsets, which are asked for next. Raises `OSError`, `ValueError`.
     """
-    deletion = store.topic_deletion
+    deletion, offsets = store.topic_deletion, metadata.consumer_offsets
     if asked.told is not None:
-        return await deletion.follow(decode_points(asked.told.points), asked.told.min_offset)
-    present = masters.topic_config_table.keys()
-    gone = {*mine.wrapper().topic_config_table, *deletion.points} - present - SYSTEM_TOPICS
+        points = decode_points(asked.told.points)
+        offsets.remove_topics(_begun_since(deletion.points, points))
+        await offsets.persist()
+        return await deletion.follow(points, asked.told.min_offset)
+    mine = metadata.topics.wrapper().topic_config_table.keys()
+    gone = {*mine, *deletion.points} - masters.topic_config_table.keys() - SYSTEM_TOPICS
+    offsets.remove_topics(gone)
+    await offsets.persist()
     return await deletion.begin_at(gone, asked.log_end)
+
+
+def _begun_since(ours: Points, theirs: Points) -> set[str]:
+    """Topics whose present life begins at another place than this broker knew."""
+    return {topic for topic, queues in theirs.items() if ours.get(topic, {}).get(None) != queues.get(None)}

@@ -160,6 +160,8 @@ class SlaveSynchronize:
         else:
             machine.succeeded(part, master, trio.current_time())
             if status == "changed":
+                if part is Metadata.TOPICS:  # offsets in topics that were deleted are gone
+                    machine.dropped(Metadata.CONSUMER_OFFSETS, trio.current_time())
                 _log.info("%s: %s taken over from %s", self.name, part.value, master)
         self._tracer.emit(
             BrokerSlaveSynchronize(status=status, part=part.value, peer_address=master, detail=detail[:200]), self.name
@@ -218,7 +220,7 @@ async def take_over(metadata: BrokerMetadata, store: MessageStore | None, part: 
             raise ValueError("the master sent no topics, but every broker has the system topics")
         has_deleted = False
         if store is not None and answer.deleted is not None:
-            has_deleted = await take_deletions(answer.deleted, store, metadata.topics, topics)
+            has_deleted = await take_deletions(answer.deleted, store, metadata, topics)
         return await metadata.topics.follow(topics) or has_deleted
     if part is Metadata.CONSUMER_OFFSETS:
         has_changed = metadata.consumer_offsets.follow(answer.body)

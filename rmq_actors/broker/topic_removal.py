@@ -66,12 +66,14 @@ class TopicRemoval:
         return names
 
     async def go_on(self, store: MessageStore, *, is_slave: bool) -> None:
-        """End the deletions that an earlier life has begun; a slave has its master's tables, and does not need to."""
+        """End the deletions that an earlier life has begun; a slave has its master's tables: it drops offsets alone."""
         unfinished = store.topic_deletion.unfinished
         if not unfinished:
             return
         try:
-            if is_slave:
+            if is_slave:  # its offsets never go back by its master's table
+                self._metadata.consumer_offsets.remove_topics(unfinished)
+                await self._metadata.consumer_offsets.persist()
                 await store.topic_deletion.finish(unfinished)
             else:
                 await self.delete(store, unfinished)

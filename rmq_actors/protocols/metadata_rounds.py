@@ -55,6 +55,10 @@ class SlaveSynchronization:
             self._backoffs[part].succeeded()
             self._due_at[part] = now + PERIOD_S
 
+    def dropped(self, part: Metadata, now: float) -> None:
+        """What is here of a part was dropped: it is due at once."""
+        self._due_at[part] = min(now, self._due_at[part])
+
     def failed(self, part: Metadata, master: str, now: float, chance: float) -> None:
         """No answer of `master`, or one that makes no sense, or it could not be stored.
 

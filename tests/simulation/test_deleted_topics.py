@@ -186,6 +186,67 @@ def test_a_topic_made_again_between_two_rounds_begins_at_0_on_the_slave_too() ->
     servers.run_well(scenario)
 
 
+def test_an_offset_of_a_life_that_is_over_is_gone_from_the_slave() -> None:
+    """A chaos run found it: a slave's offsets never go back, and so this one stayed for the next life."""
+    servers = RoleWorld.of(1)
+
+    def offset_at(node: str) -> int:
+        remoting = servers.controller(node).remoting
+        assert remoting is not None
+        return remoting.metadata.consumer_offsets.query_offset("CG", TOPIC, 0)
+
+    async def scenario() -> None:
+        async def first(client: ThinClient) -> None:
+            await fill(client, b"one")
+            await client.commit(TOPIC, 20)
+
+        await use(servers, first)
+        await servers.wait_replicated("a-1")
+        await trio.sleep(ROUND_S)
+        assert offset_at("a-1") == 20
+
+        async def second(client: ThinClient) -> None:
+            await delete(client)
+            await fill(client, b"two", 5)
+            await client.commit(TOPIC, 3)
+
+        await use(servers, second)
+        await trio.sleep(ROUND_S)
+        assert offset_at("a-1") == 3
+        await use(servers, lambda client: client.commit(TOPIC, 20), "a-1")  # it serves readers, too
+        await use(servers, delete)
+        await trio.sleep(ROUND_S)
+        assert offset_at("a-1") == -1
+
+    servers.run_well(scenario)
+
+
+def test_a_master_that_dies_while_it_deletes_and_comes_back_as_a_slave_has_no_old_offset() -> None:
+    servers = RoleWorld.of(1)
+
+    async def scenario() -> None:
+        async def first(client: ThinClient) -> None:
+            await fill(client, b"one", 5)
+            await client.commit(TOPIC, 4)
+
+        await use(servers, first)
+        await servers.wait_replicated("a-1")
+        store = servers.controller("a-0").store
+        await servers.on_node("a-0", lambda: store.topic_deletion.delete([TOPIC]))
+        await trio.sleep(ROUND_S)  # the slave is told, and offsets are on the disk
+        servers.nodes["a-0"].kill()
+        assert await servers.change_role("a-1", BrokerRole.ASYNC_MASTER) is None
+        assert servers.controller("a-1").store.topic_deletion.points.keys() == {TOPIC}
+        servers.configure("a-0", broker_id=1)
+        servers.boot("a-0")
+        await servers.converge()
+        remoting = servers.controller("a-0").remoting
+        assert remoting is not None
+        assert remoting.metadata.consumer_offsets.query_offset("CG", TOPIC, 0) == -1
+
+    servers.run_well(scenario)
+
+
 def test_a_topic_that_is_gone_from_rocketmqs_table_is_gone_with_its_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     """RocketMQ's master does not tell where a life begins."""
 
