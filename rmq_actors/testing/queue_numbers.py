@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import attrs
 
@@ -46,16 +46,17 @@ class QueueNumbers:
         if self._lineage is not node.lineage:
             self._lineage, self._end, self._last = node.lineage, 0, {}
             self._note(event.offset, node)
-        found = self._note(node.end, node)
+        found = self._note(node.end, node, view.deleted_topics)
         return found[0] if found else None
 
-    def _note(self, end: int, node: NodeView) -> list[WrongNumber]:
+    def _note(self, end: int, node: NodeView, deleted: Collection[str] = ()) -> list[WrongNumber]:
         found = []
         for at, queue, offset in messages(self._lineage, self._end, end):
             before, stood_at = self._last.get(queue, (-1, 0))
             # A power loss may leave a queue its second file and not the first: the offsets of that are gone.
             may_leave_out = offset > before and stood_at <= node.power_back_at
-            if offset != before + 1 and not may_leave_out:
+            begins_again = offset == 0 and queue[0] in deleted
+            if offset != before + 1 and not may_leave_out and not begins_again:
                 topic, queue_id = queue
                 detail = (
                     f"{node.name} gives the message at {at} offset {offset} in queue {queue_id} of {topic}; "

@@ -61,7 +61,7 @@ _STORED = {
 
 
 @attrs.frozen
-class _Sent:
+class SentMessage:
     """A message, which its key names."""
 
     key: str
@@ -76,7 +76,7 @@ class _Sent:
         return self.level - 1 if self.level else self.queue_id
 
 
-def _request(messages: Sequence[_Sent]) -> RemotingCommand:
+def _request(messages: Sequence[SentMessage]) -> RemotingCommand:
     """A batch, if there are several."""
     first, *others = messages
     if not others:
@@ -105,8 +105,10 @@ class RemoteClients(Writers):
     #: How many messages wait for their answers.
     _waiting: int = attrs.field(default=0, init=False)
     #: By key, and by queue those that must be sent again.
-    _sent: dict[str, _Sent] = attrs.field(factory=dict, init=False)
-    _again: dict[int, list[_Sent]] = attrs.field(factory=lambda: {queue: [] for queue in range(WRITERS)}, init=False)
+    _sent: dict[str, SentMessage] = attrs.field(factory=dict, init=False)
+    _again: dict[int, list[SentMessage]] = attrs.field(
+        factory=lambda: {queue: [] for queue in range(WRITERS)}, init=False
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -197,9 +199,9 @@ class RemoteClients(Writers):
             self._again[queue_id] += messages
         stored.append(status)
 
-    def _take(self, queue_id: int) -> list[_Sent]:
+    def _take(self, queue_id: int) -> list[SentMessage]:
         """The next message, or several that go as a batch; the log takes a batch into one file."""
-        entropy, again, messages = self._producers.entropy, self._again[queue_id], list[_Sent]()
+        entropy, again, messages = self._producers.entropy, self._again[queue_id], list[SentMessage]()
         wanted = 2 + int(entropy.random() * (_BATCHED_MAX - 1)) if entropy.random() < _BATCHES else 1
         room_bytes = self.brokers.workload.log_file_bytes
         while not messages or (len(messages) < wanted and self.puts_left > 0):
@@ -218,16 +220,16 @@ class RemoteClients(Writers):
         delays, entropy = self.brokers.workload.delays, self._producers.entropy
         return 1 + int(entropy.random() * DELAY_LEVELS_USED) if delays and entropy.random() < delays else 0
 
-    def _message(self, key: str, queue_id: int, body: bytes) -> _Sent:
-        return _Sent(key, queue_id, body)
+    def _message(self, key: str, queue_id: int, body: bytes) -> SentMessage:
+        return SentMessage(key, queue_id, body)
 
-    def _new(self, queue_id: int, body: bytes, level: int = 0) -> _Sent:
+    def _new(self, queue_id: int, body: bytes, level: int = 0) -> SentMessage:
         message = attrs.evolve(self._message(f"{len(self._sent)}", queue_id, body), level=level)
         self._sent[message.key] = message
         return message
 
     async def _send(
-        self, remoting: RemotingClient, master: str, messages: Sequence[_Sent]
+        self, remoting: RemotingClient, master: str, messages: Sequence[SentMessage]
     ) -> tuple[PutStatus | None, int]:
         """The answer, and where the last message is; None: they were refused, or the answer is lost."""
         code, first, offsets = -1, -1, [-1] * len(messages)

@@ -22,6 +22,7 @@ from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.table_clients import TableClients
+from rmq_actors.testing.topic_clients import TopicClients
 from rmq_actors.testing.transactional_clients import TransactionalClients
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
@@ -321,4 +322,6 @@ def _clients_of(workload: Workload) -> type[Writers]:
         return ApplicationClients
     if workload.transactions:
         return TransactionalClients
+    if workload.topic_lives:
+        return TopicClients
     return RemoteClients if workload.clients else Writers

@@ -13,12 +13,13 @@ import attrs
 
 from rmq_actors.testing.crash_points import CRASH_POINTS
 from rmq_actors.testing.fail_over import FailOverOperator
-from rmq_actors.testing.fault_families import FaultFamilies
+from rmq_actors.testing.fault_families import NODE_KINDS, FaultFamilies
 from rmq_actors.testing.invariants import (
     CLIENT_INVARIANTS,
     REPLICATION_INVARIANTS,
     REPLICATION_LIMITS,
     Delayed,
+    TopicLives,
     Transactions,
 )
 from rmq_actors.testing.observation import (
@@ -31,6 +32,7 @@ from rmq_actors.testing.production import OPERATED, PRODUCTION, PRODUCTION_OF_FO
 from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.topic_operator import TOPIC_EVENTS, TopicOperator
 from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import (
     draw_delays,
@@ -38,6 +40,7 @@ from rmq_actors.testing.workload import (
     draw_produce_consume,
     draw_replication,
     draw_retries,
+    draw_topics,
     draw_transactions,
 )
 from rmq_actors.tracing.event import Event, RunInfo
@@ -95,12 +98,31 @@ PRODUCE_CONSUME = attrs.evolve(
     invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, *CLIENT_INVARIANTS),
     converges_in_s=GROUPS_CONVERGE_IN_S,
 )
+TOPICS = Scenario(
+    "topics",
+    "topics are made, filled, read, deleted and made again, while masters are lost: none gets back what it had before",
+    Topology("broker-1", ("broker-2", "broker-3")),
+    draw_topics,
+    FaultFamilies(
+        nodes=(*NODE_KINDS, "Kill", "Kill", "PowerLoss"),
+        fewest=1,
+        most=6,
+        any_link=0.5,
+        events=TOPIC_EVENTS,
+        timed_by_events=0.7,
+        at_own_events=0.8,
+        link_faults=0.25,
+    ),
+    TopicOperator,
+    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, TopicLives),
+    observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
+)
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
-        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME),
+        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS),
     )
 }
 
@@ -130,6 +152,8 @@ def scenario_of(case: Case) -> Scenario:
     """Which of this project's scenarios a case is of: its parameters say it."""
     if case.parameters.get("groups"):
         return PRODUCE_CONSUME
+    if case.parameters.get("topic_lives"):
+        return TOPICS
     if case.parameters.get("retries"):
         return RETRIES
     if case.parameters.get("delays"):

@@ -27,7 +27,7 @@ from rmq_actors.tracing.events.ha import (
     HaConnectionOpen,
 )
 from rmq_actors.tracing.events.node import NodeKill, NodePause, NodePowerLoss, NodeResume, NodeStop
-from rmq_actors.tracing.events.run import ClientTable, OperatorPromote, OperatorSetUpAnew
+from rmq_actors.tracing.events.run import ClientTable, ClientTopic, OperatorPromote, OperatorSetUpAnew
 from rmq_actors.tracing.events.storage import StorageRot
 from rmq_actors.tracing.events.store import (
     LogAppend,
@@ -104,6 +104,8 @@ class ClusterView:
     #: The topics and groups that clients have asked for, by table. Before that nobody looks at any table.
     asked_for: Mapping[str, set[str]] = attrs.field(factory=lambda: {part: set() for part in TABLES}, init=False)
     has_tables: bool = attrs.field(default=False, init=False)
+    #: Topics whose deletion clients have asked for: their queues may begin again.
+    deleted_topics: set[str] = attrs.field(factory=set, init=False)
     promotion: Promotion | None = attrs.field(default=None, init=False)
     #: What applies the events of each kind.
     appliers: Mapping[type[Event], Callable[[Any], None]] = attrs.field(init=False)
@@ -129,6 +131,7 @@ class ClusterView:
             BrokerRoleEvent: self._role,
             BrokerSlaveSynchronize: self._slave_synchronize,
             ClientTable: self._client_table,
+            ClientTopic: self._client_topic,
             HaConnectionOpen: self._connection_open,
             HaConnectionClose: self._connection_close,
             HaClientConnect: self._client_connect,
@@ -496,6 +499,10 @@ class ClusterView:
         if event.part in TABLES:
             self.asked_for[event.part].add(event.entry)
             self._look_at_table(self.nodes[event.node], event.part)
+
+    def _client_topic(self, event: ClientTopic) -> None:
+        if event.operation == "delete":
+            self.deleted_topics.add(event.topic)
 
     def _slave_synchronize(self, event: BrokerSlaveSynchronize) -> None:
         if self.has_tables and event.part in TABLES:

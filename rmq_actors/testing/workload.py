@@ -34,6 +34,7 @@ _FAIL_OVERS_MAX = 3
 KINDS_OF_GROUPS = ("concurrent", "orderly", "pull")
 GROUPS = ("none", *KINDS_OF_GROUPS, "all")
 _MEMBER_CHANGES_MAX = 20
+_TOPIC_LIVES_MAX = 100
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
 #: How often messages go through clients.
@@ -98,7 +99,8 @@ class Workload:
     With `clients` the writers are producers that send requests from another machine, again until one is answered, and a
     consumer pulls what they send; else writers call the broker in its process. With `transactions` producers send a
     part of the messages in transactions; it needs `clients`. Of their messages `delays` are delayed, and `retries` are
-    sent back by the consumer: shares from 0 to 1.
+    sent back by the consumer: shares from 0 to 1. With `topic_lives` clients make topics, fill, read and delete them,
+    so many times in all; it needs `clients`.
 
     With `groups` the clients are this project's own producers and consumers: a group of concurrent, orderly or pull
     consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again.
@@ -142,6 +144,7 @@ class Workload:
     retries: float = attrs.field(default=0.0, validator=_share)
     groups: str = attrs.field(default="none", validator=_one_of(*GROUPS))
     member_changes: int = attrs.field(default=0, validator=_whole_number(0, _MEMBER_CHANGES_MAX))
+    topic_lives: int = attrs.field(default=0, validator=_whole_number(0, _TOPIC_LIVES_MAX))
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
@@ -149,6 +152,8 @@ class Workload:
             raise ValueError("parameters['transactions'] needs parameters['clients']: producers have a connection")
         if self.groups != "none" and (not self.clients or self.transactions or self.delays):
             raise ValueError("parameters['groups'] needs parameters['clients'], without transactions and delays")
+        if self.topic_lives and (self.transactions or not self.clients):
+            raise ValueError("parameters['topic_lives'] needs parameters['clients'], without transactions")
         fits = self.log_file_bytes - RECORD_BESIDE_BODY_BYTES
         if self.body_bytes_max > fits:
             raise ValueError(
@@ -239,6 +244,18 @@ def draw_produce_consume(rng: random.Random, seed: int) -> Workload:
         retries=rng.choice((0.0, 0.1, 0.3)),
         groups=rng.choice(("all", "all", *KINDS_OF_GROUPS)),
         member_changes=rng.choice((0, 2, 5)),
+    )
+
+
+def draw_topics(rng: random.Random, seed: int) -> Workload:
+    """A random one in which topics come and go, and often masters are lost."""
+    return attrs.evolve(
+        draw_fail_overs(rng, seed),
+        clients=True,
+        puts=rng.choice((20, 40)),
+        topic_lives=rng.choice((3, 6, 9)),
+        fail_overs=rng.choice((0, 1, 1, 2)),
+        fail_over_at_s=rng.choice((1.0, 5.0, 15.0, 30.0, 45.0)),
     )
 
 

@@ -33,6 +33,7 @@ from rmq_actors.testing.invariants.survival import Survival
 from rmq_actors.testing.invariants.synced import Synced
 from rmq_actors.testing.invariants.tables_equal import TablesEqual
 from rmq_actors.testing.invariants.tables_kept import TablesKept
+from rmq_actors.testing.invariants.topic_lives import TopicLives
 from rmq_actors.testing.invariants.transactions import Transactions
 from rmq_actors.testing.invariants.whole import Whole
 
@@ -70,6 +71,7 @@ __all__ = [
     "Synced",
     "TablesEqual",
     "TablesKept",
+    "TopicLives",
     "Transactions",
     "Whole",
 ]

@@ -77,7 +77,10 @@ class ClientTable(Event, kind="client.table", emitter="testing.table_clients", a
 
 
 class ClientSend(
-    Event, kind="client.send", emitter="testing.remote_clients, testing.application_clients", actor="Producer"
+    Event,
+    kind="client.send",
+    emitter="testing.remote_clients, testing.application_clients, testing.topic_clients",
+    actor="Producer",
 ):
     """A producer's message was answered with status, a code's name, or was not, by an error's name.
 
@@ -157,3 +160,51 @@ class ClientCall(Event, kind="client.call", emitter="testing.consumer_groups", a
     name: str
     elapsed_ms: float
     timeout_ms: int
+
+
+class ClientTopic(Event, kind="client.topic", emitter="testing.topic_clients", actor="TopicClients"):
+    """A client asks this node to create or delete a topic or its group, or sends to it: operation says which.
+
+    status: asked, then what that was answered with, a code's name, or was not, by an error's name.
+    """
+
+    status: str
+    operation: str
+    topic: str
+
+
+class ClientTopicOffset(Event, kind="client.topic_offset", emitter="testing.topic_clients", actor="TopicClients"):
+    """A group commits an offset of a queue of a topic, or asks for it: operation says which, asked_ns when.
+
+    status: asked, or a code's name; queue_offset: what was committed, or was answered.
+    """
+
+    status: str
+    operation: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    asked_ns: int
+
+
+class ClientTopicPull(Event, kind="client.topic_pull", emitter="testing.topic_clients", actor="TopicClients"):
+    """A pull of a topic's queue, asked at asked_ns, was answered with status, a code's name; -1: it names no offset."""
+
+    status: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    queue_offset_next: int
+    queue_offset_min: int
+    asked_ns: int
+
+
+class ClientTopicRead(Event, kind="client.topic_read", emitter="testing.topic_clients", actor="TopicClients"):
+    """A consumer has a message of the pull told before; offset is that of the log; status as_sent or altered."""
+
+    status: str
+    offset: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    asked_ns: int
