@@ -9,7 +9,7 @@ import attrs
 
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.operation import OPERATIONS, draw_operations
-from rmq_actors.testing.topology import CONSUMERS, PRODUCERS, Topology
+from rmq_actors.testing.topology import CONSUMERS, OTHER_CONSUMERS, PRODUCERS, Topology
 from sim_net import BitRot, Fault, On, Partition, PowerLoss, Schedule
 from sim_net.faults.faults import FAULT_TYPES
 from sim_net.faults.sampling import sample_fault
@@ -34,6 +34,8 @@ _TIMED_BY_EVENTS = 0.4
 _EVENTS = ("log.append", "log.roll", "log.flush", "ha.transfer", "ha.client.report", "ha.replicated", "put.begin")
 #: How many faults the links of clients have.
 _OF_CLIENTS = (0, 1, 2)
+#: The same where there are consumer groups.
+_OF_GROUPS = (0, 1, 2, 4)
 #: How often power is lost right after an append of the same node.
 _AT_AN_APPEND = 0.7
 #: After which of a node's events a fault comes, and how long after it.
@@ -101,10 +103,12 @@ class FaultFamilies:
             )
         return Schedule(tuple(faults))
 
-    def draw_for_clients(self, rng: random.Random, topology: Topology) -> list[Fault]:
+    def draw_for_clients(
+        self, rng: random.Random, topology: Topology, machines: Sequence[str] = (PRODUCERS, CONSUMERS)
+    ) -> list[Fault]:
         """Faults of links between brokers and clients: answers are lost, so that messages are sent again."""
-        count = rng.choice(_OF_CLIENTS) if self.links else 0
-        links = [rng.sample((rng.choice(topology.names), rng.choice((PRODUCERS, CONSUMERS))), 2) for _ in range(count)]
+        count = rng.choice(_OF_CLIENTS if OTHER_CONSUMERS not in machines else _OF_GROUPS) if self.links else 0
+        links = [rng.sample((rng.choice(topology.names), rng.choice(machines)), 2) for _ in range(count)]
         return [sample_fault(rng.choice, link, kinds=self.links, events=self._events(rng)) for link in links]
 
     def _fault(self, rng: random.Random, topology: Topology, may_lose_power: Sequence[str]) -> Fault:

@@ -17,7 +17,7 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.observation import OBSERVABLE
 from rmq_actors.testing.operation import Operation
 from rmq_actors.testing.operators import Operator
-from rmq_actors.testing.topology import CONSUMERS, PRODUCERS, Topology
+from rmq_actors.testing.topology import CONSUMERS, OTHER_CONSUMERS, PRODUCERS, Topology
 from rmq_actors.testing.workload import Workload
 from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, Schedule, WorldConfig
 from sim_net.search.search import Case
@@ -62,7 +62,9 @@ class Scenario:
         may_lose_power = self._master_may_lose_power(workload)
         schedule = self.faults.draw(rng, seed, self.topology, master_may_lose_power=may_lose_power)
         if workload.clients:
-            of_clients = self.faults.draw_for_clients(random.Random(f"{self.name}/clients/{seed}"), self.topology)
+            of_clients = self.faults.draw_for_clients(
+                random.Random(f"{self.name}/clients/{seed}"), self.topology, machines_of_clients(workload)
+            )
             schedule = Schedule((*schedule.faults, *of_clients))
         return Case(seed, schedule, workload.to_parameters())
 
@@ -79,7 +81,7 @@ class Scenario:
             raise ValueError(
                 f"parameters['table_changes']: the brokers of scenario {self.name} have no port for tables"
             )
-        clients = (PRODUCERS, CONSUMERS) if workload.clients else ()
+        clients = machines_of_clients(workload)
         for number, fault in enumerate(case.schedule.faults):
             waits_for = fault.on.node if fault.on is not None else ""
             unknown = {*fault.nodes, waits_for or names[0]} - {*names, *clients}
@@ -111,3 +113,10 @@ class Scenario:
     def _master_may_lose_power(self, workload: Workload) -> bool:
         """Whether the master may: its slaves must not be ahead of it then, or notice that."""
         return self.operator.changes_roles or workload.master_flush == FlushDiskType.SYNC_FLUSH.value
+
+
+def machines_of_clients(workload: Workload) -> tuple[str, ...]:
+    """The machines that clients have."""
+    if workload.groups != "none":
+        return PRODUCERS, CONSUMERS, OTHER_CONSUMERS
+    return (PRODUCERS, CONSUMERS) if workload.clients else ()

@@ -15,6 +15,8 @@ from rmq_actors.testing.invariants.orderly import ORDERLY_GROUP
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.consumer import ConsumerQueue
 from rmq_actors.tracing.events.run import ClientCall, ClientConsume, ClientMember, ClientSend
+from rmq_actors.wire.dispatch_request import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
+from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.client_story import chaos_record
 from tests.worlds.cluster_story import MASTER, Story
 
@@ -43,7 +45,7 @@ def event_of(act: Act, group: str) -> Event:
                 queue_id=queue_id,
                 queue_offset=0,
             )
-        case status, client, queue_id, offset:
+        case status, client, queue_id, offset, *keys:
             return ClientConsume(
                 status=status,
                 offset=100 * offset,
@@ -52,7 +54,7 @@ def event_of(act: Act, group: str) -> Event:
                 topic=CHAOS_TOPIC,
                 queue_id=queue_id,
                 queue_offset=offset,
-                key=f"{offset}",
+                key=keys[0] if keys else f"{offset}",
             )
         case status, client:
             return ClientMember(status=status, group=group, client=client)
@@ -107,19 +109,36 @@ def orderly(history: Sequence[Act], at: int) -> bool:
     if offset > 0 and offset - 1 not in consumed:
         return True
     (other,) = set(MEMBERS) - {client}
-    gone = since(history, at, lambda each: each[0] in ("left", "crashed") and each[1] == other)
-    own = history[(-1 if gone is None else gone) + 1 : at]
-    first = 0 if gone is None else gone + 1
-    said = [
-        (number, each) for number, each in enumerate(own, first) if len(each) > 2 and each[1:3] == (other, queue_id)
-    ]
-    if not said or said[-1][1][0] != "begin":
+    others = acts_of(history, at, other, queue_id)
+    if not others or history[others[-1]][0] != "begin":
         return False
-    # Whether the other one took the queue, or was first seen with it, after the last change of masters.
-    took = next((number for number, each in reversed(said) if each[0] == "taken"), None)
-    met = took if took is not None else next(number for number, each in said if each[0] != "given_up")
     changed = since(history, at, lambda each: each[0] == "masters change")
-    return changed is None or met > changed
+    return changed is None or all(met_at(history, at + 1, each, queue_id) > changed for each in MEMBERS)
+
+
+def acts_of(history: Sequence[Act], end: int, client: str, queue_id: int) -> list[int]:
+    """What a member has done with a queue, since it was gone last."""
+    gone = since(history, end, lambda each: each[0] in ("left", "crashed") and each[1] == client)
+    begin = 0 if gone is None else gone + 1
+    return [
+        number
+        for number in range(begin, end)
+        if history[number][1:3] == (client, queue_id) and history[number][0] != "given_up"
+    ]
+
+
+def met_at(history: Sequence[Act], end: int, client: str, queue_id: int) -> int:
+    """When it took the queue last, or was seen with it first."""
+    numbers = acts_of(history, end, client, queue_id)
+    return next((number for number in reversed(numbers) if history[number][0] == "taken"), numbers[0])
+
+
+def delayed_retry(group: str, key: str) -> bytes:
+    """A message that waits to come to a group again."""
+    properties = {"KEYS": key, PROPERTY_REAL_TOPIC: f"%RETRY%{group}", PROPERTY_REAL_QUEUE_ID: "0"}
+    encoded = encode_message(Message(SCHEDULE_TOPIC, b"body", properties=properties))
+    encoded.place(queue_offset=0, physical_offset=0, store_timestamp_ms=0)
+    return bytes(encoded.data)
 
 
 @given(histories)
@@ -178,24 +197,38 @@ def test_send_ok_is_what_the_broker_said(history: list[tuple[str, int, str]]) ->
 @given(
     keys=st.lists(st.sampled_from("abc"), max_size=3),
     told=st.lists(
-        st.tuples(st.sampled_from(["consumed", "later", "begin"]), st.sampled_from("gh"), st.sampled_from(OFFSETS)),
+        st.tuples(
+            st.sampled_from(["consumed", "later", "begin"]),
+            st.sampled_from("gh"),
+            st.sampled_from(OFFSETS),
+            st.sampled_from("abc"),
+        ),
         max_size=8,
     ),
+    sent_back=st.lists(st.tuples(st.sampled_from("gh"), st.sampled_from("abc")), max_size=2),
 )
-def test_all_that_the_log_has_is_consumed(groups: Sequence[str], keys: list[str], told: list[Act]) -> None:
+def test_all_that_the_log_has_is_consumed(
+    groups: Sequence[str], keys: list[str], told: list[tuple[str, str, int, str]], sent_back: list[tuple[str, str]]
+) -> None:
     story = Story()
     story.watch(Consumed)
     for number, key in enumerate(keys):
         story.append(MASTER, chaos_record(number, key))
+    for group, key in sent_back:
+        story.append(MASTER, delayed_retry(group, key))
     for group in groups:
         story.recorder.record(ClientMember(status="joined", group=group, client="x"), "consumers")
-    consumed = set[tuple[str, int]]()
-    for status, group, offset in told:
-        if group not in groups:
-            continue
-        event = event_of((status, "x", 0, offset), group)
-        story.recorder.record(event, "consumers")
-        consumed |= {(group, offset)} if status == "consumed" else set()
+    for status, group, offset, key in told:
+        if group in groups:
+            story.recorder.record(event_of((status, "x", 0, offset, key), group), "consumers")
     story.end()
-    # Nothing was sent back: "later" alone is not enough.
-    assert bool(story.broken) is any((group, number) not in consumed for group in groups for number in range(len(keys)))
+
+    def is_done(group: str, number: int, key: str) -> bool:
+        said = {(status, other) for status, of, offset, other in told if (of, offset) == (group, number)}
+        is_consumed = any(status == "consumed" for status, _ in said)
+        is_gone = any(status == "later" and other != key for status, other in said)
+        return is_consumed or is_gone or (("later", key) in said and (group, key) in sent_back)
+
+    assert bool(story.broken) is not all(
+        is_done(group, number, key) for group in groups for number, key in enumerate(keys)
+    )

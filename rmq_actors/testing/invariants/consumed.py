@@ -64,7 +64,9 @@ class Consumed(Invariant[_Looked]):
                 if message.topic not in (CHAOS_TOPIC, retry_topic):
                     continue
                 place, key = self._place(group, message), message.properties.get("KEYS", "")
-                was_sent_back = key in self._later.get(place, ()) and (retry_topic, key) in retries
+                later = self._later.get(place, set())
+                # Another one was given there, and sent back: the offset counts as consumed.
+                was_sent_back = (key in later and (retry_topic, key) in retries) or bool(later - {key})
                 if not was_sent_back and place not in self._consumed:
                     where = f"offset {message.queue_offset} of queue {message.queue_id} of {message.topic}"
                     return f"{master.name} has {where}, key {key}; {group} has not consumed it"

@@ -29,8 +29,8 @@ class _Listener:
 class Orderly(Invariant[_Looked]):
     """A group of orderly consumers is given an offset of a queue after it has consumed the one before.
 
-    No two members have messages of one queue at the same time. Locks are in the memory of a master: two may once it has
-    ended, or is another one, since the first of them took the queue.
+    No two members have messages of one queue at the same time. Locks are in the memory of a master: two may if it has
+    ended, or is another one, since one of them took the queue.
     """
 
     name = "orderly"
@@ -74,6 +74,6 @@ class Orderly(Invariant[_Looked]):
         for (client, queue_id), other in self._listeners.items():
             if queue_id != event.queue_id or client == event.client or not other.is_busy:
                 continue
-            if other.since_seq > self._locks_lost_seq:
+            if min(listener.since_seq, other.since_seq) > self._locks_lost_seq:
                 return f"{what}, while {client} has a message of that queue"
         return None
