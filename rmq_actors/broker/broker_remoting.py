@@ -35,7 +35,7 @@ from rmq_actors.broker.processors.send_back import SendBackProcessor
 from rmq_actors.broker.processors.send_message import SendMessageProcessor
 from rmq_actors.broker.processors.send_rows import SendLane
 from rmq_actors.broker.processors.topic_admin import TopicAdminProcessor
-from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
+from rmq_actors.broker.pull_request_hold_service import HELD_PULLS_MAX, PullRequestHoldService
 from rmq_actors.broker.registration_service import BrokerRegistrationService, FetchNameServers
 from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.broker.schedule_message_service import ScheduleMessageService
@@ -155,7 +155,15 @@ class BrokerRemoting:
         )
         self._protection = BrokerProtectionService(clients)
         pool, consumers = self._pools.table, self._housekeeping.consumers
-        pulls = PullMessageProcessor(clients, consumers, self._hold_service, self._protection, pool, self._tracer)
+        pulls = PullMessageProcessor(
+            clients,
+            consumers,
+            self._hold_service,
+            self._protection,
+            pool,
+            self._environment.wall_clock,
+            self._tracer,
+        )
         self._hold_service.answers_through(pulls.pull_again)
         pulls.register(self.processors)
         sends = SendMessageProcessor(clients, self._environment.entropy, pool, self._access.authorize, self._tracer)
@@ -293,7 +301,13 @@ class BrokerRemoting:
 
     def runtime_info(self) -> dict[str, str]:
         """What requests waited for, and what clients put and got, by RocketMQ's names."""
-        return {**self._pools.runtime_info(), **self._stats.runtime_info()}
+        return {
+            **self._pools.runtime_info(),
+            "sendThreadPoolQueueCapacity": str(self._config.send_thread_pool_queue_capacity),
+            "pullThreadPoolQueueCapacity": str(HELD_PULLS_MAX),
+            "startAcceptSendRequestTimeStamp": "0",
+            **self._stats.runtime_info(),
+        }
 
     @property
     def held_pulls(self) -> int:

@@ -17,6 +17,7 @@ from rmq_actors.broker.quotas import Room
 from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
+from rmq_actors.protocols.offset_moved_event import OFFSET_MOVED_EVENT_TOPIC
 from rmq_actors.store.files.json_file import JsonFile
 from rmq_actors.wire.bodies.decoding import decode_file
 from rmq_actors.wire.bodies.encoding import encode_file
@@ -34,7 +35,6 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 #: The topic whose settings new topics inherit (TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
 BENCHMARK_TOPIC = "BenchmarkTest"
-OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
 REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
 _SCHEDULE_TOPIC_QUEUE_NUMS = 18
 

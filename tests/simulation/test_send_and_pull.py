@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from rmq_actors.remoting.config import ConnectionLimits, RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.config import BrokerRole, FlushDiskType
+from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.testing.thin_client import ThinClient, send_request, subscription
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.frame_reader import FrameReader
@@ -357,12 +359,44 @@ def test_a_pull_from_elsewhere_is_told_where_the_queue_is() -> None:
             assert (badly.code, badly.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY")
             assert badly.header is not None
             assert badly.header.next_begin_offset == 1
+            await trio.sleep(0.1)
+            (event,) = await all_events(client)
+            assert json.loads(event) == {
+                "consumerGroup": "CG",
+                "messageQueue": {"brokerName": "broker-a", "queueId": 0, "topic": TOPIC},
+                "offsetNew": 1,
+                "offsetRequest": 7,
+            }
             empty = await client.pull(TOPIC, 0, 1)
             assert empty.code == ResponseCode.PULL_NOT_FOUND
             assert (await client.pull(TOPIC, 0, 9)).code == ResponseCode.SYSTEM_ERROR
             assert (await client.pull("NoTopic", 0)).code == ResponseCode.TOPIC_NOT_EXIST
 
     run(use)
+
+
+async def all_events(client: ThinClient) -> list[bytes]:
+    """The bodies of the broker's messages about offsets that it has moved."""
+    return (await client.pull("OFFSET_MOVED_EVENT", 0)).bodies
+
+
+@pytest.mark.parametrize("is_master", [True, False])
+def test_a_pull_from_elsewhere_is_noted_by_a_master_and_answered_though_it_cannot_be_noted(is_master: bool) -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            placed(await client.send(TOPIC, b"one"))
+            await clients.servers.wait_replicated("a-1")
+            await trio.sleep(15)  # the slave has copied the topic
+            master = clients.servers.controller("a-0")
+            if is_master:
+                master.store.running_flags.set(RunningFlag.DISK_FULL, "a test")
+        async with clients.client(node="a-0" if is_master else "a-1") as client:
+            code = ResponseCode.PULL_OFFSET_MOVED if is_master else ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert (await client.pull(TOPIC, 7)).code == code
+            await trio.sleep(0.1)
+            assert await all_events(client) == []
+
+    run(use, slaves=1)
 
 
 def test_tags_are_chosen_by_the_pull_or_by_the_groups_heartbeats() -> None:

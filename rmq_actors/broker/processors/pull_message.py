@@ -12,14 +12,17 @@ from rmq_actors.broker.client_requests import ClientRequests, QuotaRefused, refu
 from rmq_actors.broker.pull_answer import MASTER_ID, Puller, pull_answer
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.subscription import message_filter
+from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.consumer_groups import ConsumerGroups
 from rmq_actors.protocols.filter_api import build_subscription, is_tag_type
+from rmq_actors.protocols.offset_moved_event import offset_moved_message
 from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
 from rmq_actors.store.read.get_message import GetMessageResult, GetMessageStatus, MessageFilter
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
+from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.offsets import PullMessageRequestHeader, PullMessageResponseHeader
@@ -43,6 +46,7 @@ class PullMessageProcessor:
     _hold_service: PullRequestHoldService
     _protection: BrokerProtectionService
     _pool: RequestPool
+    _wall_clock: WallClock
     _tracer: Tracer
 
     def register(self, processors: ProcessorTable) -> None:
@@ -126,6 +130,8 @@ class PullMessageProcessor:
             latency_ms = int(1000 * (trio.current_time() - began_s))
             size_bytes = result.buffer_total_size
             clients.stats.got(header.consumer_group, header.topic, result.message_count, size_bytes, latency_ms)
+        elif answer.code is ResponseCode.PULL_OFFSET_MOVED and not config.is_slave:
+            self._note_offset_moved(header, result.next_begin_offset)
         return _response(request, result, answer.code, answer.suggest_which_broker_id)
 
     def _commit(self, request: RemotingRequest, header: PullMessageRequestHeader) -> None:
@@ -137,6 +143,20 @@ class PullMessageProcessor:
             )
         except QuotaRefused as error:
             _log.warning("%s: %s", peer, error)
+
+    def _note_offset_moved(self, header: PullMessageRequestHeader, new_offset: int) -> None:
+        """Put an OFFSET_MOVED_EVENT. The pull does not wait for it, and is answered though it is refused (traced)."""
+        clients = self._clients
+        queue = MessageQueue(broker_name=clients.config().broker_name, queue_id=header.queue_id, topic=header.topic)
+        message = offset_moved_message(
+            header.consumer_group,
+            queue,
+            header.queue_offset,
+            new_offset,
+            clients.store_host(),
+            self._wall_clock.now_ms(),
+        )
+        clients.store.puts.async_put_message(message, waits=False)
 
     def _hold(self, request: RemotingRequest, header: PullMessageRequestHeader) -> bool:
         config = self._clients.config()

@@ -21,6 +21,15 @@ class DelayOffsetSerializeWrapper(RemotingSerializable, frozen=True, kw_only=Tru
     offset_table: dict[Int32, Int64] = field(default_factory=dict)
 
 
+class OffsetMovedEvent(RemotingSerializable, frozen=True, kw_only=True):
+    """The body of a message of topic OFFSET_MOVED_EVENT: a pull asked for an offset that its queue does not have."""
+
+    consumer_group: str
+    message_queue: MessageQueue
+    offset_new: Int64
+    offset_request: Int64
+
+
 class TopicOffset(RemotingSerializable, frozen=True, kw_only=True, gc=False):
     """The bounds of a queue, and when its last message was stored."""
 

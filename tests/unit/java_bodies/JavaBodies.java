@@ -28,8 +28,8 @@ public final class JavaBodies {
     private static final String ROOT = "org.apache.rocketmq.";
     private static final String[] PACKAGES = {
         "common.", "common.admin.", "common.message.", "common.protocol.body.", "common.protocol.header.",
-        "common.protocol.heartbeat.", "common.protocol.route.", "common.subscription.", "store.schedule.",
-        "remoting.protocol.body.",
+        "common.protocol.heartbeat.", "common.protocol.route.", "common.protocol.topic.", "common.subscription.",
+        "store.schedule.", "remoting.protocol.body.",
     };
     private static final SerializerFeature[] STANDARD = {
         SerializerFeature.BrowserCompatible, SerializerFeature.QuoteFieldNames, SerializerFeature.SkipTransientField,
