@@ -25,6 +25,8 @@ _VERSION_DESC = "V4_9_7"
 #: A speed is measured over at least this long.
 _SPEED_INTERVAL_S = 1.0
 _PREFIXES = "KMGTPE"
+#: Integer.MAX_VALUE, as RocketMQ says without a transient pool; this one's has no size.
+_NO_BOUND = str(2**31 - 1)
 
 
 def human_readable_byte_count(size: int) -> str:
@@ -78,6 +80,7 @@ class RuntimeInfo:
             "dispatchBehindBytes": str(log.max_offset - store.files.reput.reput_from_offset),
             "earliestMessageTimeStamp": str(store.offsets.get_earliest_message_time_of_store()),
             "remainHowManyDataToCommit": human_readable_byte_count(log.append_offset - log.max_offset),
+            "remainTransientStoreBufferNumbs": _NO_BOUND,
             "remainHowManyDataToFlush": human_readable_byte_count(log.max_offset - log.flushed_where),
             **self._transactions(store),
             **self._role(),

@@ -6,7 +6,7 @@ connection ends, or when no heartbeat has come for `EXPIRED_S`. Time is an argum
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import attrs
@@ -15,7 +15,8 @@ from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere, ConsumerData, Con
 
 #: CHANNEL_EXPIRED_TIMEOUT.
 EXPIRED_S = 120.0
-
+#: How many groups that lost their producers are remembered. A peer names as many as it likes.
+LOST_GROUPS_MAX = 1000
 #: What a subscription is counted with beside its text.
 _SUBSCRIPTION_AROUND_BYTES = 256
 
@@ -131,16 +132,27 @@ class ConsumerGroups(Generic[ChannelT]):
 
 @attrs.define(eq=False)
 class ProducerGroups(Generic[ChannelT]):
-    """The producer groups, each with its clients."""
+    """The producer groups, each with its clients.
+
+    A group whose last client did not leave it, but lost its connection, is remembered without clients, as RocketMQ
+    does, which never forgets it: the latest `LOST_GROUPS_MAX` of them.
+    """
 
     groups: dict[str, dict[ChannelT, Client]] = attrs.field(factory=dict, init=False)
     #: Members of all groups.
     memberships: int = attrs.field(default=0, init=False)
     #: By client id the channel of its last heartbeat: each one is in at least one group.
     _channels: dict[str, ChannelT] = attrs.field(factory=dict, init=False)
+    #: The names of the groups that lost their last client, the oldest first.
+    _lost: dict[str, None] = attrs.field(factory=dict, init=False)
+
+    def members(self, group_name: str) -> Mapping[ChannelT, Client] | None:
+        """The clients of a group; none for one that lost them, None for one that nobody has named."""
+        return self.groups.get(group_name, {} if group_name in self._lost else None)
 
     def register(self, channel: ChannelT, client: Client, group_name: str) -> None:
         """A heartbeat names a group."""
+        self._lost.pop(group_name, None)
         members = self.groups.setdefault(group_name, {})
         self.memberships += channel not in members
         members[channel] = client
@@ -166,6 +178,10 @@ class ProducerGroups(Generic[ChannelT]):
         """A connection has ended."""
         for name in list(self.groups):
             self.unregister(channel, name)
+            if name not in self.groups:
+                self._lost[name] = None
+        while len(self._lost) > LOST_GROUPS_MAX:
+            del self._lost[next(iter(self._lost))]
 
     def clients(self) -> Iterator[tuple[ChannelT, Client]]:
         """Every client of every group."""

@@ -248,10 +248,11 @@ def resumed_message(given_up: StoredMessage) -> Message:
 
 
 def asked_message(half: StoredMessage) -> Message:
-    """The half message as a producer is asked about it: under its real topic and queue."""
+    """The half message as a producer is asked about it: under its real topic and queue, and WAIT is false."""
     real = real_queue(half)
     assert real is not None, f"the half message at {half.physical_offset} names no topic"
-    return attrs.evolve(_as_it_is(half), topic=real[0], queue_id=real[1])
+    properties = {**half.properties, PROPERTY_WAIT_STORE_MSG_OK: "false"}
+    return attrs.evolve(_as_it_is(half), topic=real[0], queue_id=real[1], properties=properties)
 
 
 def unique_key(half: StoredMessage) -> str | None:

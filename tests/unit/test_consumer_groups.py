@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.protocols.consumer_groups import EXPIRED_S, Client, ConsumerGroups, ProducerGroups, expired
+from rmq_actors.protocols.consumer_groups import (
+    EXPIRED_S,
+    LOST_GROUPS_MAX,
+    Client,
+    ConsumerGroups,
+    ProducerGroups,
+    expired,
+)
 from rmq_actors.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 
 
@@ -69,6 +76,29 @@ def test_producers_come_and_go() -> None:
     assert {name: list(members) for name, members in groups.groups.items()} == {"Q": ["two"]}
     groups.closed("two")
     assert groups.groups == {}
+
+
+def test_a_group_is_remembered_that_its_last_producer_did_not_leave_but_lost() -> None:
+    groups = ProducerGroups[str]()
+    assert groups.members("P") is None
+    groups.register("one", client(), "P")
+    groups.register("two", client("d"), "P")
+    groups.closed("one")
+    assert list(groups.members("P") or {}) == ["two"]
+    groups.closed("two")
+    assert groups.members("P") == {}
+    groups.register("three", client("e"), "P")
+    groups.unregister("three", "P")
+    assert groups.members("P") is None
+
+
+def test_as_many_lost_groups_are_remembered_as_there_may_be() -> None:
+    groups = ProducerGroups[str]()
+    for number in range(LOST_GROUPS_MAX + 1):
+        groups.register("one", client(), f"P{number}")
+    groups.closed("one")
+    assert groups.members("P0") is None
+    assert groups.members("P1") == groups.members(f"P{LOST_GROUPS_MAX}") == {}
 
 
 def test_a_client_expires_when_nothing_was_heard_for_longer_than_two_minutes() -> None:

@@ -97,7 +97,7 @@ class ClientAdminProcessor:
 
     def _get_producer_connection_list(self, request: RemotingRequest) -> RemotingCommand:
         name = decode_header(GetProducerConnectionListRequestHeader, request.command).producer_group
-        members = self._housekeeping.producers.groups.get(name)
+        members = self._housekeeping.producers.members(name)
         if members is None:
             raise refused(Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist"))
         body = encode_body(ProducerConnection(connection_set=_connections(members)))
