@@ -62,6 +62,8 @@ class TopicClients(RemoteClients):
     """See the module. `lives_left` is how many lives of topics are yet to begin."""
 
     lives_left: int = attrs.field(default=0, init=False)
+    #: Whether nothing is waited for any more.
+    _hurries: bool = attrs.field(default=False, init=False)
     _living: int = attrs.field(default=0, init=False)
     _lives: int = attrs.field(default=0, init=False)
 
@@ -78,6 +80,10 @@ class TopicClients(RemoteClients):
     def have_lived(self) -> bool:
         """Whether all lives are over."""
         return self.lives_left <= 0 and not self._living
+
+    def end_lives(self) -> None:
+        """Begin no life any more, and let those that have begun end soon."""
+        self.lives_left, self._hurries = 0, True
 
     @property
     def _agree(self) -> bool:
@@ -139,7 +145,7 @@ class TopicClients(RemoteClients):
 
     async def _pause(self, remoting: RemotingClient, node: Node) -> None:
         over_at_s = trio.current_time() + _PAUSES_S[int(node.entropy.random() * len(_PAUSES_S))]
-        while trio.current_time() < over_at_s and not self._stopping.is_set():
+        while trio.current_time() < over_at_s and not (self._hurries or self._stopping.is_set()):
             await self._rest(remoting)
 
     async def _until_done(self, remoting: RemotingClient, step: Callable[[str], Awaitable[bool]]) -> None:

@@ -15,6 +15,7 @@ TOPIC_EVENTS = (
 #: Longer than lives last that no fault holds up.
 _LIVES_S = 120.0
 _LOOK_EVERY_S = 0.1
+_RESTART_EVERY_S = 10.0
 
 
 class TopicOperator(FailOverOperator):
@@ -25,5 +26,10 @@ class TopicOperator(FailOverOperator):
         await super().act()
         assert isinstance(self.clients, TopicClients)
         give_up_at_s = trio.current_time() + _LIVES_S
-        while not self.clients.have_lived and trio.current_time() < give_up_at_s:  # noqa: ASYNC110 - as operators do
+        restart_at_s = trio.current_time() + _RESTART_EVERY_S
+        while not self.clients.have_lived and trio.current_time() < give_up_at_s:
             await trio.sleep(_LOOK_EVERY_S)
+            if trio.current_time() >= restart_at_s:
+                await self.restart_unwriteable()  # no life ends at such a master
+                restart_at_s = trio.current_time() + _RESTART_EVERY_S
+        self.clients.end_lives()

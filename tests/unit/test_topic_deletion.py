@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
 from rmq_actors.store.files.deleted_topics import DeletedTopics, Points
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.message_store import MessageStore
@@ -197,6 +198,36 @@ def test_a_slave_takes_over_what_it_is_told_also_that_it_was_not_so(tmp_path: Pa
             is_kept = 0 in points(offsets).get("T", {})
             await deletion.follow(NOTHING, 0)  # another master, which knows of no deletion
             assert await bodies(running.store) == told("a", 6)[left if is_kept else 0 :]
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert checked(tmp_path) == []
+
+
+def test_a_queue_that_a_slave_could_not_remove_is_removed_when_it_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chaos run found it: the points were durable, and nobody looked at the queue again before the next start."""
+    forget = ConsumeQueues.forget
+
+    def forgets_one(queues: ConsumeQueues, topic: str, queue_id: int) -> None:
+        if topic == "U":
+            raise OSError(5, "Input/output error")
+        forget(queues, topic, queue_id)
+
+    async def main() -> None:
+        async with a_slave_s(tmp_path) as (running, offsets):
+            store = running.store
+            begin = [put(store, body, "U")[1] for body in told("u", 3)][1]
+            await trio.sleep(1)
+            points: Points = {"T": {None: offsets[4]}, "U": {None: begin}}
+            with monkeypatch.context() as patch:
+                patch.setattr(ConsumeQueues, "forget", forgets_one)
+                with pytest.raises(OSError, match="Input/output"):
+                    await store.topic_deletion.follow(points, 0)
+            put(store, b"a6")
+            await store.topic_deletion.follow(points, 0)
+            assert [await bodies(store), await bodies(store, "U")] == [told("a", 7)[4:], told("u", 3)[1:]]
+            assert not await store.topic_deletion.follow(points, 0)
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     assert checked(tmp_path) == []

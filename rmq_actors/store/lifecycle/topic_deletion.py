@@ -36,6 +36,8 @@ class TopicDeletion:
     #: Lets ReputMessageService look at the log.
     _wake: Callable[[], None]
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    #: The points that queues may still be by, as a change of points has failed after it was durable.
+    _queues_are_by: Points | None = attrs.field(default=None, init=False)
 
     @property
     def unfinished(self) -> frozenset[str]:
@@ -119,22 +121,26 @@ class TopicDeletion:
         async with self._lock:
             files, deleted = self._files, self._files.deleted_topics
             before = deleted.points
-            if change(before) == before:
+            if change(before) == before and self._queues_are_by is None:
                 return False
+            if self._queues_are_by is None:
+                self._queues_are_by = before
             files.reput.drain()
             async with files.checkpointing.removing(rebuilds=True):
                 await deleted.change(change, files.commit_log.min_offset)
                 # No record is dispatched from here to the end of the block.
                 files.reput.drain()
-                again_from = self._remove_what_differs(before, deleted.points)
-                if again_from is not None:
-                    files.reput.rewind(max(again_from, files.commit_log.min_offset))
+                self._remove_what_differs(self._queues_are_by, deleted.points)
+            self._queues_are_by = None
             self._wake()
             await self._sync()
             return before != deleted.points
 
-    def _remove_what_differs(self, before: Points, after: Points) -> int | None:
-        """Remove the queues that begin at another place now; from where on the log must be dispatched for them."""
+    def _remove_what_differs(self, before: Points, after: Points) -> None:
+        """Remove the queues that begin at another place now, and let the log be dispatched for them again.
+
+        Raises `OSError`; then it may be called again: those that are gone already are dispatched.
+        """
         again_from: list[int] = []
         topics = {topic for topic in {**before, **after} if before.get(topic) != after.get(topic)}
         for topic in topics:
@@ -150,8 +156,11 @@ class TopicDeletion:
                 remove.append(queue)
                 if queue.max_physic_offset > begin:
                     again_from.append(begin)
-        self._forget(remove)
-        return min(again_from, default=None)
+        try:
+            self._forget(remove)
+        finally:
+            if again_from:
+                self._files.reput.rewind(max(min(again_from), self._files.commit_log.min_offset))
 
     def _queues_of(self, topics: Collection[str]) -> list[ConsumeQueue]:
         return [queue for queue in self._files.consume_queues if queue.topic in topics]
