@@ -10,7 +10,7 @@ ClientError
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from rmq_actors.wire.response_code import ResponseCode
 
@@ -34,6 +34,12 @@ class ClientError(Exception):
     #: Whether the same call may succeed if it is made again.
     retriable: bool = False
     code: int | None = None
+
+    def __copy__(self) -> Self:
+        """The same error once more, for another task: each that raises an error adds to its traceback."""
+        again = type(self).__new__(type(self), *self.args)
+        again.__dict__.update(self.__dict__)
+        return again
 
 
 class ClientClosed(ClientError):

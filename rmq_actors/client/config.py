@@ -85,6 +85,13 @@ class ProducerConfig:
     retry_another_broker_when_not_store_ok: bool = False
     #: Longer bodies are refused here. Brokers have a limit of their own.
     max_message_size_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=_AT_LEAST_1)
+    #: Messages of concurrent tasks leave together, in batches of what waits while the last batch is under way: more
+    #: messages a second for less CPU time, here and at the broker. Messages to the next queue go to one queue by batch.
+    auto_batch: bool = False
+    #: With `auto_batch`: what the messages of a batch may take together. A longer one goes alone.
+    batch_max_bytes: int = attrs.field(default=32 * 1024, validator=_AT_LEAST_1)
+    #: With `auto_batch`: how many messages a batch may have.
+    batch_max_messages: int = attrs.field(default=256, validator=_AT_LEAST_1)
     #: Bodies of this length or more are compressed: shorter frames and logs for more CPU time here and at consumers.
     compress_msg_body_over_howmuch_bytes: int = attrs.field(default=4096, validator=_AT_LEAST_1)
     #: zlib's level, from 1, fast, to 9, short.

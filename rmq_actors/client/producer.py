@@ -27,6 +27,7 @@ from rmq_actors.client.client_error import (
 )
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.config import ProducerConfig
+from rmq_actors.client.produce_accumulator import ProduceAccumulator
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.client.send_result import LocalTransactionState, SendResult, TransactionSendResult
 from rmq_actors.client.transactions import (
@@ -35,6 +36,7 @@ from rmq_actors.client.transactions import (
     end_transaction_command,
     returned_state,
 )
+from rmq_actors.protocols.message_accumulation import AggregateKey, may_be_batched
 from rmq_actors.protocols.message_checks import check_batch, check_message
 from rmq_actors.protocols.queue_selection import LatencyFaultTolerance, MQFaultStrategy, SendWhichQueue
 from rmq_actors.protocols.send_requests import Outgoing, outgoing_batch, outgoing_message, send_command
@@ -46,6 +48,7 @@ from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
 from rmq_actors.wire.headers.codec import decode_header
 from rmq_actors.wire.headers.messages import SendMessageResponseHeader
 from rmq_actors.wire.message_id import MessageIdError, decode_message_id
+from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK
 from rmq_actors.wire.record import Message, MessageIllegal
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError
 from rmq_actors.wire.unique_id import UniqueIds
@@ -76,6 +79,8 @@ class Producer:
     _strategy: MQFaultStrategy
     _unique_ids: UniqueIds
     _counters: dict[str, SendWhichQueue] = attrs.field(factory=dict, init=False)
+    #: With autoBatch.
+    _accumulator: ProduceAccumulator | None = attrs.field(default=None, init=False)
 
     @property
     def client_id(self) -> str:
@@ -91,7 +96,7 @@ class Producer:
         delivered later. A message to the next queue is sent again if it fails, retryTimesWhenSendFailed times.
         """
         deadline_s = self._deadline(timeout_ms)
-        return await self._send(self._make_ready(message), queue, deadline_s)
+        return await self._send_one(message, self._make_ready(message), queue, deadline_s)
 
     async def send_by_selector(
         self, message: Message, selector: MessageQueueSelector[A], argument: A, *, timeout_ms: int | None = None
@@ -103,7 +108,7 @@ class Producer:
         deadline_s = self._deadline(timeout_ms)
         outgoing = self._make_ready(message)
         info = await self._publish_info(message.topic, deadline_s)
-        return await self._send(outgoing, selector(info.queues, message, argument), deadline_s)
+        return await self._send_one(message, outgoing, selector(info.queues, message, argument), deadline_s)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -171,7 +176,23 @@ class Producer:
         """The queues that messages of a topic may go to now (fetchPublishMessageQueues)."""
         return (await self._publish_info(topic, self._deadline(timeout_ms))).queues
 
+    async def start_accumulator(self) -> None:
+        """With autoBatch: have messages of concurrent tasks sent together from now on. For `run_producer`."""
+        if self.config.auto_batch:
+            accumulator = ProduceAccumulator(self.config, self._send)
+            await self._instance.system.start(accumulator)
+            self._accumulator = accumulator
+
     # --- one send -----------------------------------------------------------------------------------------------------
+
+    async def _send_one(
+        self, message: Message, outgoing: Outgoing, queue: MessageQueue | None, deadline_s: float
+    ) -> SendResult:
+        accumulator = self._accumulator
+        if accumulator is None or not may_be_batched(message, outgoing):
+            return await self._send(outgoing, queue, deadline_s)
+        key = AggregateKey(outgoing.topic, queue, message.properties.get(PROPERTY_WAIT_STORE_MSG_OK))
+        return await accumulator.send(key, outgoing, deadline_s)
 
     async def _send(self, outgoing: Outgoing, queue: MessageQueue | None, deadline_s: float) -> SendResult:
         """All attempts. A message to a queue that the caller has chosen has one."""
@@ -347,5 +368,7 @@ async def run_producer(
         checks = TransactionCheckService(instance, config, transaction_listener)
         checks.register()
         await instance.system.start(checks)
+    producer = Producer(config, instance, transaction_listener, strategy, unique_ids)
+    await producer.start_accumulator()
     async with instance.producer_group(config.producer_group):
-        yield Producer(config, instance, transaction_listener, strategy, unique_ids)
+        yield producer

@@ -27,6 +27,17 @@ class SendResult:
     transaction_id: str | None = None
 
 
+def results_of_batch(result: SendResult) -> list[SendResult]:
+    """The result of each message of a batch, as if it had been sent alone: one for each of the broker's ids."""
+    msg_ids, offset_msg_ids = result.msg_id.split(","), result.offset_msg_id.split(",")
+    if len(msg_ids) != len(offset_msg_ids):
+        offset_msg_ids = offset_msg_ids[:1]
+    return [
+        SendResult(result.status, msg_id, offset_msg_id, result.queue, result.queue_offset + number)
+        for number, (msg_id, offset_msg_id) in enumerate(zip(msg_ids, offset_msg_ids, strict=False))
+    ]
+
+
 class LocalTransactionState(enum.IntEnum):
     """How the producer's own part of a transaction ended, as END_TRANSACTION says it."""
 

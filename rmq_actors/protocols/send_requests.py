@@ -8,13 +8,13 @@ import attrs
 
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
 from rmq_actors.protocols.transactional_messages import PROPERTY_TRANSACTION_PREPARED
-from rmq_actors.wire.batch import encode_batch
+from rmq_actors.wire.batch import BATCH_ITEM_BYTES, encode_batch, encode_batch_items
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.body_compression import compress_body
 from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY
 from rmq_actors.wire.headers.codec import encode_header
 from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
-from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, encode_properties
+from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, decode_properties, encode_properties
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE, Message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -79,6 +79,25 @@ def outgoing_batch(messages: Sequence[Message], unique_ids: Sequence[str]) -> Ou
     wait = first.properties.get(PROPERTY_WAIT_STORE_MSG_OK)
     common = "" if wait is None else encode_properties({PROPERTY_WAIT_STORE_MSG_OK: wait}).decode()
     return Outgoing(first.topic, ",".join(msg_ids), encode_batch(ready), common, 0, 0, is_batch=True)
+
+
+def batch_item_bytes(outgoing: Outgoing) -> int:
+    """What a message takes in the body of a batch, at most: a character of its properties is up to 4 bytes."""
+    properties = outgoing.properties
+    return BATCH_ITEM_BYTES + len(outgoing.body) + len(properties) * (1 if properties.isascii() else 4)
+
+
+def outgoing_batch_of(messages: Sequence[Outgoing]) -> Outgoing:
+    """Messages that were made ready one by one as one request: those of one topic, with nothing in their sysFlag.
+
+    Whether they wait for a disk and a slave is the same for all of them, and said by the first one.
+    """
+    items = [(each.body, each.flag, each.properties.encode()) for each in messages]
+    first = messages[0]
+    wait = decode_properties(items[0][2]).get(PROPERTY_WAIT_STORE_MSG_OK)
+    common = "" if wait is None else encode_properties({PROPERTY_WAIT_STORE_MSG_OK: wait}).decode()
+    msg_id = ",".join(each.msg_id for each in messages)
+    return Outgoing(first.topic, msg_id, encode_batch_items(items), common, 0, 0, is_batch=True)
 
 
 def send_command(

@@ -41,6 +41,8 @@ _SHORT = struct.Struct(">h")
 _PROPERTY_SEPARATOR = 0x02
 _INNER_MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 
+#: What a message of a batch takes beside its body and properties.
+BATCH_ITEM_BYTES = _HEAD.size + _SHORT.size
 #: What the records of a batch may take: a file of the log is no longer.
 MAX_TOTAL_BYTES = 2**31 - 1
 
@@ -70,13 +72,21 @@ class BatchItem(NamedTuple):
 
 def encode_batch(items: Iterable[tuple[bytes, int, Mapping[str, str]]]) -> bytes:
     """A client's body of (body, flag, properties). Raises `IllegalProperty`, `PropertiesSizeExceeded`."""
+    return encode_batch_items((body, flag, encode_properties(properties)) for body, flag, properties in items)
+
+
+def encode_batch_items(items: Iterable[tuple[bytes, int, bytes]]) -> bytes:
+    """The same of (body, flag, encoded properties). Raises `PropertiesSizeExceeded`."""
     parts: list[bytes] = []
-    for number, (body, flag, properties) in enumerate(items):
-        encoded = encode_properties(properties)
+    for number, (body, flag, encoded) in enumerate(items):
         if len(encoded) > MAX_PROPERTIES_BYTES:
             raise PropertiesSizeExceeded(f"message {number} of the batch: properties of {len(encoded)} bytes")
-        total = _HEAD.size + len(body) + _SHORT.size + len(encoded)
-        parts += (_HEAD.pack(total, 0, 0, flag, len(body)), body, _SHORT.pack(len(encoded)), encoded)
+        parts += (
+            _HEAD.pack(BATCH_ITEM_BYTES + len(body) + len(encoded), 0, 0, flag, len(body)),
+            body,
+            _SHORT.pack(len(encoded)),
+            encoded,
+        )
     return b"".join(parts)
 
 

@@ -128,12 +128,29 @@ async def send_each_kind(producer: Producer, cluster: Cluster) -> list[bytes]:
     return [b"plain", *long, b"to a queue", b"ordered", b"ordered", *batch, b"delayed", b"one way"]
 
 
+async def send_together(admin: Admin, cluster: Cluster) -> list[bytes]:
+    """Messages of concurrent tasks with autoBatch, each found by its own id: the bodies that were sent."""
+    own = ProducerConfig("PG_own_together", send_msg_timeout_ms=API_TIMEOUT_MS, auto_batch=True)
+    bodies = [b"together %d" % number for number in range(20)]
+
+    async def send(producer: Producer, body: bytes) -> None:
+        result = await producer.send(Message("OwnKinds", body, properties={"KEYS": body.decode()}))
+        found = await admin.message_by_id(result.offset_msg_id)
+        assert (found.body, found.queue_id, found.queue_offset) == (body, result.queue.queue_id, result.queue_offset)
+        assert found.properties["UNIQ_KEY"] == result.msg_id
+
+    async with open_producer(config(cluster), own) as producer, trio.open_nursery() as nursery:
+        for body in bodies:
+            nursery.start_soon(send, producer, body)
+    return bodies
+
+
 def test_every_kind_of_message_is_consumed_by_java(cluster: Cluster, java_gateway: JavaGateway) -> None:
     async def produce() -> list[bytes]:
         own = ProducerConfig("PG_own", send_msg_timeout_ms=API_TIMEOUT_MS)
         async with open_admin(config(cluster)) as admin, open_producer(config(cluster), own) as producer:
             await make_topic(admin, "OwnKinds")
-            sent = await send_each_kind(producer, cluster)
+            sent = await send_each_kind(producer, cluster) + await send_together(admin, cluster)
             outside = MessageQueue(topic="OwnKinds", broker_name=cluster.broker, queue_id=99)
             with pytest.raises(BrokerRefused, match="queueId"):
                 await producer.send(Message("OwnKinds", b"nowhere"), queue=outside)
