@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from rmq_actors.embedding.asyncio_clients import AsyncioClient as AsyncioClient
     from rmq_actors.embedding.asyncio_clients import AsyncioProducer as AsyncioProducer
     from rmq_actors.embedding.asyncio_clients import open_asyncio_client as open_asyncio_client
+    from rmq_actors.embedding.asyncio_consumers import AsyncioAdmin as AsyncioAdmin
+    from rmq_actors.embedding.asyncio_consumers import AsyncioPullConsumer as AsyncioPullConsumer
+    from rmq_actors.embedding.asyncio_consumers import AsyncioPushConsumer as AsyncioPushConsumer
     from rmq_actors.embedding.broker import load_broker_config as load_broker_config
     from rmq_actors.embedding.broker import open_configured_broker as open_configured_broker
     from rmq_actors.embedding.clients import open_admin as open_admin
@@ -101,8 +104,11 @@ _MODULES = {
     "AllocateMessageQueueByConfig": "protocols.allocation",
     "AllocateMessageQueueByMachineRoom": "protocols.allocation",
     "AllocateMessageQueueConsistentHash": "protocols.allocation",
+    "AsyncioAdmin": "embedding.asyncio_consumers",
     "AsyncioClient": "embedding.asyncio_clients",
     "AsyncioProducer": "embedding.asyncio_clients",
+    "AsyncioPullConsumer": "embedding.asyncio_consumers",
+    "AsyncioPushConsumer": "embedding.asyncio_consumers",
     "BadAnswer": "client.client_error",
     "BrokerConfig": "broker.config",
     "BrokerDown": "embedding.cluster_protocol",

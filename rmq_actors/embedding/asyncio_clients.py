@@ -1,24 +1,35 @@
-"""The producer in an asyncio program, whose code sees nothing of Trio.
+"""Clients in an asyncio program, whose code sees nothing of Trio.
 
 A Trio run lives inside of the asyncio loop for the length of the client's block (`actors.asyncio_host`): so a loop has
-one `open_asyncio_client` at a time, and it gives as many producers as the program needs.
+one `open_asyncio_client` at a time, and it gives as many producers, consumers and administrators as the program needs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TypeVar
 
 import attrs
 
 from rmq_actors.actors.asyncio_host import TrioGuest, open_trio_guest, run_in_asyncio
 from rmq_actors.client.config import ClientConfig, ProducerConfig
+from rmq_actors.client.consumer_config import DEFAULT_STRATEGY, PullConsumerConfig, PushConsumerConfig
+from rmq_actors.client.message_listener import MessageListener
 from rmq_actors.client.producer import MessageQueueSelector, Producer
 from rmq_actors.client.send_result import LocalTransactionState, SendResult, TransactionSendResult
 from rmq_actors.client.transactions import TransactionListener
-from rmq_actors.embedding.clients import open_producer
+from rmq_actors.embedding.asyncio_consumers import (
+    AsyncioAdmin,
+    AsyncioPullConsumer,
+    AsyncioPushConsumer,
+    in_asyncio,
+)
+from rmq_actors.embedding.clients import open_admin, open_producer
+from rmq_actors.embedding.consumers import open_pull_consumer, open_push_consumer
+from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
 from rmq_actors.remoting.tls import TlsClient
 from rmq_actors.wire.acl_signature import SessionCredentials
 from rmq_actors.wire.bodies.message_queues import MessageQueue
@@ -100,7 +111,7 @@ class AsyncioProducer:
 
 @attrs.frozen
 class AsyncioClient:
-    """Gives producers: see `open_asyncio_client`."""
+    """Gives producers, consumers and administrators: see `open_asyncio_client`."""
 
     _guest: TrioGuest
     _namesrv_addr: str | ClientConfig
@@ -123,6 +134,59 @@ class AsyncioClient:
         async with self._guest.enter(opened) as producer:
             yield AsyncioProducer(self._guest, producer)
 
+    @contextlib.asynccontextmanager
+    async def pull_consumer(
+        self,
+        consumer_group: str | PullConsumerConfig,
+        subscriptions: Mapping[str, str] | None = None,
+        *,
+        strategy: AllocateMessageQueueStrategy = DEFAULT_STRATEGY,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> AsyncIterator[AsyncioPullConsumer]:
+        """A consumer that is asked for messages, for the length of a block: see `open_pull_consumer`."""
+        opened = open_pull_consumer(
+            self._namesrv_addr,
+            consumer_group,
+            subscriptions,
+            strategy=strategy,
+            credentials=self._credentials,
+            tls=self._tls,
+            directory=directory,
+        )
+        async with self._guest.enter(opened) as consumer:
+            yield AsyncioPullConsumer(self._guest, consumer)
+
+    @contextlib.asynccontextmanager
+    async def push_consumer(
+        self,
+        consumer_group: str | PushConsumerConfig,
+        subscriptions: Mapping[str, str],
+        listener: MessageListener,
+        *,
+        strategy: AllocateMessageQueueStrategy = DEFAULT_STRATEGY,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> AsyncIterator[AsyncioPushConsumer]:
+        """A consumer whose `listener`, an asyncio function, is called with messages: see `open_push_consumer`."""
+        opened = open_push_consumer(
+            self._namesrv_addr,
+            consumer_group,
+            subscriptions,
+            in_asyncio(listener),
+            strategy=strategy,
+            credentials=self._credentials,
+            tls=self._tls,
+            directory=directory,
+        )
+        async with self._guest.enter(opened) as consumer:
+            yield AsyncioPushConsumer(self._guest, consumer)
+
+    @contextlib.asynccontextmanager
+    async def admin(self) -> AsyncIterator[AsyncioAdmin]:
+        """An administrator's client for the length of a block: see `open_admin`."""
+        opened = open_admin(self._namesrv_addr, credentials=self._credentials, tls=self._tls)
+        async with self._guest.enter(opened) as admin:
+            yield AsyncioAdmin(self._guest, admin)
+
 
 @contextlib.asynccontextmanager
 async def open_asyncio_client(
@@ -131,7 +195,7 @@ async def open_asyncio_client(
     credentials: SessionCredentials | None = None,
     tls: TlsClient | None = None,
 ) -> AsyncIterator[AsyncioClient]:
-    """What gives an asyncio program its producers, for the length of a block; arguments are `open_producer`'s.
+    """What gives an asyncio program its clients, for the length of a block; arguments are `open_producer`'s.
 
     Raises `RuntimeError` if the loop has one already, or a guest of `open_trio_guest`.
     """
