@@ -7,7 +7,7 @@ no pull is held, and otherwise until records are dispatched, also on a slave.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -74,10 +74,11 @@ class PullRequestHoldService(ServiceThread):
             if store is None or not len(self._held):
                 await self._sleep()
                 continue
-            with store.dispatched.subscribe(self._dispatched):
+            with store.dispatched.subscribe(self._dispatched), store.files.consume_queues.growth() as take_grown:
+                self._look(store, None)
                 while self._store is store and len(self._held):
-                    self._look(store)
                     await self._sleep()
+                    self._look(store, take_grown())
 
     def _dispatched(self, _: int) -> bool:
         self._sooner.wakeup()
@@ -88,8 +89,9 @@ class PullRequestHoldService(ServiceThread):
         await self._sooner.wait_for_running(self._sleeps_to_s)
         self._answer(self._held.take_expired(trio.current_time()))
 
-    def _look(self, store: MessageStore) -> None:
-        self._answer(self._held.take_arrived(store.offsets.get_max_offset_in_queue))
+    def _look(self, store: MessageStore, queues: Iterable[Queue] | None) -> None:
+        """At the queues that have grown; None: at all."""
+        self._answer(self._held.take_arrived(store.offsets.get_max_offset_in_queue, queues))
 
     def _answer(self, pulls: list[RemotingRequest]) -> None:
         assert self._pull_again is not None

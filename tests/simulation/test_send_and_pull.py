@@ -14,6 +14,7 @@ import trio
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.broker.client_housekeeping_service import SCAN_INTERVAL_S
 from rmq_actors.protocols.consumer_groups import EXPIRED_S
+from rmq_actors.protocols.held_pulls import HeldPulls
 from rmq_actors.protocols.queue_locks import LOCK_LIVES_S
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import ConnectionLimits, RemotingClientConfig
@@ -254,6 +255,40 @@ def test_a_held_pull_is_answered_as_soon_as_its_message_may_be_seen(flush: Flush
             assert 4 <= took[0] < 4.2
 
     run(use, flush_disk_type=flush)
+
+
+def test_a_message_that_comes_has_nobody_look_at_other_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[list[tuple[str, int]] | None] = []
+    take_arrived = HeldPulls.take_arrived
+
+    def note(held: HeldPulls[Any], end: Any, queues: Any = None) -> list[Any]:
+        looked_at.append(None if queues is None else list(queues))
+        return take_arrived(held, end, queues)
+
+    monkeypatch.setattr(HeldPulls, "take_arrived", note)
+
+    async def use(clients: Clients) -> None:
+        async with clients.client() as producer, clients.client("c-2") as consumer, trio.open_nursery() as nursery:
+            placed(await producer.send(TOPIC, b"old"))
+            await trio.sleep(0.1)
+            got: list[list[bytes]] = []
+
+            async def wait(queue_id: int) -> None:
+                got.append((await consumer.pull(TOPIC, 0, queue_id, hold_ms=15_000)).bodies)
+
+            for queue_id in (1, 2, 3):
+                nursery.start_soon(wait, queue_id)
+            await trio.sleep(1)
+            looked_at.clear()
+            for queue_id in (0, 0, 2):
+                placed(await producer.send(TOPIC, b"new", queue_id))
+                await trio.sleep(1)
+            assert got == [[b"new"]]
+            assert [queues for queues in looked_at if queues] == [[(TOPIC, 0)], [(TOPIC, 0)], [(TOPIC, 2)]]
+            assert None not in looked_at
+            nursery.cancel_scope.cancel()
+
+    run(use)
 
 
 def test_a_held_pull_is_answered_on_a_slave_too_which_rocketmq_does_5_s_later() -> None:

@@ -444,3 +444,18 @@ def test_columns_of_records_before_the_last_one_are_ignored(tmp_path: Path) -> N
     assert tree(tmp_path) == before
     assert queues.topic_queue_table() == {("T", 0): 2}
     queues.close()
+
+
+def test_who_waits_for_entries_is_told_of_queues_that_may_have_grown(tmp_path: Path) -> None:
+    queues = new_queues(tmp_path, units=GOLDEN_UNITS)
+    queues.dispatch([request(0, 0)])
+    with queues.growth() as take_grown:
+        assert take_grown() == []
+        queues.dispatch([request(1, 100), request(0, 200, topic="U", queue_id=3)])
+        queues.dispatch_rows([request(0, 300, queue_id=1)])
+        assert take_grown() == [("T", 0), ("U", 3), ("T", 1)]
+        assert take_grown() == []
+    queues.dispatch([request(2, 400)])
+    with queues.growth() as take_grown:
+        assert take_grown() == []
+    queues.close()

@@ -45,3 +45,28 @@ def test_no_more_are_held_than_may_be() -> None:
     assert not table.hold(("U", 0), 0, 1, "c")
     assert table.take_expired(1) == ["a", "b"]
     assert table.hold(("U", 0), 0, 1, "c")
+
+
+@given(PULLS, st.dictionaries(QUEUES, st.integers(0, 6)), st.sets(QUEUES))
+def test_what_comes_to_some_queues_is_asked_of_these_alone(
+    pulls: list[tuple[tuple[str, int], int, int]], ends: dict[tuple[str, int], int], grown: set[tuple[str, int]]
+) -> None:
+    table, asked = held(pulls), list[tuple[str, int]]()
+
+    def end(topic: str, queue_id: int) -> int:
+        asked.append((topic, queue_id))
+        return ends.get((topic, queue_id), 0)
+
+    arrived = table.take_arrived(end, grown)
+    assert sorted(arrived) == [n for n, (queue, o, _) in enumerate(pulls) if queue in grown and o < ends.get(queue, 0)]
+    assert sorted(asked) == sorted(grown & {queue for queue, _, _ in pulls})
+    left = [deadline for n, (_, _, deadline) in enumerate(pulls) if n not in arrived]
+    assert table.next_deadline_s() == min(left, default=math.inf)
+
+
+def test_deadlines_of_pulls_that_were_taken_are_forgotten() -> None:
+    table = HeldPulls[int](100_000)
+    for number in range(10_000):
+        table.hold(("T", number % 3), 0, 1e9, number)
+        assert table.take_arrived(lambda *_: 1, [("T", number % 3)]) == [number]
+    assert len(table._deadlines) <= 1

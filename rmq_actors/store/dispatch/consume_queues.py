@@ -6,8 +6,9 @@ queue, is counted and named in the log, and holds up nobody else.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -69,6 +70,8 @@ class ConsumeQueues:
     _ends: dict[ConsumeQueue, int] = attrs.field(factory=dict, init=False)
     _ends_sum: int = attrs.field(default=0, init=False)
     _grown_queues: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
+    #: Those that may have grown since somebody who waits for that has looked; None: nobody waits.
+    _looked_for: dict[ConsumeQueue, None] | None = attrs.field(default=None, init=False)
     _dirty_directories: DirtyDirectories = attrs.field(factory=dict, init=False)
     _refused_topics: dict[str, None] = attrs.field(factory=dict, init=False)
     _open_files: OpenFiles = attrs.field(init=False)
@@ -123,6 +126,24 @@ class ConsumeQueues:
                 self._ends[queue] = end
         self._grown_queues.clear()
         return len(self._ends), self._ends_sum
+
+    @contextlib.contextmanager
+    def growth(self) -> Iterator[Callable[[], list[tuple[str, int]]]]:
+        """For one that waits for entries: a function that says which queues may have grown since its last call.
+
+        Takes time with their number.
+        """
+        assert self._looked_for is None, "somebody else waits"
+        self._looked_for = {}
+        try:
+            yield self._take_grown
+        finally:
+            self._looked_for = None
+
+    def _take_grown(self) -> list[tuple[str, int]]:
+        grown = [(queue.topic, queue.queue_id) for queue in self._looked_for or ()]
+        self._looked_for = {}
+        return grown
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         config = self.config
@@ -226,6 +247,8 @@ class ConsumeQueues:
                 self._multi_dispatch_lmq_queue(request, batches)
         for queue, entries in batches.items():
             self._dirty_queues[queue] = self._grown_queues[queue] = None
+            if self._looked_for is not None:
+                self._looked_for[queue] = None
             queue.put_message_position_info(entries)
 
     def dispatch_rows(self, requests: Sequence[DispatchRequest]) -> None:
@@ -238,6 +261,8 @@ class ConsumeQueues:
             if queue is None:
                 continue
             self._dirty_queues[queue] = self._grown_queues[queue] = None
+            if self._looked_for is not None:
+                self._looked_for[queue] = None
             first, last, units = each.rows[0], each.rows[-1], each.units
             if units is None or not queue.put_units(
                 units, first.consume_queue_offset, first.commit_log_offset, last.end_offset
@@ -262,6 +287,8 @@ class ConsumeQueues:
                 self.refused += len(each) - 1
                 continue
             self._dirty_queues[queue] = self._grown_queues[queue] = None
+            if self._looked_for is not None:
+                self._looked_for[queue] = None
             if each.first_physical_offset < begin:
                 queue.put_message_position_info([entry for entry in each.entries() if entry.physical_offset >= begin])
             elif each.units is None or not queue.put_units(
