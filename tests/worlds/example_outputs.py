@@ -28,6 +28,10 @@ EXPECTED = {
         r"(PUT_OK: order \d has the id 7F0000010000[0-9A-F]{20}\n){3}FOUND: 3 messages, the next offset is 3\n"
         r"order-2 is 'order 2', tagged 'new'"
     ),
+    "outbox": (
+        r"coffee: COMMIT_MESSAGE\ntoo much: ROLLBACK_MESSAGE\ntea: the service dies before the broker is told\n"
+        r"the broker asks about tea: written\nwritten: coffee, tea; published: coffee, tea\n$"
+    ),
     "own_invariant": (
         r"any_ack: on the slave: \d+ bytes confirmed, the slave has 0 \(at event \d+\)\n"
         r"without a planted bug 20 worlds have passed\non real sockets the slave has 10 orders\n$"
@@ -35,6 +39,10 @@ EXPECTED = {
     "produce": (
         r"one: SEND_OK, number 0 of its queue\na batch: 3 messages\n"
         r"MessageRefused: the message body length is zero; again: False\nOrders: 16 messages\n$"
+    ),
+    "read_from_slave": (
+        r"the master is down, and all 10 have come, from the slave\n"
+        r"nothing is sent: (SendFailed|BrokerUnreachable); again: True\nthe master is back: one more has come\n$"
     ),
     "remoting_client": (
         r"broker-a: master 0 at 127\.0\.0\.1:\d+\nbroker-a: slave 1 at 127\.0\.0\.1:\d+\n"
