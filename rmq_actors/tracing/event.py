@@ -204,6 +204,10 @@ class Event(_Struct, metaclass=EventMeta):
     msg_id: int | None = column("int64", "number of the put, given by the master: from 0 in each life of the node")
     msg_id_last: int | None = column("int64", "of several puts that are told at once: the last one's number")
     fault_id: int | None = column("int32", "index of the fault in the run's schedule")
+    topic: str | None = column("dictionary", "a message's topic; messaging.destination.name of OpenTelemetry")
+    message_id: str | None = column(
+        "string", "a message's unique key, which clients call its id; messaging.message.id of OpenTelemetry"
+    )
     lamport: int | None = column("int64", "Lamport time")
     links: tuple[tuple[str, int], ...] | None = column("links", "further causes, as (node, seq)")
 

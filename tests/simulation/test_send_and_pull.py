@@ -23,6 +23,8 @@ from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.testing.thin_client import ThinClient, send_request, subscription
+from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.store import PutBegin
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.headers import encode_header
@@ -106,6 +108,25 @@ def test_a_message_is_stored_as_it_was_sent_and_its_topic_made() -> None:
 
     servers = run(use)
     assert servers.crashes == []
+
+
+def test_traces_name_the_topic_of_messages_and_the_id_of_a_single_one() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            placed(await client.send(TOPIC, b"makes the topic", properties={"UNIQ_KEY": "general door"}))
+            placed(await client.send(TOPIC, b"x", properties={"UNIQ_KEY": "lane"}))
+            placed(await client.send(TOPIC, b"x"))
+            placed(await client.send(TOPIC, b"x", properties={"UNIQ_KEY": "delayed", "DELAY": "18"}))
+            assert (await client.send_batch(TOPIC, [b"one", b"two"])).code == ResponseCode.SUCCESS
+
+    begun = of_kind(run(use).recorder.events, PutBegin)
+    assert [(event.topic, event.message_id) for event in begun] == [
+        (TOPIC, "general door"),
+        (TOPIC, "lane"),
+        (TOPIC, None),
+        ("SCHEDULE_TOPIC_XXXX", "delayed"),
+        (TOPIC, None),
+    ]
 
 
 def test_a_new_topic_is_known_to_name_servers() -> None:

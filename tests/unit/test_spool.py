@@ -48,6 +48,8 @@ class Everything(Event, kind="test_spool.everything", actor="CommitLog"):
     msg_id: int
     msg_id_last: int
     fault_id: int
+    topic: str
+    message_id: str
     lamport: int
     links: tuple[tuple[str, int], ...]
     detail: str
@@ -69,6 +71,8 @@ VALUES: Mapping[str, Any] = {
     "msg_id": 9,
     "msg_id_last": 11,
     "fault_id": 0,
+    "topic": "T",
+    "message_id": "AC11",
     "lamport": 6,
     "links": (("slave", 3), ("client", 4)),
 }

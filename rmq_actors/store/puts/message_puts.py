@@ -37,6 +37,7 @@ from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.events.store import PutBegin, PutEnd
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch
+from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY, DispatchRequest
 from rmq_actors.wire.message_rows import EncodedRows, MessageRow, encode_rows
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty
 from rmq_actors.wire.record import (
@@ -260,8 +261,7 @@ class MessagePuts:
         count, end = len(encoded), encoded.end_offset
         first_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + count
         last_id = first_id + count - 1 if count > 1 else None
-        size = end - encoded.begin_offset
-        self._tracer.emit(PutBegin(msg_id=first_id, msg_id_last=last_id, offset=encoded.begin_offset, size=size))
+        self._tracer.emit(_rows_begun(encoded, encoded.requests, first_id))
         self._tracer.emit(PutEnd(msg_id=first_id, msg_id_last=last_id, offset=end, status=PutStatus.PUT_OK.value))
         self.stats.puts_took(1000 * (trio.current_time() - arrived), count)
         answers.answered(0, count, PutStatus.PUT_OK)
@@ -272,15 +272,7 @@ class MessagePuts:
         """Tell of some rows as puts that have begun."""
         rows = encoded.requests[begin:end]
         first_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + len(rows)
-        offset = rows[0].commit_log_offset
-        self._tracer.emit(
-            PutBegin(
-                msg_id=first_id,
-                msg_id_last=first_id + len(rows) - 1 if len(rows) > 1 else None,
-                offset=offset,
-                size=rows[-1].end_offset - offset,
-            )
-        )
+        self._tracer.emit(_rows_begun(encoded, rows, first_id))
         ends = [row.end_offset for row in rows]
         return WaitingRows(answers, begin, ends, first_id, self._tracer, self.stats, arrived)
 
@@ -297,9 +289,14 @@ class MessagePuts:
                 self._await(rows, rows.end_offsets, wait, arrived)
             begin = end
 
-    def _pending(self, appended: AppendMessageResult, arrived: float) -> PendingPut:
+    def _pending(
+        self, appended: AppendMessageResult, topic: str, message: Message | None, arrived: float
+    ) -> PendingPut:
         msg_id, self._next_msg_id = self._next_msg_id, self._next_msg_id + 1
-        self._tracer.emit(PutBegin(msg_id=msg_id, offset=appended.offset, size=appended.size))
+        message_id = None if message is None else message.properties.get(PROPERTY_UNIQ_KEY)
+        self._tracer.emit(
+            PutBegin(msg_id=msg_id, offset=appended.offset, size=appended.size, topic=topic, message_id=message_id)
+        )
         return PendingPut(appended, msg_id, self._tracer, self.stats.put_took, arrived)
 
     def log_grew(self) -> None:
@@ -386,7 +383,7 @@ class MessagePuts:
         self._note_duration(arrived)
         topic, _ = encoded.topic_queue
         self.stats.put(topic, appended.size, len(appended.starts))
-        pending = self._pending(appended, arrived)
+        pending = self._pending(appended, topic, message, arrived)
         if not waits:
             pending.answered(PutStatus.PUT_OK, waited=False)
         else:
@@ -429,6 +426,19 @@ class MessagePuts:
             replica_deadline=arrived + config.slave_timeout_ms / 1000 if for_slave else None,
             ok=is_slave_ok,
         )
+
+
+def _rows_begun(encoded: EncodedRows, rows: Sequence[DispatchRequest], first_id: int) -> PutBegin:
+    """What is told of some of the rows that were encoded: of one topic if all of them are."""
+    first, count = rows[0], len(rows)
+    return PutBegin(
+        msg_id=first_id,
+        msg_id_last=first_id + count - 1 if count > 1 else None,
+        offset=first.commit_log_offset,
+        size=rows[-1].end_offset - first.commit_log_offset,
+        topic=first.topic if len({topic for topic, _ in encoded.next_queue_offsets}) == 1 else None,
+        message_id=first.properties.get(PROPERTY_UNIQ_KEY) if count == 1 else None,
+    )
 
 
 def _status_of(error: MessageIllegal | IllegalProperty | IllegalTopic) -> PutStatus:

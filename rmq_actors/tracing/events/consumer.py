@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq_actors.tracing.event import Event
+from rmq_actors.tracing.event import Event, attribute
 
 
 class ConsumerQueue(Event, kind="consumer.queue", emitter="client.rebalancing", actor="Rebalancer"):
@@ -12,8 +12,8 @@ class ConsumerQueue(Event, kind="consumer.queue", emitter="client.rebalancing", 
     """
 
     status: str
-    group: str
-    client: str
+    group: str = attribute("messaging.consumer.group.name")
+    client: str = attribute("messaging.client.id")
     topic: str
     broker_name: str
     queue_id: int

@@ -137,8 +137,8 @@ class ClientConsume(Event, kind="client.consume", emitter="testing.consumer_grou
 
     status: str
     offset: int
-    group: str
-    client: str
+    group: str = attribute("messaging.consumer.group.name")
+    client: str = attribute("messaging.client.id")
     topic: str
     queue_id: int
     queue_offset: int
@@ -149,8 +149,8 @@ class ClientMember(Event, kind="client.member", emitter="testing.consumer_groups
     """A consumer of a group is there (joined), or no more: left, cancelled, or crashed with its machine."""
 
     status: str
-    group: str
-    client: str
+    group: str = attribute("messaging.consumer.group.name")
+    client: str = attribute("messaging.client.id")
 
 
 class ClientCall(Event, kind="client.call", emitter="testing.consumer_groups", actor="Application"):

@@ -145,10 +145,15 @@ class _Puts(Event):
 
 
 class PutBegin(_Puts, kind="put.begin", emitter="store.puts.message_puts", actor="MessageStore"):
-    """Messages up to msg_id_last, or the one, were appended from offset on, and their puts wait."""
+    """Messages up to msg_id_last, or the one, were appended from offset on, and their puts wait.
+
+    topic: theirs, if they have the same one; message_id: of a single message whose producer gave it one.
+    """
 
     offset: int
     size: int
+    topic: str | None = None
+    message_id: str | None = None
 
 
 class PutEnd(_Puts, kind="put.end", emitter="store.puts.message_puts, store.puts.row_answers", actor="MessageStore"):
