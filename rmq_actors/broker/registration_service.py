@@ -47,6 +47,9 @@ FetchNameServers = Callable[[], Awaitable[Sequence[str]]]
 FETCH_FIRST_S = 10.0
 FETCH_PERIOD_S = 120.0
 
+#: How long a change of a topic is held up, at most, by name servers that do not answer: clients wait for 3 s.
+TELL_TOPICS_MAX_S = 2.0
+
 #: How often, at most, a slave logs that a name server knows no master for it.
 _NO_MASTER_PAUSE_S = 60.0
 
@@ -75,6 +78,8 @@ class BrokerRegistrationService(ServiceThread):
     _known: MasterAddresses = attrs.field(factory=MasterAddresses, init=False)
     #: When it was logged last that there is no master.
     _no_master_s: float = attrs.field(default=-math.inf, init=False)
+    #: The last version of the topics that the machine was told of.
+    _noted: DataVersion | None = attrs.field(default=None, init=False)
     _body: tuple[DataVersion, bytes] | None = attrs.field(default=None, init=False)
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
     _progress: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -102,6 +107,20 @@ class BrokerRegistrationService(ServiceThread):
         self._no_master_s = -math.inf
         self._machine.identity_changed(trio.current_time(), is_slave=is_slave)
         self._wake.wakeup("role")
+
+    async def register_topics(self) -> None:
+        """Return when the name servers have the topics as they are now (registerIncrementBrokerData).
+
+        One that is silent is waited for `TELL_TOPICS_MAX_S`, and no more after registerBrokerTimeoutMills.
+        """
+        self._noted = self._topics.data_version
+        number = self._machine.want_topics_told()
+        self._wake.wakeup("topics")
+        with trio.move_on_after(min(TELL_TOPICS_MAX_S, self._config.register_broker_timeout_ms / 1000)) as scope:
+            while not self._machine.are_told(number):
+                await self._progress.wait()
+        if scope.cancelled_caught:
+            _log.warning("%s: not every name server has answered to the change of a topic", self.name)
 
     async def wait_until_registered(self) -> None:
         """Return when every name server has this broker. Without any it does not return."""
@@ -140,9 +159,11 @@ class BrokerRegistrationService(ServiceThread):
     # --- what happens -------------------------------------------------------------------------------------------------
 
     async def _watch_topics(self) -> None:
-        async for _ in self._topic_changes:
-            self._machine.topics_changed()
-            self._wake.wakeup("topics")
+        async for version in self._topic_changes:
+            if version != self._noted:
+                self._noted = version
+                self._machine.topics_changed()
+                self._wake.wakeup("topics")
 
     async def _watch_name_servers(self, fetch: FetchNameServers) -> None:
         await trio.sleep(FETCH_FIRST_S)
@@ -180,6 +201,7 @@ class BrokerRegistrationService(ServiceThread):
             # If the connection ended, nobody refused: the name server is gone, or is back and knows no broker.
             was_reached = not isinstance(error, RemotingConnectError | RemotingSendRequestError)
             machine.failed(address, trio.current_time(), self._entropy.random(), was_reached=was_reached)
+        self._tell_progress()
         self._tracer.emit(BrokerRegister(status=status, peer_address=address, request=request.kind))
         self._wake.wakeup("request")
 

@@ -79,6 +79,12 @@ class _NameServer:
     #: Topics changed, and no request since has carried them.
     topics_changed: bool = attrs.field(default=False, init=False)
     oneway_due_s: float = attrs.field(default=-math.inf, init=False)
+    #: By number: whose answer is wanted to the topics as they were then, the one that the present request carries, and
+    #: the last one that was answered; and when the next such request may be sent.
+    wanted: int = attrs.field(default=0, init=False)
+    asked_wanted: int = attrs.field(default=0, init=False)
+    told: int = attrs.field(default=0, init=False)
+    wanted_due_s: float = attrs.field(default=-math.inf, init=False)
     #: The master that it named in its last answer, the last one that it ever named, and when it last answered.
     names: MasterAddresses | None = attrs.field(default=None, init=False)
     ever_named: MasterAddresses | None = attrs.field(default=None, init=False)
@@ -108,6 +114,8 @@ class BrokerRegistration:
     _name_servers: dict[str, _NameServer] = attrs.field(factory=dict, init=False)
     #: Counts the identities that the broker had: role and address.
     _identity: int = attrs.field(default=0, init=False)
+    #: Counts the calls of `want_topics_told`.
+    _wanted: int = attrs.field(default=0, init=False)
 
     # --- what happens to the broker -----------------------------------------------------------------------------------
 
@@ -126,6 +134,25 @@ class BrokerRegistration:
         """The topics changed: tell those that know the broker by a one-way request."""
         for name_server in self._name_servers.values():
             name_server.topics_changed = True
+
+    def want_topics_told(self) -> int:
+        """The topics changed, and a task waits until name servers have them: register with those that know the broker.
+
+        Returns the number that `are_told` takes.
+        """
+        self._wanted += 1
+        for name_server in self._name_servers.values():
+            name_server.topics_changed, name_server.wanted = True, self._wanted
+        return self._wanted
+
+    def are_told(self, number: int) -> bool:
+        """Whether each name server that knows the broker has answered to the topics of then, or to later ones.
+
+        One that did not answer in time, or cannot be reached, knows it no more, as far as we know: nobody waits for it.
+        """
+        return all(
+            server.told >= number or server.registered_as != self._identity for server in self._name_servers.values()
+        )
 
     def identity_changed(self, now: float, *, is_slave: bool) -> None:
         """The broker has another role or another address: register with all name servers at once.
@@ -148,9 +175,11 @@ class BrokerRegistration:
     def _wake_at(self, name_server: _NameServer) -> float:
         if name_server.is_busy:
             return math.inf
-        if name_server.topics_changed and name_server.registered_as == self._identity:
-            return min(name_server.due_s, name_server.oneway_due_s)
-        return name_server.due_s
+        if name_server.registered_as != self._identity:
+            return name_server.due_s
+        if name_server.wanted > name_server.told:
+            return min(name_server.due_s, name_server.wanted_due_s)
+        return min(name_server.due_s, name_server.oneway_due_s) if name_server.topics_changed else name_server.due_s
 
     def requests(self, now: float) -> list[NameServerRequest]:
         """What to send now: one request for each name server that is due and not being asked already."""
@@ -162,7 +191,10 @@ class BrokerRegistration:
 
     def _begin(self, name_server: _NameServer, now: float) -> RequestKind:
         name_server.is_busy, name_server.asked_as = True, self._identity
-        if name_server.due_s <= now:
+        is_wanted = name_server.wanted > name_server.told
+        if is_wanted:
+            name_server.wanted_due_s = now + TOPIC_CHANGES_PAUSE_S
+        if name_server.due_s <= now or is_wanted:
             name_server.asked_s = now
             may_compare = name_server.registered_as == self._identity and not name_server.topics_changed
             if may_compare and not self.force_register and not self.is_slave:
@@ -171,6 +203,7 @@ class BrokerRegistration:
         else:
             kind = "register_oneway"
         name_server.topics_changed, name_server.may_know_broker = False, True
+        name_server.asked_wanted = name_server.wanted
         name_server.oneway_due_s = now + TOPIC_CHANGES_PAUSE_S
         return kind
 
@@ -183,6 +216,7 @@ class BrokerRegistration:
             return
         interval_s = FIRST_INTERVAL_S if name_server.registered_as == _NOBODY else self.period_s
         name_server.is_busy, name_server.registered_as = False, name_server.asked_as
+        name_server.told = name_server.asked_wanted
         name_server.due_s = max(now, name_server.asked_s + interval_s)
         name_server.unreachable.succeeded()
         if self.is_slave and said.master_addr is None:

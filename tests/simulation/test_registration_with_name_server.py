@@ -8,6 +8,7 @@ import attrs
 import pytest
 import trio
 
+from rmq_actors.broker.registration_service import TELL_TOPICS_MAX_S
 from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import NamesrvController, open_name_server
 from rmq_actors.ports.environment import Environment
@@ -16,9 +17,16 @@ from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
+from rmq_actors.wire.headers import encode_header
+from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, GetRouteInfoRequestHeader
 from rmq_actors.wire.record import Message
-from sim_net import Node, Partition, World
+from rmq_actors.wire.remoting_command import RemotingCommand
+from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
+from sim_net import Node, Partition, Schedule, World
+from tests.worlds.name_server_world import SMALL_STORE, pair
 from tests.worlds.registration_world import NAMESRV_PORT, Broker, broker_config, new_recorder
+from tests.worlds.role_world import RoleWorld
 
 ROUND_TRIPS_S = 0.1
 PERIOD_S = 30.0
@@ -225,3 +233,34 @@ def test_name_servers_by_address_server() -> None:
         assert cluster.ns2.addresses() == {}
 
     run(main)
+
+
+@pytest.mark.parametrize(("fault", "takes_s"), [("none", 0.5), ("killed", 0.5), ("silent", TELL_TOPICS_MAX_S + 0.5)])
+def test_a_topic_that_an_operator_has_made_is_routed_when_the_answer_comes(fault: str, takes_s: float) -> None:
+    servers = RoleWorld(
+        pair("a", 0),
+        name_server_names=("ns-1", "ns-2"),
+        whole_brokers=True,
+        store=attrs.evolve(SMALL_STORE, broker_role=BrokerRole.ASYNC_MASTER),
+    )
+
+    async def make_and_ask() -> None:
+        live = ["ns-1"] if fault != "none" else ["ns-1", "ns-2"]
+        if fault == "killed":
+            servers.nodes["ns-2"].kill()
+        elif fault == "silent":
+            servers.world.start_schedule(Schedule((Partition(0.0, 60.0, "ns-2", "a-0"),)))
+        for topic in ("One", "Two"):
+            header = CreateTopicRequestHeader(topic, "TBW102", 4, 4, 6, "SINGLE_TAG", 0, order=False)
+            request = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, encode_header(header))
+            began_s = trio.current_time()
+            answer = await servers.ask_broker("a-0", request)
+            assert answer.code == ResponseCode.SUCCESS
+            assert trio.current_time() - began_s < takes_s
+            for name_server in live:
+                route = await servers.ask(
+                    name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic)
+                )
+                assert route.code == ResponseCode.SUCCESS, (name_server, topic)
+
+    servers.run_well(make_and_ask)

@@ -162,6 +162,52 @@ def test_a_period_that_is_due_tells_of_the_change_too() -> None:
     assert machine.wake_at == FIRST_INTERVAL_S + PERIOD_S
 
 
+def test_a_change_whose_answer_is_wanted_is_registered_with_those_that_have_the_broker() -> None:
+    machine = registered(A, B, force=False)
+    number = machine.want_topics_told()
+    assert kinds(machine, 1.0) == [(A, "register"), (B, "register")]
+    assert not machine.are_told(number)
+    machine.answered(A, NOTHING, 1.1, 0.5)
+    assert not machine.are_told(number)
+    machine.answered(B, NOTHING, 1.2, 0.5)
+    assert machine.are_told(number)
+    assert machine.wake_at == 1.0 + FIRST_INTERVAL_S + 20.0
+
+
+def test_nobody_waits_for_a_name_server_that_failed_or_never_had_the_broker() -> None:
+    machine = registered(A, B)
+    machine.name_servers_changed((A, B, C), 1.0)
+    assert kinds(machine, 1.0) == [(C, "register")]
+    number = machine.want_topics_told()
+    assert kinds(machine, 1.0) == [(A, "register"), (B, "register")]
+    machine.answered(A, NOTHING, 1.1, 0.5)
+    machine.failed(B, 1.2, 0.5, was_reached=False)
+    assert machine.are_told(number)
+
+
+def test_an_answer_to_older_topics_is_not_the_one_that_is_wanted() -> None:
+    machine = registered(A)
+    assert kinds(machine, FIRST_INTERVAL_S) == [(A, "register")]
+    number = machine.want_topics_told()
+    machine.answered(A, NOTHING, FIRST_INTERVAL_S + 1.0, 0.5)
+    assert not machine.are_told(number)
+    assert kinds(machine, FIRST_INTERVAL_S + 1.0) == [(A, "register")]
+    machine.answered(A, NOTHING, FIRST_INTERVAL_S + 1.1, 0.5)
+    assert machine.are_told(number)
+
+
+def test_wanted_answers_in_a_hurry_share_a_request() -> None:
+    machine, sent = registered(A), []
+    for tenth in range(50):
+        now = 1.0 + tenth * 0.01
+        machine.want_topics_told()
+        if machine.requests(now):
+            sent.append(now)
+            machine.answered(A, NOTHING, now, 0.5)
+    assert len(sent) == 5
+    assert all(later - earlier >= TOPIC_CHANGES_PAUSE_S for earlier, later in itertools.pairwise(sent))
+
+
 # --- forceRegister=false ----------------------------------------------------------------------------------------------
 
 
@@ -403,6 +449,8 @@ class _Model:
     identity: int = 0
     version: int = 0
     busy: dict[str, tuple[float, NameServerRequest, bool]] = attrs.field(factory=dict)
+    #: The number, the identity and the version of each change whose answer is wanted.
+    wanted: list[tuple[int, int, int]] = attrs.field(factory=list)
 
     def run_until(self, end: float) -> None:
         while True:
@@ -415,6 +463,7 @@ class _Model:
                 if until <= self.now:
                     del self.busy[address]
                     self._end(request, ok=ok)
+                    self.check_told()
             for request in self.machine.requests(self.now):
                 assert request.namesrv_addr not in self.busy, "one request at a time"
                 self._begin(request)
@@ -446,6 +495,9 @@ class _Model:
         if what == "topics":
             self.version += 1
             self.machine.topics_changed()
+        elif what == "wanted":
+            self.version += 1
+            self.wanted.append((self.machine.want_topics_told(), self.identity, self.version))
         elif what == "identity":
             self.identity += 1
             self.machine.identity_changed(self.now, is_slave=self.identity % 2 == 1)
@@ -460,6 +512,13 @@ class _Model:
             if what == "forgets_and_closes":
                 self.machine.disconnected(address, self.now, 0.5)
 
+    def check_told(self) -> None:
+        """A change counts as told when every name server that has the broker has it, but those that have forgotten."""
+        for number, identity, version in self.wanted:
+            if identity == self.identity and self.machine.are_told(number) and self.machine.is_registered_everywhere:
+                has = [server.remembers for server in self.servers.values() if server.remembers is not None]
+                assert all(one >= (identity, version) for one in has)
+
     def settle(self) -> None:
         """Every trouble is over."""
         for server in self.servers.values():
@@ -467,7 +526,7 @@ class _Model:
         self.run_until(self.now + CONVERGENCE_S)
 
 
-EVENTS = ("topics", "identity", "down", "up", "refuses", "forgets", "forgets_and_closes")
+EVENTS = ("topics", "wanted", "identity", "down", "up", "refuses", "forgets", "forgets_and_closes")
 
 
 @given(
@@ -483,6 +542,8 @@ def test_every_name_server_comes_to_have_the_broker_as_it_is(
     for pause_s, what, address in events:
         model.run_until(model.now + pause_s)
         model.happens(what, address)
+        model.check_told()
     model.settle()
+    assert all(model.machine.are_told(number) for number, _, _ in model.wanted)
     assert [server.remembers for server in model.servers.values()] == [(model.identity, model.version)] * 2
     assert model.machine.is_registered_everywhere

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from rmq_actors.broker.client_requests import ClientRequests, refused
+from rmq_actors.broker.registration_service import BrokerRegistrationService
 from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.broker.topic_removal import TopicRemoval
 from rmq_actors.broker.topics import system_topics
@@ -47,6 +50,8 @@ class TopicAdminProcessor:
     _clients: ClientRequests
     _pools: RequestPools
     _removal: TopicRemoval
+    #: None: there is no name server.
+    _registration: Callable[[], BrokerRegistrationService | None]
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the request codes."""
@@ -64,7 +69,7 @@ class TopicAdminProcessor:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    async def _update_and_create_topic(self, request: RemotingRequest) -> RemotingCommand:
+    async def _update_and_create_topic(self, request: RemotingRequest) -> None:
         header = decode_header(CreateTopicRequestHeader, request.command)
         self._check_is_master()
         refusal = check_topic_to_change(header.topic, self._system_topics()) or check_topic_numbers(header)
@@ -83,6 +88,14 @@ class TopicAdminProcessor:
             await self._clients.metadata.topics.update_topic_config(config, room)
         except (OSError, ValueError) as error:
             raise _not_changed(f"topic {header.topic}", error) from error
+        # Elsewhere, so that a name server that does not answer holds up no other change.
+        self._pools.asking.submit(request, self._answer_registered)
+
+    async def _answer_registered(self, request: RemotingRequest) -> RemotingCommand:
+        """Answer when name servers route the topic: whoever has made it asks for its route next."""
+        registration = self._registration()
+        if registration is not None:
+            await registration.register_topics()
         return request.command.response(ResponseCode.SUCCESS, NOT_SET)
 
     async def _update_group(self, request: RemotingRequest) -> RemotingCommand:
