@@ -193,6 +193,13 @@ def test_every_file_of_the_examples_is_read_whole(example: Path) -> None:
             ["haMasterAddress=nowhere"],
             "{path}, line 4: haMasterAddress=nowhere: 'nowhere' is not an address of the form host:port",
         ),
+        (
+            ["haAllowedAddresses=10.0.0.7;nonsense"],
+            (
+                "{path}, line 4: haAllowedAddresses=10.0.0.7;nonsense: 'nonsense' does not appear to be an IPv4 or IPv6 "
+                "network: an allow-list has addresses and networks, such as 10.0.0.7;10.1.0.0/16"
+            ),
+        ),
     ],
 )
 def test_a_refusal_names_keys_and_lines_as_the_file_has_them(tmp_path: Path, lines: list[str], message: str) -> None:
@@ -242,6 +249,16 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
             assert done.returncode == 1
             assert done.stdout.endswith(f" cannot start: 127.0.0.1:{port}: Address already in use\n")
             assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_port_of_metrics_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run("broker", "-c", conf(tmp_path, f"metricsPromExporterPort={port}"))
+    assert ended.returncode == ExitCode.CHECK_FAILED
+    assert ended.stdout.splitlines()[-1].endswith(
+        f"ERROR rmq_actors.cli.broker the broker cannot start: 127.0.0.1:{port}: Address already in use"
+    )
 
 
 def test_an_address_that_is_none_is_shown_with_the_others(tmp_path: Path) -> None:

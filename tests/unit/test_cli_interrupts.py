@@ -75,6 +75,17 @@ def test_an_interrupt_in_a_trio_program_is_no_crash() -> None:
     assert (ended.code, ended.stderr) == (130, "rmq-actors: interrupted\n")
 
 
+@pytest.mark.parametrize("command_line", [("top",), ("broker-admin", "status", "--watch", "--json")])
+def test_what_is_asked_again_and_again(command_line: tuple[str, ...]) -> None:
+    """Between two questions, here to a broker that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with started(*command_line, address) as command:
+        command.wait_for(lambda: address in command.stdout)
+        ended = command.interrupt()
+    assert (ended.code, ended.stderr) == (130, "rmq-actors: interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("found", "step"),
     [("store/master/commitlog", "1: replicate"), ("traces/v1/*/scenario=replication/.p*", "2: break")],
