@@ -196,8 +196,8 @@ def test_every_file_of_the_examples_is_read_whole(example: Path) -> None:
         (
             ["haAllowedAddresses=10.0.0.7;nonsense"],
             (
-                "{path}, line 4: haAllowedAddresses=10.0.0.7;nonsense: 'nonsense' does not appear to be an IPv4 or IPv6 "
-                "network: an allow-list has addresses and networks, such as 10.0.0.7;10.1.0.0/16"
+                "{path}, line 4: haAllowedAddresses=10.0.0.7;nonsense: 'nonsense' does not appear to be an IPv4 or "
+                "IPv6 network: an allow-list has addresses and networks, such as 10.0.0.7;10.1.0.0/16"
             ),
         ),
     ],
