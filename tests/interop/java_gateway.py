@@ -118,6 +118,11 @@ class JavaGateway:
         system.setOut(to)
         system.setErr(to)
         try:
+            # Some commands keep their client, which they have closed: each run gets new ones, as a process does.
+            startup = self.jvm.java.lang.Class.forName("org.apache.rocketmq.tools.command.MQAdminStartup")
+            commands = startup.getDeclaredField("subCommandList")
+            commands.setAccessible(True)
+            commands.set(None, self.jvm.java.util.ArrayList())
             self.jvm.org.apache.rocketmq.tools.command.MQAdminStartup.main0(arguments, None)
         finally:
             system.setOut(before[0])

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.interop.java_gateway import API_TIMEOUT_MS, JavaGateway
+from tests.interop.java_gateway import API_TIMEOUT_MS, CommandFailed, JavaGateway
 from tests.interop.servers import Servers
 from tests.worlds.own_broker import BrokerCommand
 from tests.worlds.server_process import wait_until
@@ -102,12 +102,20 @@ def test_who_consumes_and_how_far(admin: Admin) -> None:
     assert "Diff Total: 0" in shown
     assert re.search(rf"{GROUP} +1 +V4_9_7 +PUSH +CLUSTERING +\d+ +0", admin("consumerProgress"))
     assert re.search(rf"{TOPIC} +{GROUP} +{NAME} +0 +6 +6 +0", admin("brokerConsumeStats", "-b", admin.broker.address))
+    ordered = admin("brokerConsumeStats", "-b", admin.broker.address, "-o", "true")
+    assert TOPIC not in ordered  # it is not an ordered one
+    assert "Diff Total: 0" in ordered
     (client,) = re.findall(r"^(\S+@\S+) +127", admin("consumerConnection", "-g", GROUP), re.MULTILINE)
     assert "MessageModel: CLUSTERING" in admin("consumerConnection", "-g", GROUP)
     shown = admin("consumerStatus", "-g", GROUP, "-i", client)
     assert "#Consumer Properties#" in shown
     assert re.search(rf"Topic: {TOPIC} .*SubExpression: \*", shown), shown
-    assert "CR_SUCCESS" in admin("queryMsgById", "-i", admin.sent[0][1], "-g", GROUP, "-d", client)
+    unique_id, offset_id = admin.sent[0]
+    assert "CR_SUCCESS" in admin("queryMsgById", "-i", offset_id, "-g", GROUP, "-d", client)
+    directly = ("queryMsgByUniqueKey", "-t", TOPIC, "-i", unique_id, "-g", GROUP, "-d")
+    assert "CR_SUCCESS" in admin(*directly, client)
+    with pytest.raises(CommandFailed, match=f"The Consumer <{GROUP}> <nobody> not online"):
+        admin(*directly, "nobody")
     assert re.search(r"^0001 +\S+@\S+", admin("producerConnection", "-g", "PG_admin", "-t", TOPIC))
     assert "producer group (PG_admin)" in admin("producer", "-b", admin.broker.address)
 
