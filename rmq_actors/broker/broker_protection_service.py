@@ -22,7 +22,7 @@ PROTECT_INTERVAL_S: Final = 180.0
 class BrokerProtectionService(ServiceThread):
     """A Service of masters: a slave's groups are its master's.
 
-    A group that is turned off (`consumeEnable` false, as by `mqadmin updateSubGroup -c false`) stays so until an
+    A group that is turned off (`consumeEnable` false, as by `mqadmin updateSubGroup -s false`) stays so until an
     operator turns it on again; its pulls are answered NO_PERMISSION meanwhile. What was noted of it is forgotten then:
     after it is on again it has until the next round to pull, and is judged by that. RocketMQ turns it off again at the
     next round, by the lag that it had when it was turned off; and its change is not written to the disk.
@@ -59,7 +59,7 @@ class BrokerProtectionService(ServiceThread):
                 return
             _log.warning(
                 "group %s is turned off: it is %d bytes behind in %s, queue %d, which is more than "
-                "consumerFallbehindThreshold; mqadmin updateSubGroup -c true turns it on again",
+                "consumerFallbehindThreshold; mqadmin updateSubGroup -s true turns it on again",
                 group,
                 lag.behind_bytes,
                 lag.topic,
