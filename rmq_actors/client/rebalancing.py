@@ -60,6 +60,8 @@ class Rebalancer:
     held: dict[MessageQueue, HeldQueue] = attrs.field(factory=dict, init=False)
     #: Where queues begin that are not held yet, whatever the store says.
     seeks: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
+    #: Queues whose lock was asked for, and that are not held: their brokers may have granted it all the same.
+    _asked_locks: set[MessageQueue] = attrs.field(factory=set, init=False)
     #: When the consumer started, ms since the epoch.
     start_timestamp_ms: int = attrs.field(init=False)
 
@@ -111,6 +113,8 @@ class Rebalancer:
         pulled = {
             queue: -math.inf if each.is_leaving else each.process_queue.last_pull_s for queue, each in self.held.items()
         }
+        for queue in [each for each in self._asked_locks if each.topic == topic and each not in assigned]:
+            await self._unlock([queue])
         plan = plan_rebalance(topic, assigned, pulled, trio.current_time())
         if plan.is_empty:
             return
@@ -162,6 +166,8 @@ class Rebalancer:
             self.requests.nodes.forget(held.queue)
 
     async def _add(self, queue: MessageQueue) -> None:
+        if self.locks:
+            self._asked_locks.add(queue)
         if self.locks and not await self._lock([queue]):
             _log.info("%s: %s is locked by another consumer", self.config.consumer_group, queue)
             return
@@ -182,6 +188,7 @@ class Rebalancer:
         process_queue = ProcessQueue[MessageExt](last_pull_s=now_s, last_consume_s=now_s)
         process_queue.locked, process_queue.last_lock_s = self.locks, now_s
         held = self.held[queue] = HeldQueue(queue, process_queue, offset)
+        self._asked_locks.discard(queue)
         self._tell("taken", held)
         self.on_added(held)
 
@@ -249,6 +256,7 @@ class Rebalancer:
             _log.warning("%s: %d queues are not locked: %s", self.config.consumer_group, len(queues), error)
             return False
         now_s = trio.current_time()
+        self._asked_locks.difference_update(set(queues) - granted)
         for queue in queues:
             held = self.held.get(queue)
             if held is None:
@@ -264,6 +272,7 @@ class Rebalancer:
         return await self._lock([held.queue])
 
     async def _unlock(self, queues: list[MessageQueue]) -> None:
+        self._asked_locks.difference_update(queues)
         try:
             await self.requests.unlock_batch_mq(queues[0].broker_name, queues, deadline_after(_LOCK_TIMEOUT_MS))
         except ClientError as error:
@@ -281,6 +290,8 @@ class Rebalancer:
             async with trio.open_nursery() as nursery:
                 for queue in queues:
                     nursery.start_soon(self.remove, queue)
+                for queue in list(self._asked_locks):
+                    nursery.start_soon(self._unlock, [queue])
             return
         await self.offset_store.persist(queues)
         for held in list(self.held.values()):

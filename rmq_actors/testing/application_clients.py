@@ -261,9 +261,12 @@ class ApplicationClients(Writers):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def read_all(self, name: str) -> None:
-        """Return when each group has committed every offset of its queues."""
+        """Return when each group has committed every offset of its queues, and nothing waits to come again.
+
+        A message may wait that was sent back twice, as the first answer was lost.
+        """
         broker = self.brokers.broker(name)
-        while not self._has_consumed_all(broker):  # noqa: ASYNC110 - brokers tell no event of it
+        while not (self.has_all_delayed(broker) and self._has_consumed_all(broker)):  # noqa: ASYNC110 - brokers tell no event of it
             await trio.sleep(LOOK_EVERY_S)
 
     def _has_consumed_all(self, broker: BrokerController) -> bool:

@@ -33,6 +33,7 @@ from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.clients import CHAOS_TOPIC, LOOK_EVERY_S
 from rmq_actors.testing.topology import CONSUMERS, OTHER_CONSUMERS
 from rmq_actors.tracing.events.run import ClientCall, ClientConsume, ClientMember
+from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
 from sim_net import Node
 
@@ -66,6 +67,7 @@ class Member:
     asked_s: float = 0.0
     is_over: bool = False
     client_id: str = ""
+    tracer: Tracer | None = None
 
     @property
     def group(self) -> str:
@@ -195,7 +197,7 @@ class ConsumerGroups:
 
     async def _consume(self, member: Member) -> None:
         async with open_application_client(self.brokers, member.node, f"{member.kind}-{member.number}") as client:
-            member.client_id = client.client_id
+            member.client_id, member.tracer = client.client_id, client.tracer
             self._tell_member("joined", member)
             group, topics = member.group, {CHAOS_TOPIC: "*"}
             first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -251,7 +253,12 @@ class ConsumerGroups:
         """Consume, or say that they are to come again."""
         for message in messages:
             self._tell(member, "begin", message, topic)
-        await self._work(member)
+        try:
+            await self._work(member)
+        except trio.Cancelled:
+            for message in messages:
+                self._tell(member, "cancelled", message, topic)
+            raise
         is_later = self.may_send_back() and member.node.entropy.random() < self.brokers.workload.retries
         for message in messages:
             self._tell(member, "later" if is_later else "consumed", message, topic)
@@ -273,7 +280,8 @@ class ConsumerGroups:
             queue_offset=message.queue_offset,
             key=message.keys or "",
         )
-        self.brokers.recorder.record(told, member.node.name)
+        assert member.tracer is not None
+        member.tracer.emit(told)  # not after its machine has died
 
     def _tell_member(self, status: str, member: Member) -> None:
         if member.client_id:

@@ -33,7 +33,7 @@ def test_every_run_passes() -> None:
     assert ends == {"joined", "left", "cancelled", "crashed"}
     consumed = [event for each in results for event in of_kind(each.events, ClientConsume)]
     assert {event.group for event in consumed} == {"concurrent-group", "orderly-group", "pull-group"}
-    assert {event.status for event in consumed} == {"begin", "consumed", "later"}
+    assert {event.status for event in consumed} >= {"begin", "consumed", "later"}
     assert any(of_kind(each.events, ConsumerQueue) for each in results)
 
 

@@ -130,9 +130,9 @@ class ClientRead(Event, kind="client.read", emitter="testing.remote_clients", ac
 
 
 class ClientConsume(Event, kind="client.consume", emitter="testing.consumer_groups", actor="Listener"):
-    """A member of a group has a message: begin, then consumed, or later if it is to come again; client is its clientId.
+    """A member of a group has a message: begin, then consumed, later if it is to come again, or cancelled.
 
-    key names the message, offset is where the broker that gave it has it.
+    client: its clientId; key names the message, offset is where the broker that gave it has it.
     """
 
     status: str
