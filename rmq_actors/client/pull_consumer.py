@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
 import attrs
 import trio
@@ -79,7 +79,9 @@ class _Found:
 
 @attrs.define(eq=False, repr=False)
 class PullConsumer:
-    """A running consumer of one group: see `open_pull_consumer`. One task at a time polls.
+    """A running consumer of one group: see `open_pull_consumer`. One task at a time polls, or iterates.
+
+    A second one gets `trio.BusyResourceError`: by its poll, what the first was given would count as consumed.
 
     Either `subscribe` topics, whose queues the members of the group share, or `assign` queues.
     """
@@ -90,6 +92,7 @@ class PullConsumer:
     #: How far the consumer is in queues, where that is not to be committed yet. A queue that was another's since, or
     #: was reset, is another `HeldQueue`.
     _uncommitted: dict[HeldQueue, int] = attrs.field(factory=dict, init=False)
+    _is_polled: bool = attrs.field(default=False, init=False)
 
     @property
     def client_id(self) -> str:
@@ -153,27 +156,39 @@ class PullConsumer:
         """The next messages, at most `poll_batch_size`; none if none came in time.
 
         What the last poll gave is consumed by that: with `auto_commit` it is committed within
-        persistConsumerOffsetInterval.
+        persistConsumerOffsetInterval. Raises `trio.BusyResourceError` while another task polls.
         """
-        self._note_consumed()
-        await trio.lowlevel.checkpoint()
-        timeout_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
-        with trio.move_on_after(timeout_ms / 1000):
-            while not (messages := self._found.take(self.config.poll_batch_size)):
-                await self._found.came.wait()
-            return messages
-        return []
+        with self._one_at_a_time():
+            self._note_consumed()
+            await trio.lowlevel.checkpoint()
+            timeout_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
+            with trio.move_on_after(timeout_ms / 1000):
+                while not (messages := self._found.take(self.config.poll_batch_size)):
+                    await self._found.came.wait()
+                return messages
+            return []
 
     def __aiter__(self) -> PullConsumer:
         return self
 
     async def __anext__(self) -> MessageExt:
-        """The next message, however long that takes: the last one is consumed by that."""
-        self._note_consumed()
-        await trio.lowlevel.checkpoint()
-        while not (messages := self._found.take(1)):
-            await self._found.came.wait()
-        return messages[0]
+        """The next message, however long that takes: the last one is consumed by that. Raises as `poll` does."""
+        with self._one_at_a_time():
+            self._note_consumed()
+            await trio.lowlevel.checkpoint()
+            while not (messages := self._found.take(1)):
+                await self._found.came.wait()
+            return messages[0]
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        if self._is_polled:
+            raise trio.BusyResourceError("another task polls this consumer: give each task a consumer of its own")
+        self._is_polled = True
+        try:
+            yield
+        finally:
+            self._is_polled = False
 
     async def commit(self, timeout_ms: int | None = None) -> None:
         """Have brokers know what was polled before as consumed, what the last poll gave among it.

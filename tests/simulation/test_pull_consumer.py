@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from rmq_actors.client.client_error import ClientError
 from rmq_actors.client.client_instance import MQClientInstance
@@ -110,6 +111,30 @@ def test_a_message_that_was_not_passed_comes_again_after_a_block_that_ends_norma
                         break
             async with consumer_of(client, {TOPIC: "*"}) as consumer:
                 assert sorted(await take(consumer, 4)) == bodies(4)
+
+    ClientWorld.run(use)
+
+
+def test_a_second_task_that_polls_at_the_same_time_is_refused_and_loses_nothing() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(1))
+            async with consumer_of(client, {TOPIC: "*"}) as consumer, trio.open_nursery() as nursery:
+                found = list[bytes]()
+
+                async def first() -> None:
+                    found.extend(message.body for message in await consumer.poll(20_000))
+
+                nursery.start_soon(first)
+                await trio.testing.wait_all_tasks_blocked()
+                with pytest.raises(trio.BusyResourceError, match="another task polls"):
+                    await consumer.poll(0)
+                with pytest.raises(trio.BusyResourceError, match="another task polls"):
+                    await consumer.__anext__()
+                while not found:
+                    await trio.sleep(0.1)
+                assert found == bodies(1)
+                assert await consumer.poll(0) == []  # one after the other they may
 
     ClientWorld.run(use)
 
