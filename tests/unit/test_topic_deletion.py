@@ -203,6 +203,21 @@ def test_a_slave_takes_over_what_it_is_told_also_that_it_was_not_so(tmp_path: Pa
     assert checked(tmp_path) == []
 
 
+@pytest.mark.parametrize("within", [1, 8, 60])
+def test_a_point_of_a_log_that_has_diverged_may_be_within_a_record(tmp_path: Path, within: int) -> None:
+    """A chaos run found it: dispatching began there, and failed for as long as the slave ran."""
+
+    async def main() -> None:
+        async with a_slave_s(tmp_path) as (running, offsets):
+            await running.store.topic_deletion.follow({"T": {None: offsets[3] + within}}, 0)
+            put(running.store, b"a6")
+            assert await bodies(running.store) == told("a", 7)[4:]
+            assert running.store.running_flags.is_writeable
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert checked(tmp_path) == []
+
+
 def test_a_queue_that_a_slave_could_not_remove_is_removed_when_it_is_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ import trio
 from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
 from rmq_actors.store.files.deleted_topics import Points, begin_of
 from rmq_actors.store.lifecycle.store_files import StoreFiles
+from rmq_actors.wire.record import check_record
 
 
 class NotDeleted(OSError):
@@ -160,7 +161,21 @@ class TopicDeletion:
             self._forget(remove)
         finally:
             if again_from:
-                self._files.reput.rewind(max(min(again_from), self._files.commit_log.min_offset))
+                self._files.reput.rewind(self._record_at(min(again_from)))
+
+    def _record_at(self, offset: int) -> int:
+        """Where to dispatch from, so that everything from `offset` on is: a record begins there.
+
+        If this log diverges from the master's, and nobody has noticed yet, a point of that one may be within a record:
+        then it is where the log's file begins.
+        """
+        log = self._files.commit_log
+        offset = max(offset, log.min_offset)
+        if offset >= log.max_offset:
+            return offset
+        view, begin = log.file_at(offset)
+        is_record = check_record(view, offset - begin, offset, check_crc=False).what != "invalid"
+        return offset if is_record else begin
 
     def _queues_of(self, topics: Collection[str]) -> list[ConsumeQueue]:
         return [queue for queue in self._files.consume_queues if queue.topic in topics]
