@@ -143,6 +143,19 @@ def test_number_0_again_is_a_queue_that_begins_again(tmp_path: Path) -> None:
     queue.close()
 
 
+def test_number_0_again_takes_nothing_from_the_queue_of_a_master(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has given the numbers itself: that one is a defect, and messages that can be read must not go for it."""
+    queue = open_queue(tmp_path)
+    queue.own_from = 500
+    queue.put_message_position_info(entries(0, 5))
+    queue.put_message_position_info([QueueEntry(0, 500, 100, 0), *entries(5, 6, offset=100)])
+    assert (held(queue), queue.refused) == ([*stored(0, 5), *stored(5, 6, offset=100)], 1)
+    assert "the record at 500 is number 0 of its queue, which ends at 5: it gets no entry" in caplog.text
+    queue.close()
+
+
 def test_the_first_index_is_one_that_a_file_name_can_hold(tmp_path: Path) -> None:
     queue = open_queue(tmp_path)
     queue.put_message_position_info([QueueEntry(1 << 62, 0, 100, 0), QueueEntry(-1, 100, 100, 0)])

@@ -21,6 +21,7 @@ from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
 from rmq_actors.store.files.deleted_topics import DeletedTopics, Points
 from rmq_actors.store.files.json_file import ConfigFileDamaged
+from rmq_actors.store.lifecycle.topic_deletion import TopicDeletion
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.record import Message, decode_message
 from tests.worlds.running_store import RunningStore, running_store
@@ -200,6 +201,39 @@ def test_a_slave_takes_over_what_it_is_told_also_that_it_was_not_so(tmp_path: Pa
             assert await bodies(running.store) == told("a", 6)[left if is_kept else 0 :]
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert checked(tmp_path) == []
+
+
+def test_what_the_broker_itself_puts_while_it_deletes_is_in_the_life_that_its_number_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delay is over, or a transaction is committed, and that is dispatched before the deletion is written down."""
+    write_down, bodies_put = TopicDeletion._write_down, iter([b"counts on", b"begins again"])
+
+    async def put_beside(deletion: TopicDeletion, topics: list[str], begin: int) -> None:
+        store = stores[0]
+        if not begins:
+            await write_down(deletion, topics, begin)
+        begins.append(begin)
+        put(store, next(bodies_put))
+        if len(begins) > 1:
+            await trio.sleep(1)
+            await write_down(deletion, topics, begin)
+
+    begins: list[int] = []
+    stores: list[MessageStore] = []
+    monkeypatch.setattr(TopicDeletion, "_write_down", put_beside)
+
+    async def main() -> None:
+        async with a_slave_s(tmp_path) as (running, _):
+            stores.append(running.store)
+            await running.store.topic_deletion.delete(["T"])
+            assert await bodies(running.store) == [b"begins again"]
+            put(running.store, b"and goes on")
+            assert await bodies(running.store) == [b"begins again", b"and goes on"]
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert len(begins) == 2
     assert checked(tmp_path) == []
 
 

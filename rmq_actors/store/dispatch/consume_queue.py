@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 GAP_UNITS_MAX = 1_000_000
 _UNITS_A_CHUNK = 4096
 _INDEX_MAX = ((1 << 63) - 1) // CQ_STORE_UNIT_SIZE
+#: No record is this broker's own.
+NEVER_OWN: Final = 1 << 63
 _NO_RECORD = -1
 #: How many digits an int64 has.
 _INDEX_DIGITS_MAX = 19
@@ -69,6 +71,8 @@ class ConsumeQueue:
     queue_id: int
     queue: MappedFileQueue
     ext: ConsumeQueueExt | None = None
+    #: From this offset of the log on records are this broker's own, a master's: it has given them their indexes.
+    own_from: int = attrs.field(default=NEVER_OWN, kw_only=True)
     max_physic_offset: int = attrs.field(default=_NO_RECORD, init=False)
     #: Entries that came again, and those whose index was taken or no index at all.
     repeats: int = attrs.field(default=0, init=False)
@@ -237,12 +241,13 @@ class ConsumeQueue:
     def _takes(self, index: int, expected: int, offset: int, *, is_further: bool) -> bool:
         """Whether an entry may stand at an index that is not the next one.
 
-        Raises `QueueBeginsAgain`, but never because of what a record says of a queue that is not its own.
+        Raises `QueueBeginsAgain`, but never because of what a record says of a queue that is not its own, nor
+        because of one of a master's own: it knows which topics it has deleted, and another number 0 is a defect.
         """
         is_empty = self.queue.max_offset == self.queue.min_offset and expected == self.max_offset_in_queue
         if is_empty and 0 <= index <= _INDEX_MAX:
             return True
-        if index == 0 and not is_further:
+        if index == 0 and not is_further and offset < self.own_from:
             raise QueueBeginsAgain(self.topic, self.queue_id, offset)
         if 0 < index - expected <= GAP_UNITS_MAX:
             self.gaps += 1

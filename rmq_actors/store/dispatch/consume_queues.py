@@ -15,7 +15,7 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.config import MessageStoreConfig
-from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
+from rmq_actors.store.dispatch.consume_queue import NEVER_OWN, ConsumeQueue, QueueEntry, parse_queue_offset
 from rmq_actors.store.dispatch.consume_queue_ext import ConsumeQueueExt
 from rmq_actors.store.dispatch.queue_rows import queue_entry, rows_by_queue
 from rmq_actors.store.files.deleted_topics import DeletedTopics, QueueBeginsAgain
@@ -70,6 +70,8 @@ class ConsumeQueues:
     _ends: dict[ConsumeQueue, int] = attrs.field(factory=dict, init=False)
     _ends_sum: int = attrs.field(default=0, init=False)
     _grown_queues: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
+    #: See `ConsumeQueue.own_from`.
+    _own_from: int = attrs.field(default=NEVER_OWN, init=False)
     #: Those that may have grown since somebody who waits for that has looked; None: nobody waits.
     _looked_for: dict[ConsumeQueue, None] | None = attrs.field(default=None, init=False)
     _dirty_directories: DirtyDirectories = attrs.field(factory=dict, init=False)
@@ -127,6 +129,12 @@ class ConsumeQueues:
         self._grown_queues.clear()
         return len(self._ends), self._ends_sum
 
+    def begin_own(self, offset: int) -> None:
+        """From there on the log has what this master puts: see `ConsumeQueue.own_from`."""
+        self._own_from = offset
+        for queue in self:
+            queue.own_from = offset
+
     @contextlib.contextmanager
     def growth(self) -> Iterator[Callable[[], list[tuple[str, int]]]]:
         """For one that waits for entries: a function that says which queues may have grown since its last call.
@@ -156,8 +164,10 @@ class ConsumeQueues:
             self._open_files,
             self._dirty_directories,
         )
+        # While its topic is deleted, the broker itself may put messages of its old life and of its next one.
+        own_from = NEVER_OWN if topic in self.deleted.deleting else self._own_from
         if not config.enable_consume_queue_ext:
-            return ConsumeQueue(topic, queue_id, files)
+            return ConsumeQueue(topic, queue_id, files, own_from=own_from)
         ext_files = MappedFileQueue(
             self.disk,
             f"{CONSUME_QUEUE_EXT_DIRECTORY}/{topic}/{queue_id}",
@@ -166,7 +176,7 @@ class ConsumeQueues:
             self._open_files,
             self._dirty_directories,
         )
-        return ConsumeQueue(topic, queue_id, files, ConsumeQueueExt(ext_files))
+        return ConsumeQueue(topic, queue_id, files, ConsumeQueueExt(ext_files), own_from=own_from)
 
     # CommitLogDispatcher.
 

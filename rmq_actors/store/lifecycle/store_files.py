@@ -214,6 +214,8 @@ class _Opening:
         while sum(dispatcher.delete_expired(first) for dispatcher in derived.dispatchers):
             pass
         derived.consume_queues.correct_min_offset(first)
+        if config.broker_role is not BrokerRole.SLAVE:
+            derived.consume_queues.begin_own(end.end_offset)
         reput_from, last = (end.end_offset, last) if room.stopped_at is None else (room.stopped_at, room.last)
         reput = Reput(
             *(commit_log, derived.dispatchers, config.delay_levels_ms, reput_from, last, self.passed_over),
