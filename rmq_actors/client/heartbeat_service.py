@@ -14,7 +14,7 @@ import trio
 
 from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.actors.services.timer import Timer
-from rmq_actors.client.client_error import ClientError
+from rmq_actors.client.client_error import BrokerUnreachable, ClientError
 from rmq_actors.client.config import ClientConfig
 from rmq_actors.client.requests import ClientRequests, deadline_after
 from rmq_actors.client.topic_routes import TopicRoutes
@@ -47,6 +47,8 @@ class HeartbeatService(ServiceThread):
     versions: dict[str, int] = attrs.field(factory=dict, init=False)
     #: The addresses that have had a heartbeat since the groups changed last.
     _told: set[str] = attrs.field(factory=set, init=False)
+    #: Those that may know this client, whatever routes say now: they had a heartbeat, and kept the connection.
+    _may_know: dict[str, None] = attrs.field(factory=dict, init=False)
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
 
     def groups_changed(self) -> None:
@@ -64,7 +66,7 @@ class HeartbeatService(ServiceThread):
         """Have all brokers that know this client forget a group of it. Failures are logged."""
         header = UnregisterClientRequestHeader(self.client_id, producer, consumer)
         async with trio.open_nursery() as nursery:
-            for address in self._addresses(told=True):
+            for address in list(self._may_know):
                 nursery.start_soon(self._unregister, address, header, deadline_s)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
@@ -77,7 +79,7 @@ class HeartbeatService(ServiceThread):
                     await self._wake.wait_for_running(float("inf"))
                     async with trio.open_nursery() as nursery:
                         deadline_s = deadline_after(self._config.mq_client_api_timeout_ms)
-                        for address in self._addresses(told=False):
+                        for address in self._addresses(untold=True):
                             nursery.start_soon(self._send, address, deadline_s)
         finally:
             self._routes.listeners.remove(self._on_route)
@@ -90,27 +92,29 @@ class HeartbeatService(ServiceThread):
     def on_closed(self, connection: RemotingConnection, reason: str) -> None:
         """A `ConnectionListener`."""
         self._told.discard(connection.remote_address)
+        self._may_know.pop(connection.remote_address, None)
 
     def _on_route(self, topic: str) -> None:
         self._wake.wakeup("route")
 
-    def _addresses(self, *, told: bool | None = None) -> list[str]:
-        """The brokers that get heartbeats: all of them, or those that have had one, or not."""
-        if not self.producers and not self.consumers and told is None:
+    def _addresses(self, *, untold: bool = False) -> list[str]:
+        """The brokers that get heartbeats, or those of them that have had none since the groups changed."""
+        if not self.producers and not self.consumers:
             return []
         brokers: Mapping[str, Mapping[int, str]] = self._routes.brokers
         addresses = dict.fromkeys(
             address
             for by_id in brokers.values()
             for broker_id, address in by_id.items()
-            if broker_id == MASTER_ID or self.consumers or told
+            if broker_id == MASTER_ID or self.consumers
         )
-        return [address for address in addresses if told is None or (address in self._told) == told]
+        return [address for address in addresses if not untold or address not in self._told]
 
     async def _send(self, address: str, deadline_s: float) -> None:
         if not self.producers and not self.consumers:
             return
         self._told.add(address)
+        self._may_know[address] = None
         data = HeartbeatData(
             client_id=self.client_id,
             producer_data_set=[ProducerData(group_name=name) for name in sorted(self.producers)],
@@ -122,6 +126,8 @@ class HeartbeatService(ServiceThread):
             )
         except ClientError as error:
             self._told.discard(address)
+            if isinstance(error, BrokerUnreachable):
+                self._may_know.pop(address, None)
             _log.info("broker %s had no heartbeat: %s", address, error)
         else:
             self.versions[address] = response.version

@@ -217,3 +217,23 @@ def test_a_call_of_an_administrator_that_is_cancelled_leaves_nothing(name: str) 
         SimCluster({"a": None}, STORE, name_server=True).run(body)
 
     assert cancel_at_every_checkpoint(run) >= 2
+
+
+def test_a_group_is_unregistered_at_every_broker_that_had_a_heartbeat() -> None:
+    """Also where no route names that broker any more, and where the next heartbeats are just about to be sent."""
+
+    async def body(cluster: SimCluster) -> None:
+        await produce(cluster)
+        remoting = cluster.broker("a").remoting
+        assert remoting is not None
+        async with cluster.client() as client:
+            config = PullConsumerConfig(GROUP, consume_from_where=FIRST)
+            async with run_pull_consumer(client, config, {TOPIC: "*"}) as consumer:
+                await consumer.poll(1000)
+                assert remoting.consumers == 1
+                client.routes._brokers.clear()
+                client.heartbeats.groups_changed()
+            await trio.sleep(0.5)
+            assert remoting.consumers == 0
+
+    SimCluster({"a": None}, STORE, name_server=True).run(body)
