@@ -198,6 +198,17 @@ def test_what_a_transfer_may_take(settings: dict[str, Any], max_msg_nums: int, c
         assert (result.message_count, result.next_begin_offset) == (count, count)
 
 
+@pytest.mark.parametrize(("offset", "far"), [(0, True), (1, False), (5, False)])
+def test_a_slave_is_suggested_when_the_log_ends_farther_away_than_40_percent_of_memory(
+    offset: int, *, far: bool
+) -> None:
+    """From the last entry that was looked at, one more than was asked for; 40 % is accessMessageInMemoryMaxRatio."""
+    with a_store(memory_bytes=10 * RECORD_BYTES) as store:
+        for _ in range(6):
+            store.put("T")
+        assert store.reads.get_message("T", 0, offset, 1).suggest_pulling_from_slave is far
+
+
 @pytest.mark.parametrize(
     ("settings", "max_msg_nums", "ended_by"),
     [
