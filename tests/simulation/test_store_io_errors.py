@@ -372,6 +372,6 @@ def test_a_sync_and_its_note_fail() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_many_series_of_lives(part: int) -> None:
-    for seed in range(100 + part, 2100, 20):
+    for seed in range(100 + part, 2700, 20):
         ledger = live(seed, *any_lives(seed))
         assert not ledger.broken, (seed, ledger.broken[0])
