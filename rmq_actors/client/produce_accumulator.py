@@ -10,13 +10,16 @@ message back if it waits still, and lets the others' batch go on if not.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable
+import heapq
+import itertools
+import math
+from collections.abc import Awaitable, Callable, Iterator
 
 import attrs
 import outcome
 import trio
 
-from rmq_actors.actors.services.service import ServiceThread
+from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.client.client_error import BadAnswer, ClientClosed, ClientError, ClientTimeout
 from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.send_result import SendResult, results_of_batch
@@ -35,36 +38,55 @@ class _Sender:
 
     outgoing: Outgoing
     deadline_s: float
-    ended: trio.Event = attrs.field(factory=trio.Event, init=False)
-    result: outcome.Outcome[SendResult] | None = attrs.field(default=None, init=False)
+    lane: MessageAccumulation[_Sender]
+    task: trio.lowlevel.Task
+    #: It has its result or error, or was cancelled.
     has_left: bool = attrs.field(default=False, init=False)
 
     def end(self, result: outcome.Outcome[SendResult]) -> None:
-        """It has this result, unless it has one already."""
-        if self.result is None:
-            self.result = result
-            self.ended.set()
+        """It has this result, unless it has left."""
+        if not self.has_left:
+            self.has_left = True
+            trio.lowlevel.reschedule(self.task, result)
+
+    def give_up(self, _: object) -> trio.lowlevel.Abort:
+        """It is cancelled."""
+        self.lane.withdraw(self)
+        self.has_left = True
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 @attrs.define(eq=False, repr=False)
 class ProduceAccumulator(ServiceThread):
-    """A Service: has one task for each lane that is busy."""
+    """A Service: has one task for each lane that is busy, and one that watches all senders' deadlines.
+
+    A cancel scope for each sender would cost a quarter of the CPU time that a message takes here.
+    """
 
     name = "ProduceAccumulator"
     _config: ProducerConfig
     _send: Send
     _lanes: dict[AggregateKey, MessageAccumulation[_Sender]] = attrs.field(factory=dict, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    #: Senders by their deadlines, with a number for those that have the same one. Some have left.
+    _deadlines: list[tuple[float, int, _Sender]] = attrs.field(factory=list, init=False)
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
+    _looks_at_s: float = attrs.field(default=math.inf, init=False)
+    _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
-        """Let lanes work."""
+        """Let lanes work, and end senders whose time is over."""
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
-                await trio.sleep_forever()
+                while True:
+                    self._looks_at_s = self._deadlines[0][0] if self._deadlines else math.inf
+                    await self._wake.wait_for_running(self._looks_at_s)
+                    self._end_late()
         finally:
             self._nursery = None
             self._lanes.clear()
+            self._deadlines.clear()
 
     async def send(self, key: AggregateKey, outgoing: Outgoing, deadline_s: float) -> SendResult:
         """Send a message with others of its key. Raises a `ClientError`, an object of its own for each caller."""
@@ -75,20 +97,29 @@ class ProduceAccumulator(ServiceThread):
         if lane is None:
             max_bytes = min(self._config.batch_max_bytes, self._config.max_message_size_bytes)
             lane = self._lanes[key] = MessageAccumulation(max_bytes, self._config.batch_max_messages)
-        sender = _Sender(outgoing, deadline_s)
+        sender = _Sender(outgoing, deadline_s, lane, trio.lowlevel.current_task())
         if lane.add(sender, batch_item_bytes(outgoing)):
             nursery.start_soon(self._work_off, key, lane)
-        was_sent = True
-        try:
-            with trio.move_on_at(deadline_s):
-                await sender.ended.wait()
-        finally:
-            was_sent = not lane.withdraw(sender)
-            sender.has_left = True
-        if sender.result is not None:
-            return sender.result.unwrap()
-        what = "not stored in time" if was_sent else "not sent, as messages before it took all its time"
-        raise ClientTimeout(f"topic {key.topic}: {what}")
+        self._watch(sender)
+        result: SendResult = await trio.lowlevel.wait_task_rescheduled(sender.give_up)
+        return result
+
+    def _watch(self, sender: _Sender) -> None:
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][2].has_left:
+            heapq.heappop(deadlines)
+        heapq.heappush(deadlines, (sender.deadline_s, next(self._numbers), sender))
+        if sender.deadline_s < self._looks_at_s:
+            self._wake.wakeup("deadline")
+
+    def _end_late(self) -> None:
+        deadlines, now_s = self._deadlines, trio.current_time()
+        while deadlines and (deadlines[0][2].has_left or deadlines[0][0] <= now_s):
+            sender = heapq.heappop(deadlines)[2]
+            if not sender.has_left:
+                was_waiting = sender.lane.withdraw(sender)
+                what = "not sent, as messages before it took all its time" if was_waiting else "not stored in time"
+                sender.end(outcome.Error(ClientTimeout(f"topic {sender.outgoing.topic}: {what}")))
 
     async def _work_off(self, key: AggregateKey, lane: MessageAccumulation[_Sender]) -> None:
         senders = list[_Sender]()

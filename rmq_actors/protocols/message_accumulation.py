@@ -11,7 +11,7 @@ RocketMQ's ProduceAccumulator holds each message for up to 10 ms instead.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import attrs
 
@@ -26,17 +26,12 @@ Token = TypeVar("Token")
 #: A broker puts the batch's own property WAIT after those of each message.
 _COMMON_PROPERTIES_BYTES = 64
 #: Properties that brokers heed in single messages alone: delays, 5.x's among them, and entries in further queues.
-_PROPERTIES_OF_SINGLE_MESSAGES = (
-    PROPERTY_DELAY,
-    "TIMER_DELAY_MS",
-    "TIMER_DELAY_SEC",
-    "TIMER_DELIVER_MS",
-    PROPERTY_INNER_MULTI_DISPATCH,
+_PROPERTIES_OF_SINGLE_MESSAGES = frozenset(
+    {PROPERTY_DELAY, "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", PROPERTY_INNER_MULTI_DISPATCH}
 )
 
 
-@attrs.frozen(cache_hash=True)
-class AggregateKey:
+class AggregateKey(NamedTuple):
     """What messages of one batch have in common. `queue` is None for the next one; `wait`: property WAIT, as it is."""
 
     topic: str
@@ -49,12 +44,11 @@ def may_be_batched(message: Message, outgoing: Outgoing) -> bool:
 
     What says anything in its sysFlag goes alone: a compressed body, as a batch's are not, and a transaction.
     """
-    properties = message.properties
     properties_bytes = batch_item_bytes(outgoing) - len(outgoing.body)
     return (
         outgoing.sys_flag == 0
         and not outgoing.topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
-        and not any(name in properties for name in _PROPERTIES_OF_SINGLE_MESSAGES)
+        and _PROPERTIES_OF_SINGLE_MESSAGES.isdisjoint(message.properties)
         and properties_bytes <= MAX_PROPERTIES_BYTES - _COMMON_PROPERTIES_BYTES
     )
 
