@@ -16,6 +16,7 @@ from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint
 from rmq_actors.store.lifecycle.recovery import RecoveryPlan, keep_aside, plan_recovery, redo
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.log_walk import DamagedLog, LogEnd, LogWalk
+from rmq_actors.store.log.read_log import must_be_there
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.recording import new_tracer
@@ -247,3 +248,19 @@ def test_zeros_at_the_end_of_the_last_record_are_kept_too(make_log: MakeLog) -> 
     assert whole.endswith(b"\0\0")
     trio.run(keep_aside, OsDisk(log.root), log.queue, LogEnd(log.ends[0]), log.ends[-1])
     assert (log.root / CUT_DIRECTORY / file_name(log.ends[0])).read_bytes() == whole[log.ends[0] :]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "data", "after_an_orderly_stop"),
+    [(0, b"", False), (SIZE, b"", False), (100, b"", False), (SIZE, b"x", True), (100, b"x", True)],
+)
+def test_a_file_after_the_recovery_point_that_took_nothing_may_be_gone_after_an_orderly_stop(
+    tmp_path: Path, size_bytes: int, data: bytes, after_an_orderly_stop: bool
+) -> None:
+    """Its length was never synced: a power cut after the stop may take it. After a crash any may be gone."""
+    file = OsDisk(tmp_path).open("commitlog", allocate_bytes=size_bytes)
+    file.write_at(0, data)
+    orderly, crashed = (must_be_there(RecoveryPoint(SIZE, SIZE), after_crash=each) for each in (False, True))
+    assert (orderly(SIZE, file), crashed(SIZE, file)) == (after_an_orderly_stop, False)
+    assert (orderly(0, file), crashed(0, file)) == (True, True)
+    file.close()

@@ -197,12 +197,7 @@ class _Opening:
             end, flushed_where = attrs.evolve(end, end_offset=0), 0
         table = room.topic_queue_table()
         commit_log = CommitLog.recovered(
-            queue,
-            end,
-            table,
-            flushed_where,
-            self.tracer,
-            on_begin=store_checkpoint.begin_at,
+            queue, end, table, flushed_where, self.tracer, on_begin=store_checkpoint.begin_at
         )
         self.stack.callback(commit_log.close)
         if has_aborted and point is not None:
