@@ -12,6 +12,7 @@ import trio
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.broker.client_requests import ClientRequests
 from rmq_actors.protocols.slow_consumers import Lag, SlowConsumers
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 
 _log = logging.getLogger(__name__)
 
@@ -50,13 +51,12 @@ class BrokerProtectionService(ServiceThread):
 
     async def _disable_consume(self, group: str, lag: Lag) -> None:
         groups = self._clients.metadata.subscription_groups
-        found = groups.find_subscription_group_config(group)
-        if found is not None and found.consume_enable:
-            try:
-                await groups.update_subscription_group_config(msgspec.structs.replace(found, consume_enable=False))
-            except (OSError, ValueError) as error:  # the next round tries again
-                _log.error("%s: group %s reads too slowly, and cannot be turned off: %s", self.name, group, error)
-                return
+        try:
+            is_turned_off = await groups.change_subscription_group_config(group, _turned_off)
+        except (OSError, ValueError) as error:  # the next round tries again
+            _log.error("%s: group %s reads too slowly, and cannot be turned off: %s", self.name, group, error)
+            return
+        if is_turned_off:
             _log.warning(
                 "group %s is turned off: it is %d bytes behind in %s, queue %d, which is more than "
                 "consumerFallbehindThreshold; mqadmin updateSubGroup -s true turns it on again",
@@ -66,3 +66,9 @@ class BrokerProtectionService(ServiceThread):
                 lag.queue_id,
             )
         self.lags.forget(group)
+
+
+def _turned_off(found: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig | None:
+    if found is None or not found.consume_enable:
+        return None
+    return msgspec.structs.replace(found, consume_enable=False)

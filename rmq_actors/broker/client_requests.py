@@ -69,13 +69,17 @@ class ClientRequests:
 
     async def make_group(self, group: str) -> None:
         """Make a group durably, if it is missing. Raises `RpcRefused` if that is not possible now."""
+
+        def made(found: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig | None:
+            return SubscriptionGroupConfig(group_name=group) if found is None else None
+
         groups = self.metadata.subscription_groups
         if groups.find_subscription_group_config(group) is not None:
             return
         self._check_changes_tables()
         room = self.config().quotas.groups(asked_by_operator=False)
         try:
-            await groups.update_subscription_group_config(SubscriptionGroupConfig(group_name=group), room)
+            await groups.change_subscription_group_config(group, made, room)
         except QuotaReached as error:
             remark = f"subscription group [{group}] does not exist, {error}{FAQ}"
             raise QuotaRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark) from error
@@ -95,7 +99,7 @@ class ClientRequests:
         # Topics of retries and dead letters belong to groups, which have a quota of their own.
         room = self.config().quotas.topics(asked_by_operator=not missing.inherits)
         try:
-            await topics.update_topic_config(config, room)
+            await topics.make_topic_config(config, room)
         except QuotaReached as error:
             remark = f"topic[{missing.topic}] not exist, {error}{FAQ}"
             raise QuotaRefused(ResponseCode.TOPIC_NOT_EXIST, remark) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -72,12 +73,29 @@ class SubscriptionGroupManager:
 
         Raises `QuotaReached` for a new group that `room` has no place for.
         """
+        await self.change_subscription_group_config(config.group_name, lambda _: config, room)
+
+    async def change_subscription_group_config(
+        self,
+        group: str,
+        change: Callable[[SubscriptionGroupConfig | None], SubscriptionGroupConfig | None],
+        room: Room | None = None,
+    ) -> bool:
+        """Give a group the settings that `change` makes of those that it has; whether there was anything to do.
+
+        `change` sees what every earlier change has left, None for a group that is missing, and returns None if nothing
+        is to be done. A checkpoint. Raises as `update_subscription_group_config` does.
+        """
         async with self._lock:
             self._fence.check()
+            config = change(self._table.get(group))
+            if config is None:
+                return False
             if room is not None:
-                room.check_name(config.group_name, self._table, "groups")
+                room.check_name(group, self._table, "groups")
             version = self.data_version.next_version(self._wall_clock.now_ms())
-            await self._show(self._table | {config.group_name: config}, version)
+            await self._show(self._table | {group: config}, version)
+            return True
 
     async def delete_subscription_group_config(self, group: str) -> bool:
         """Delete a group, durably; whether there was one. A checkpoint. Raises `OSError`."""

@@ -138,6 +138,20 @@ class TopicConfigManager:
         await self._change(with_it)
         _log.info("topic %s", topic_config)
 
+    async def make_topic_config(self, topic_config: TopicConfig, room: Room | None = None) -> None:
+        """Create a topic unless there is one when every earlier change has been made. Else as `update_topic_config`."""
+        topic = topic_config.topic_name
+
+        def with_it(table: Table) -> Table | None:
+            if topic in table:
+                return None
+            if room is not None:
+                room.check_name(topic, table, "topics")
+            return table | {topic: topic_config}
+
+        if await self._change(with_it):
+            _log.info("topic %s", topic_config)
+
     async def delete_topic_config(self, topic: str) -> bool:
         """Delete a topic, durably; whether there was one. A checkpoint."""
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
 
+from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.quotas import CLIENT_ID_CHARS_MAX, GROUP_CHARS_MAX, Quotas
 from rmq_actors.broker.subscription_groups import SYSTEM_GROUPS
 from rmq_actors.testing.thin_client import ThinClient, subscription
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.headers.offsets import CloneGroupOffsetRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -130,6 +133,42 @@ def test_a_heartbeat_with_a_name_that_no_client_has_is_refused(part: str) -> Non
         refused(answer, ERROR, " characters, at most ", "are kept")
 
     with_quotas(use)
+
+
+# --- what an operator makes at the same time ------------------------------------------------------------------------
+
+
+def test_a_client_that_names_what_an_operator_makes_just_then_changes_nothing_of_it() -> None:
+    group = SubscriptionGroupConfig(group_name="Both", retry_max_times=3, consume_enable=False)
+    topic = TopicConfig(topic_name="Both", read_queue_nums=1, write_queue_nums=1)
+
+    async def use(clients: Clients) -> None:
+        remoting = clients.servers.controller("a-0").remoting
+        assert remoting is not None
+        metadata = remoting.metadata
+        async with clients.client(group="Both") as client, trio.open_nursery() as nursery:
+            with metadata_held(metadata):
+                nursery.start_soon(metadata.subscription_groups.update_subscription_group_config, group)
+                nursery.start_soon(metadata.topics.update_topic_config, topic)
+                await trio.sleep(0.1)
+                nursery.start_soon(client.pull, TOPIC, 0)
+                nursery.start_soon(client.send, "Both", b"x")
+                await trio.sleep(0.1)
+        assert metadata.subscription_groups.find_subscription_group_config("Both") == group
+        assert metadata.topics.select_topic_config("Both") == topic
+
+    run(use)
+
+
+@contextlib.contextmanager
+def metadata_held(metadata: BrokerMetadata) -> Iterator[None]:
+    """Changes of the tables wait, in their order, until the end of the block."""
+    locks = [metadata.subscription_groups._lock, metadata.topics._lock]
+    for lock in locks:
+        lock.acquire_nowait()
+    yield
+    for lock in locks:
+        lock.release()
 
 
 # --- further queues ---------------------------------------------------------------------------------------------------

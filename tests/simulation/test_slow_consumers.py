@@ -62,6 +62,36 @@ def with_settings(use: Callable[[ThinClient, ThinClient], Awaitable[None]], sett
     assert run(use_clients, settings=settings).crashes == []
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_an_operators_change_of_the_same_time_is_not_lost_when_a_group_is_turned_off(is_deleted: bool) -> None:
+    async def use(clients: Clients) -> None:
+        remoting = clients.servers.controller("a-0").remoting
+        assert remoting is not None
+        groups, protection = remoting.metadata.subscription_groups, remoting._protection
+        async with clients.client() as slow:
+            for number in range(20):
+                placed(await slow.send(TOPIC, b"%d" % number))
+            await trio.sleep(0.1)
+            assert len((await slow.pull(TOPIC, 0, max_messages=1)).messages) == 1
+            (lag,) = protection.lags.slower_than(1000).items()
+            async with trio.open_nursery() as nursery:
+                if is_deleted:
+                    nursery.start_soon(groups.delete_subscription_group_config, "CG")
+                else:
+                    own = SubscriptionGroupConfig(group_name="CG", retry_max_times=3)
+                    nursery.start_soon(groups.update_subscription_group_config, own)
+                await trio.lowlevel.checkpoint()  # it holds the table's lock now
+                nursery.start_soon(protection._disable_consume, *lag)
+            found = groups.find_subscription_group_config("CG")
+            if is_deleted:
+                assert found is None
+            else:
+                assert found is not None
+                assert (found.retry_max_times, found.consume_enable) == (3, False)
+
+    run(use, settings=ON)
+
+
 def test_a_group_that_is_far_behind_is_turned_off_until_an_operator_turns_it_on() -> None:
     async def turn_on(client: ThinClient) -> None:
         body = encode_body(SubscriptionGroupConfig(group_name=client.group, retry_max_times=3))
