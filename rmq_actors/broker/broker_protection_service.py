@@ -11,7 +11,7 @@ import trio
 
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.broker.client_requests import ClientRequests
-from rmq_actors.protocols.slow_consumers import Lag, SlowConsumers
+from rmq_actors.protocols.slow_consumers import QUEUES_MAX, Lag, SlowConsumers
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 
 _log = logging.getLogger(__name__)
@@ -31,13 +31,28 @@ class BrokerProtectionService(ServiceThread):
 
     name = "BrokerProtectionService"
     _clients: ClientRequests
+    #: Topics and groups that are deleted, and what was noted in another role, are to be forgotten.
     lags: SlowConsumers = attrs.field(factory=SlowConsumers, init=False)
+    _has_told_full: bool = attrs.field(default=False, init=False)
 
     def pulled(self, group: str, topic: str, queue_id: int, behind_bytes: int) -> None:
         """A pull has looked at messages; the lag is noted if anybody asks for it."""
         config = self._clients.config()
-        if config.disable_consume_if_consumer_read_slowly and config.store.disk_fall_recorded:
-            self.lags.pulled(group, topic, queue_id, behind_bytes)
+        if (
+            config.disable_consume_if_consumer_read_slowly
+            and config.store.disk_fall_recorded
+            and not self.lags.pulled(group, topic, queue_id, behind_bytes)
+            and not self._has_told_full
+        ):
+            self._has_told_full = True
+            _log.warning(
+                "the lag of group %s in %s, queue %d, is not noted: there are those of %d queues, and no more are; by "
+                "such ones no group is turned off, whatever consumerFallbehindThreshold is",
+                group,
+                topic,
+                queue_id,
+                QUEUES_MAX,
+            )
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Look every 3 minutes."""
@@ -51,8 +66,17 @@ class BrokerProtectionService(ServiceThread):
 
     async def _disable_consume(self, group: str, lag: Lag) -> None:
         groups = self._clients.metadata.subscription_groups
+
+        def turned_off(found: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig | None:
+            # Looked at again, after other changes: the topic may be deleted since, or this broker a slave.
+            behind_bytes = self.lags.behind_bytes(group, lag.topic, lag.queue_id)
+            is_slow = behind_bytes > self._clients.config().consumer_fallbehind_threshold_bytes
+            if found is None or not found.consume_enable or not is_slow:
+                return None
+            return msgspec.structs.replace(found, consume_enable=False)
+
         try:
-            is_turned_off = await groups.change_subscription_group_config(group, _turned_off)
+            is_turned_off = await groups.change_subscription_group_config(group, turned_off)
         except (OSError, ValueError) as error:  # the next round tries again
             _log.error("%s: group %s reads too slowly, and cannot be turned off: %s", self.name, group, error)
             return
@@ -66,9 +90,3 @@ class BrokerProtectionService(ServiceThread):
                 lag.queue_id,
             )
         self.lags.forget(group)
-
-
-def _turned_off(found: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig | None:
-    if found is None or not found.consume_enable:
-        return None
-    return msgspec.structs.replace(found, consume_enable=False)

@@ -185,8 +185,9 @@ class BrokerRemoting:
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
         QueryConsumeQueueProcessor(clients, self._housekeeping).register(self.processors)
-        removal = TopicRemoval(self.metadata, self._hold_service)
-        TopicAdminProcessor(clients, self._pools, removal, lambda: self.registration).register(self.processors)
+        lags = self._protection.lags
+        removal = TopicRemoval(self.metadata, self._hold_service, lags)
+        TopicAdminProcessor(clients, self._pools, removal, lags, lambda: self.registration).register(self.processors)
         self._access.register(
             clients, lambda: self.broker_addr, self._environment.wall_clock, self.processors, self._pools.table
         )
@@ -285,7 +286,7 @@ class BrokerRemoting:
         """
         await self.metadata.delay_offsets.log_ends_at(store.commit_log.max_offset)
         await self.metadata.fence("role", "")
-        await TopicRemoval(self.metadata, self._hold_service).go_on(store, is_slave=is_slave)
+        await TopicRemoval(self.metadata, self._hold_service, self._protection.lags).go_on(store, is_slave=is_slave)
         self.use_store(store, is_slave=is_slave)
 
     @property
@@ -369,6 +370,7 @@ class BrokerRemoting:
         """Be registered with the brokerId and the role of `config` from now on."""
         self._config = config
         self._masters = MASTERS.open()
+        self._protection.lags.forget_all()
         if self.registration is not None:
             self.registration.change_role(
                 self._identity(ha_server_addr), ha_masters, self._masters[0], is_slave=config.is_slave

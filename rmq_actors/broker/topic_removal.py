@@ -17,6 +17,7 @@ import attrs
 
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
+from rmq_actors.protocols.slow_consumers import SlowConsumers
 from rmq_actors.store.files.topic_names import is_lmq
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC, TRANSACTION_TOPICS
@@ -34,6 +35,7 @@ class TopicRemoval:
 
     _metadata: BrokerMetadata
     _hold_service: PullRequestHoldService
+    _lags: SlowConsumers
 
     async def delete(self, store: MessageStore, topics: Collection[str]) -> None:
         """Delete topics, also those of which only a part is left. Raises `OSError`, `ValueError`."""
@@ -58,6 +60,7 @@ class TopicRemoval:
         async with self._metadata.topics.deleting(choose, has_begun, deletion.finish) as names:
             if names:
                 await deletion.delete(names)
+                self._lags.forget_topics(names)
                 offsets.remove_topics(names)
                 await offsets.persist()
         for topic in sorted(names):

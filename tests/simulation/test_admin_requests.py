@@ -12,6 +12,7 @@ import trio
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.topic_removal import TopicRemoval
+from rmq_actors.protocols.slow_consumers import SlowConsumers
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
@@ -528,7 +529,7 @@ def test_a_topic_that_is_being_made_is_not_removed_as_one_that_nobody_has() -> N
         topics = broker.remoting.metadata.topics
         hold_service = PullRequestHoldService()
         hold_service.answers_through(lambda _: None)
-        removal = TopicRemoval(broker.remoting.metadata, hold_service)
+        removal = TopicRemoval(broker.remoting.metadata, hold_service, SlowConsumers())
         await broker.put_message(Message("NobodyHasIt", b""))
         await broker.put_message(Message("SomebodyMakesIt", b""))
         await trio.sleep(0.2)

@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.broker.broker_protection_service import PROTECT_INTERVAL_S
+from rmq_actors.ha.followed_master import HA_MASTERS
 from rmq_actors.protocols import slow_consumers
 from rmq_actors.protocols.slow_consumers import Lag, SlowConsumers
 from rmq_actors.testing.thin_client import ThinClient
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
+from rmq_actors.wire.headers.clients import DeleteSubscriptionGroupRequestHeader
+from rmq_actors.wire.headers.topics import DeleteTopicRequestHeader
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.simulation.test_send_and_pull import TOPIC, Clients, placed, run
@@ -49,6 +52,19 @@ def test_no_more_queues_are_noted_than_there_is_room_for(steps: list[tuple[str, 
             else:
                 lags.pulled(group, topic, queue_id, 1)
             assert lags._queues == sum(map(len, lags._lags.values())) <= 3
+
+
+def test_what_is_noted_of_topics_is_forgotten() -> None:
+    lags = SlowConsumers()
+    for topic in "TUV":
+        lags.pulled("G", topic, 0, 7)
+    lags.pulled("H", "T", 0, 7)
+    lags.forget_topics({"T", "U", "of nobody"})
+    assert lags.slower_than(0) == {"G": Lag("V", 0, 7)}
+    assert [lags.behind_bytes("G", topic, 0) for topic in "TV"] == [0, 7]
+    lags.forget_all()
+    assert lags.slower_than(0) == {}
+    assert lags._queues == 0
 
 
 def with_settings(use: Callable[[ThinClient, ThinClient], Awaitable[None]], settings: dict[str, object]) -> None:
@@ -121,6 +137,78 @@ def test_a_group_that_is_far_behind_is_turned_off_until_an_operator_turns_it_on(
         assert (await slow.pull(TOPIC, 1)).code == FORBIDDEN
 
     with_settings(use, {**ON})
+
+
+@pytest.mark.parametrize("what", ["topic", "topic that is unused", "group", "role"])
+def test_what_is_gone_turns_no_group_off(what: str) -> None:
+    """A lag of a topic that is deleted, of a group that is made again, or of an earlier life as the master."""
+
+    async def use(clients: Clients) -> None:
+        remoting = clients.servers.controller("a-0").remoting
+        assert remoting is not None
+        async with clients.client() as slow:
+            for number in range(20):
+                placed(await slow.send(TOPIC, b"%d" % number))
+            placed(await slow.send("Other", b"x"))
+            await trio.sleep(0.1)
+            assert len((await slow.pull(TOPIC, 0, max_messages=1)).messages) == 1
+            assert remoting._protection.lags.slower_than(1000).keys() == {"CG"}
+            if what == "topic":
+                answer = await slow.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(TOPIC))
+                assert answer.code == OK
+            elif what == "topic that is unused":
+                assert await remoting.metadata.topics.delete_topic_config(TOPIC)
+                assert (await slow.request(RequestCode.CLEAN_UNUSED_TOPIC)).code == OK
+            elif what == "group":
+                header = DeleteSubscriptionGroupRequestHeader("CG")
+                assert (await slow.request(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)).code == OK
+            else:
+                remoting.change_role(remoting._config, "", HA_MASTERS.open()[0])
+            assert (await slow.pull("Other", 0)).code == OK
+            await trio.sleep(PROTECT_INTERVAL_S + 1)
+            assert (await slow.pull("Other", 0)).code == OK
+
+    run(use, settings=ON)
+
+
+def test_a_topic_that_is_deleted_while_another_group_is_turned_off_turns_none_off() -> None:
+    async def use(clients: Clients) -> None:
+        remoting = clients.servers.controller("a-0").remoting
+        assert remoting is not None
+        groups, protection = remoting.metadata.subscription_groups, remoting._protection
+        async with clients.client() as slow:
+            for number in range(20):
+                placed(await slow.send(TOPIC, b"%d" % number))
+            await trio.sleep(0.1)
+            assert len((await slow.pull(TOPIC, 0, max_messages=1)).messages) == 1
+            (lag,) = protection.lags.slower_than(1000).items()
+            async with groups._lock, trio.open_nursery() as nursery:
+                nursery.start_soon(protection._disable_consume, *lag)
+                await trio.sleep(0.1)
+                protection.lags.forget_topics({TOPIC})
+                groups._lock.release()
+                await trio.sleep(0.1)
+                await groups._lock.acquire()
+            found = groups.find_subscription_group_config("CG")
+            assert found is not None
+            assert found.consume_enable
+
+    run(use, settings=ON)
+
+
+def test_it_is_said_once_that_there_is_no_room_for_more_lags(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(slow_consumers, "QUEUES_MAX", 1)
+
+    async def use(slow: ThinClient, quick: ThinClient) -> None:
+        assert (await quick.pull(TOPIC, 10)).code == OK
+        for _ in range(3):
+            assert (await slow.pull(TOPIC, 0, max_messages=1)).code == OK
+
+    with_settings(use, {**ON})
+    (said,) = [each.getMessage() for each in caplog.records if "consumerFallbehindThreshold" in each.getMessage()]
+    assert said.startswith("the lag of group CG in TopicOfAClient, queue 0, is not noted: ")
 
 
 @pytest.mark.parametrize(
