@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 import attrs
 import trio
 
+from rmq_actors.actors.block_errors import block_errors_bare
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.client.client_error import ClientClosed, MessageRefused
@@ -115,12 +116,13 @@ async def open_client_instance(
 ) -> AsyncIterator[MQClientInstance]:
     """A running client for the length of a block. Nobody is asked anything before the first call needs it.
 
-    `hooks` look at each request: `remoting.acl.AclClientRpcHook` signs them.
+    `hooks` look at each request: `remoting.acl.AclClientRpcHook` signs them. What the block raises leaves it bare,
+    unless a task of the client fails, too: see `block_errors_bare`.
     """
     processors, entropy = ProcessorTable(tracer), environment.entropy
     client_id = build_mq_client_id(config, entropy)
     timer = Timer()
-    async with open_actor_system("client", tracer, entropy=entropy, shield=True) as system:
+    async with block_errors_bare(open_actor_system("client", tracer, entropy=entropy, shield=True)) as system:
         client = RemotingClient(config.remoting, entropy, tracer, processors, hooks, tls=tls)
         requests = ClientRequests(client)
         routes = TopicRoutes(config, requests, timer)

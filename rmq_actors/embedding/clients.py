@@ -43,8 +43,8 @@ async def open_producer(
 
     `namesrv_addr` is "host:port;host:port", or all settings of the client; `producer_group` is a name, or all settings
     of the producer. Nobody is asked anything before the first send. `credentials` sign requests where brokers check
-    access. Raises `ValueError` for settings that cannot be. What fails within the block comes out of it in an exception
-    group.
+    access. Raises `ValueError` for settings that cannot be. What the block raises leaves it as it is; an exception
+    group says that tasks of the client failed.
     """
     config = producer_group if isinstance(producer_group, ProducerConfig) else ProducerConfig(producer_group)
     async with (

@@ -38,8 +38,8 @@ async def open_push_consumer(
     name, or all settings of the consumer. The file of a broadcasting consumer's offsets is below `directory`, the
     working directory by default. At the normal end of the block offsets are committed and locks given back.
 
-    Raises `ValueError` for settings and expressions that cannot be. What fails within the block comes out of it in an
-    exception group.
+    Raises `ValueError` for settings and expressions that cannot be. What the block raises leaves it as it is; an
+    exception group says that tasks of the consumer failed.
     """
     config = consumer_group if isinstance(consumer_group, PushConsumerConfig) else PushConsumerConfig(consumer_group)
     async with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
+from rmq_actors.actors.block_errors import block_errors_bare
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.real_io.entropy import SystemEntropy
@@ -28,11 +29,11 @@ async def open_remoting_client(
     """A running client for the length of a block. It opens one connection per peer, at the first request.
 
     `hooks` look at each request: `remoting.acl.AclClientRPCHook` signs them. It answers brokers' requests with
-    REQUEST_CODE_NOT_SUPPORTED.
+    REQUEST_CODE_NOT_SUPPORTED. What the block raises leaves it bare, unless a task of the client fails, too.
     """
     recorder = recorder or real_recorder(RunInfo("embedding", "client", 0, source="broker"))
     tracer, entropy = recorder.tracer("client"), SystemEntropy()
-    async with open_actor_system("client", tracer, entropy=entropy) as system:
+    async with block_errors_bare(open_actor_system("client", tracer, entropy=entropy)) as system:
         client = RemotingClient(
             config or RemotingClientConfig(), entropy, tracer, ProcessorTable(tracer), hooks, tls=tls
         )

@@ -1,0 +1,56 @@
+"""A block that others write, within a nursery that they do not see: what the block raises leaves it as it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@contextlib.asynccontextmanager
+async def block_errors_bare(context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """`context`, whose nursery puts no exception group around what its block alone raises.
+
+    block raised    tasks of the context raised    what leaves
+    ValueError      nothing                        that ValueError, as any other `BaseException`
+    Cancelled       nothing                        Cancelled, for the scope that it belongs to
+    anything        OSError                        the nursery's group, with all that failed
+    a group         nothing                        that group, and none around it
+
+    So `except ClientError` around the block catches what a call within it raised, and nothing is lost for that.
+    """
+    raised: BaseException | None = None
+    try:
+        try:
+            async with context as value:
+                try:
+                    yield value
+                except BaseException as error:
+                    raised = error
+                    raise
+        except BaseExceptionGroup as group:
+            # Leaf by leaf: a nursery copies a group that the block raised.
+            if raised is None or [*map(id, _leaves(raised))] != [*map(id, _leaves(group))]:
+                raise
+        else:
+            return
+        # After the handler: the group would become the context of what was raised within it.
+        error_context = raised.__context__
+        try:
+            raise raised
+        finally:
+            raised.__context__ = error_context
+            del error_context
+    finally:
+        del raised  # its traceback has this frame
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for nested in error.exceptions:
+            yield from _leaves(nested)
+    else:
+        yield error
