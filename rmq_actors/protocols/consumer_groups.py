@@ -51,23 +51,15 @@ class ConsumerGroup(Generic[ChannelT]):
     @property
     def subscriptions_bytes(self) -> int:
         """About how much memory the subscriptions take."""
-        return sum(map(_size_bytes, self.subscriptions.values()))
+        return _all_bytes(self.subscriptions)
 
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
         """Take what a member subscribes; whether a topic came or went.
 
         The later version of a topic's subscription counts, whichever member sent it.
         """
-        asked = {each.topic: each for each in wanted}
-        gone = self.subscriptions.keys() - asked.keys()
-        changed = bool(gone) or bool(asked.keys() - self.subscriptions.keys())
-        for topic in gone:
-            del self.subscriptions[topic]
-        for topic, each in asked.items():
-            known = self.subscriptions.get(topic)
-            if known is None or each.sub_version > known.sub_version:
-                self.subscriptions[topic] = each
-        return changed
+        before, self.subscriptions = self.subscriptions, _subscribed(self.subscriptions, wanted)
+        return before.keys() != self.subscriptions.keys()
 
 
 @attrs.define(eq=False)
@@ -80,15 +72,16 @@ class ConsumerGroups(Generic[ChannelT]):
     subscriptions_bytes: int = attrs.field(default=0, init=False)
 
     def added_by(self, channel: ChannelT, consumers: Iterable[ConsumerData]) -> tuple[int, int]:
-        """How many memberships a heartbeat would add, and how many bytes of subscriptions at most."""
-        memberships = added_bytes = 0
+        """How many memberships a heartbeat would add, and how many bytes of subscriptions: fewer than 0 if some go."""
+        added_bytes = 0
+        # A heartbeat may name a group twice.
+        after: dict[str, Mapping[str, SubscriptionData]] = {}
         for data in consumers:
             group = self.groups.get(data.group_name)
-            memberships += group is None or channel not in group.members
-            known = {} if group is None else group.subscriptions
-            added_bytes += sum(
-                _size_bytes(each) for each in data.subscription_data_set if known.get(each.topic) != each
-            )
+            before = after.get(data.group_name, {} if group is None else group.subscriptions)
+            after[data.group_name] = subscribed = _subscribed(before, data.subscription_data_set)
+            added_bytes += _all_bytes(subscribed) - _all_bytes(before)
+        memberships = sum(name not in self.groups or channel not in self.groups[name].members for name in after)
         return memberships, added_bytes
 
     def register(self, channel: ChannelT, client: Client, data: ConsumerData) -> bool:
@@ -191,6 +184,22 @@ class ProducerGroups(Generic[ChannelT]):
     def find_channel(self, client_id: str) -> ChannelT | None:
         """The channel on which a client was heard of last; None if no producer has this id."""
         return self._channels.get(client_id)
+
+
+def _subscribed(
+    known: Mapping[str, SubscriptionData], wanted: Iterable[SubscriptionData]
+) -> dict[str, SubscriptionData]:
+    """What a group subscribes after a member has said what it does, by topic."""
+    asked = {each.topic: each for each in wanted}
+    subscribed = {topic: each for topic, each in known.items() if topic in asked}
+    for topic, each in asked.items():
+        if topic not in subscribed or each.sub_version > subscribed[topic].sub_version:
+            subscribed[topic] = each
+    return subscribed
+
+
+def _all_bytes(subscriptions: Mapping[str, SubscriptionData]) -> int:
+    return sum(map(_size_bytes, subscriptions.values()))
 
 
 def _size_bytes(subscription: SubscriptionData) -> int:

@@ -121,6 +121,22 @@ def test_a_heartbeat_that_would_add_too_much_is_refused_as_a_whole() -> None:
     with_quotas(use, client_groups_max=2, subscriptions_max_bytes=2000)
 
 
+def test_members_whose_heartbeats_add_nothing_go_on_where_there_is_no_room() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client("one") as old, clients.client("two") as new, clients.client("c", "Full") as full:
+            assert (await old.heartbeat(subscription(TOPIC, version=1))).code == OK
+            assert (await new.heartbeat(subscription(TOPIC, version=2))).code == OK
+            refused(await full.heartbeat(subscription(TOPIC, "a" * 2000)), ERROR, "subscriptionsMax=1500: there are ")
+            assert (await full.heartbeat(subscription(TOPIC), subscription("Other"))).code == OK
+            assert (await old.heartbeat(subscription(TOPIC, version=1))).code == OK  # it is behind the other one
+            assert (await new.heartbeat(subscription(TOPIC, version=3))).code == OK  # no longer than before
+            assert (await new.heartbeat(subscription("Third", version=4))).code == OK  # instead of what it had
+            more = await new.heartbeat(subscription("Third", version=4), subscription(TOPIC, version=4))
+            refused(more, ERROR, "subscriptionsMax=1500: there are ")
+
+    run(use, settings={"quotas": Quotas(subscriptions_max_bytes=1500)})
+
+
 @pytest.mark.parametrize("part", ["group", "producer", "client"])
 def test_a_heartbeat_with_a_name_that_no_client_has_is_refused(part: str) -> None:
     async def use(client: ThinClient) -> None:
