@@ -19,6 +19,8 @@ from rmq_actors.protocols.send_rules import (
     RETRY_GROUP_TOPIC_PREFIX,
     MissingTopic,
     Refusal,
+    check_group_length,
+    check_lengths,
     inherited_topic,
     topic_not_exist,
 )
@@ -76,6 +78,8 @@ class ClientRequests:
         groups = self.metadata.subscription_groups
         if groups.find_subscription_group_config(group) is not None:
             return
+        if (too_long := check_group_length(group)) is not None:
+            raise refused(too_long)
         self._check_changes_tables()
         room = self.config().quotas.groups(asked_by_operator=False)
         try:
@@ -111,9 +115,11 @@ class ClientRequests:
         await self.make_topic(MissingTopic(RETRY_GROUP_TOPIC_PREFIX + group, False, queue_nums, sys_flag), "")
 
     def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Take a consumer's offset. Raises `QuotaRefused` for a new one where there is no room."""
+        """Take a consumer's offset. Raises `QuotaRefused` for a new one without room or with endless names."""
         offsets = self.metadata.consumer_offsets
         if offsets.query_offset(group, topic, queue_id) < 0:
+            if (too_long := check_lengths(group, topic)) is not None:
+                raise QuotaRefused(too_long.code, too_long.remark)
             try:
                 offsets.check_room(self.config().quotas.offsets, group, topic, (queue_id,))
             except QuotaReached as error:

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import attrs
 
+from rmq_actors.protocols.send_rules import GROUP_CHARS_MAX
 from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.wire.bodies.heartbeat import HeartbeatData
 
 _AT_LEAST_1 = attrs.validators.ge(1)
 _AT_LEAST_0 = attrs.validators.ge(0)
-#: The longest name of a group (Validators.CHARACTER_MAX_LENGTH), and of a client: an address and what its program adds.
-GROUP_CHARS_MAX = 255
+#: The longest name of a client: an address and what its program adds.
 CLIENT_ID_CHARS_MAX = 1_024
 #: How much of a refused name is shown.
 _SHOWN_CHARS = 100

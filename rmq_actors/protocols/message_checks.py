@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX, check_topic_name, check_topic_to_send
+from rmq_actors.protocols.send_rules import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    check_group_length,
+    check_topic_name,
+    check_topic_to_send,
+)
 from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK
 from rmq_actors.wire.record import Message
 
-_GROUP_CHARS_MAX = 255
 #: A group that is in RocketMQ's every producer that was given none (MixAll.DEFAULT_PRODUCER_GROUP).
 DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
 #: The same of consumers (MixAll.DEFAULT_CONSUMER_GROUP).
@@ -20,8 +24,8 @@ def check_group(group: str) -> str | None:
     """Why no client can be of this group (Validators.checkGroup)."""
     if not group.strip():
         return "the specified group is blank"
-    if len(group) > _GROUP_CHARS_MAX:
-        return f"the specified group is longer than group max length {_GROUP_CHARS_MAX}."
+    if (too_long := check_group_length(group)) is not None:
+        return too_long.remark
     # The characters of a group are those of a topic.
     if any(check_topic_name(character) is not None for character in set(group)):
         return f"the specified group[{group}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"

@@ -22,6 +22,8 @@ PERM_READ, PERM_WRITE, PERM_INHERIT = 4, 2, 1
 RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
 DLQ_GROUP_TOPIC_PREFIX = "%DLQ%"
 _TOPIC_CHARS_MAX = 127
+#: The longest name of a group (Validators.CHARACTER_MAX_LENGTH).
+GROUP_CHARS_MAX = 255
 _LEGAL_CHARS = frozenset("%|-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 #: No client sends to these (TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET).
 NOT_ALLOWED_SEND_TOPICS = frozenset(
@@ -46,6 +48,9 @@ class Refusal(NamedTuple):
 
     code: int
     remark: str
+
+
+_TOO_LONG_TOPIC = Refusal(ResponseCode.SYSTEM_ERROR, "The specified topic is longer than topic max length.")
 
 
 class MissingTopic(NamedTuple):
@@ -142,8 +147,27 @@ def check_topic_name(topic: str) -> Refusal | None:
     if not _LEGAL_CHARS.issuperset(topic):
         return Refusal(error, "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$")
     if len(topic) > _TOPIC_CHARS_MAX:
-        return Refusal(error, "The specified topic is longer than topic max length.")
+        return _TOO_LONG_TOPIC
     return None
+
+
+def check_group_length(group: str) -> Refusal | None:
+    """Why nothing can be kept for a group of this name: no client of RocketMQ has such (Validators.checkGroup)."""
+    if len(group) <= GROUP_CHARS_MAX:
+        return None
+    remark = f"the specified group is longer than group max length {GROUP_CHARS_MAX}."
+    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def check_lengths(group: str, topic: str) -> Refusal | None:
+    """Why nothing can be kept for a group in a topic. A topic of retries or dead letters is as long as its group."""
+    refusal = check_group_length(group)
+    if refusal is not None or len(topic) <= _TOPIC_CHARS_MAX:
+        return refusal
+    for prefix in (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX):
+        if topic.startswith(prefix) and len(topic) <= len(prefix) + GROUP_CHARS_MAX:
+            return None
+    return _TOO_LONG_TOPIC
 
 
 def check_topic_to_send(topic: str) -> Refusal | None:

@@ -9,10 +9,12 @@ import pytest
 import trio
 
 from rmq_actors.broker.broker_metadata import BrokerMetadata
-from rmq_actors.broker.quotas import CLIENT_ID_CHARS_MAX, GROUP_CHARS_MAX, Quotas
+from rmq_actors.broker.quotas import CLIENT_ID_CHARS_MAX, Quotas
 from rmq_actors.broker.subscription_groups import SYSTEM_GROUPS
+from rmq_actors.protocols.send_rules import GROUP_CHARS_MAX, RETRY_GROUP_TOPIC_PREFIX
 from rmq_actors.testing.thin_client import ThinClient, subscription
 from rmq_actors.wire.bodies.encoding import encode_body
+from rmq_actors.wire.bodies.message_queues import LockBatchRequestBody, MessageQueue
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.headers.offsets import CloneGroupOffsetRequestHeader
@@ -91,19 +93,52 @@ def test_offsets_that_are_new_are_refused_and_the_others_go_on() -> None:
     with_quotas(use, consumer_offsets_max=2)
 
 
-def test_offsets_whose_names_are_too_long_for_any_table_are_refused() -> None:
-    """Kept, the table would be too long for its file and for a frame: no offset of anybody would be durable."""
+@pytest.mark.parametrize("part", ["group", "topic"])
+def test_names_that_no_client_has_are_refused_before_anything_is_kept(part: str) -> None:
+    """A few of them, each nearly as long as a frame, filled a table: then no operator could make a group any more."""
+    long, longest = {
+        "group": ("g" * 256, "g" * 900_000),
+        "topic": ("t" * 128, "t" * 900_000),
+    }[part]
+    why = "longer than group max length 255" if part == "group" else "longer than topic max length"
 
-    async def use(client: ThinClient) -> None:
-        names = (chr(number) * 150_000 for number in range(1, 32))  # in JSON six times as long
-        answers = [await client.commit(name, 1) for name in names]
-        assert [answer.code for answer in answers[:18]] == 18 * [OK]
-        refused(answers[-1], ERROR, "the table of offsets may take ", "more do not fit")
-        assert len(answers[-1].remark or "") < 1000
-        assert (await client.commit(TOPIC, 1)).code == OK
-        await trio.sleep(10)  # it is persisted, or the broker would warn
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client:
+            placed(await client.send(TOPIC, b"x"))
+            for name in (long, longest):
+                other = ThinClient(client.ask, group=name) if part == "group" else client
+                topic = name if part == "topic" else TOPIC
+                queue = MessageQueue(broker_name="broker-a", queue_id=0, topic=topic)
+                pulled = await other.pull(topic, 0)
+                assert (pulled.code, why in str(pulled.remark)) == (ERROR, True)
+                refused(await other.commit(topic, 1), ERROR, why)
+                lock = LockBatchRequestBody(client_id="c", consumer_group=other.group, mq_set=[queue])
+                refused(await client.request(RequestCode.LOCK_BATCH_MQ, body=encode_body(lock)), ERROR, why)
+                if part == "group":
+                    clone = CloneGroupOffsetRequestHeader("CG", name, topic, offline=True)
+                    refused(await client.request(RequestCode.CLONE_GROUP_OFFSET, clone), ERROR, why)
+        remoting = clients.servers.controller("a-0").remoting
+        assert remoting is not None
+        groups = remoting.metadata.subscription_groups
+        assert not {long, longest} & groups.wrapper().subscription_group_table.keys()
+        assert remoting.metadata.consumer_offsets._entries == remoting._housekeeping.locks.count == 0
 
-    with_quotas(use)
+    run(use)
+
+
+def test_the_longest_names_that_clients_have_are_served() -> None:
+    async def use(clients: Clients) -> None:
+        async with clients.client(group="g" * GROUP_CHARS_MAX) as client:
+            topic, retries = "t" * 127, RETRY_GROUP_TOPIC_PREFIX + client.group
+            assert (await create(client, new_topic(topic))).code == OK
+            assert (await client.heartbeat(subscription(topic))).code == OK
+            for name in (topic, retries):
+                assert (await client.pull(name, 0)).code == ResponseCode.PULL_NOT_FOUND
+                assert (await client.commit(name, 1)).code == OK
+                queue = MessageQueue(broker_name="broker-a", queue_id=0, topic=name)
+                assert await client.lock(queue) == [queue]
+
+    run(use)
 
 
 def test_a_heartbeat_that_would_add_too_much_is_refused_as_a_whole() -> None:

@@ -28,13 +28,27 @@ def test_where_there_are_too_many_no_new_one_is_given(monkeypatch: pytest.Monkey
     assert locks.try_lock("H", queues(0, 1), "e", 2 + LOCK_LIVES_S) == queues(1)
 
 
+def test_where_locks_take_too_much_memory_no_new_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_locks, "LOCKS_MAX_BYTES", 2000)
+    locks = QueueLocks()
+    (long,) = [MessageQueue(broker_name="b" * 1000, queue_id=0, topic="T")]
+    assert locks.try_lock("G", [long, *queues(0)], "c", 0) == [long, *queues(0)]
+    assert locks.try_lock("H", [long], "d", 0) == []
+    assert locks.try_lock("G", [long], "c", 1) == [long]  # it is renewed
+    assert locks.try_lock("G", [long], "c" * 1000, 2 + LOCK_LIVES_S) == []  # a longer owner's
+    locks.unlock("G", [long], "c")
+    assert locks.try_lock("H", [long], "d", 2) == [long]
+    locks.forget_expired(3 + LOCK_LIVES_S)
+    assert locks.size_bytes == locks.count == 0
+
+
 @given(
     st.lists(
         st.tuples(
             st.sampled_from(["lock", "unlock", "expire"]),
             st.sampled_from("GH"),
             st.lists(st.integers(0, 3), max_size=3),
-            st.sampled_from("cd"),
+            st.sampled_from(["c", "longer"]),
             st.floats(0, 2 * LOCK_LIVES_S),
         )
     )
@@ -52,4 +66,6 @@ def test_what_is_counted_is_what_there_is(steps: list[tuple[str, str, list[int],
             else:
                 locks.forget_expired(now_s)
             assert locks.count == sum(map(len, locks._locks.values())) <= 4
+            kept = [lock for of_group in locks._locks.values() for lock in of_group.values()]
+            assert locks.size_bytes == sum(lock.size_bytes for lock in kept)
             assert all(locks._locks.values())

@@ -12,7 +12,7 @@ from rmq_actors.broker.client_requests import ClientRequests, refused
 from rmq_actors.broker.quotas import QuotaReached
 from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.ports.wall_clock import WallClock
-from rmq_actors.protocols.send_rules import Refusal
+from rmq_actors.protocols.send_rules import Refusal, check_group_length
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable
@@ -195,6 +195,8 @@ class ConsumeStatsProcessor:
     def _clone_group_offset(self, request: RemotingRequest) -> RemotingCommand:
         """RocketMQ clones nothing if no topic is named."""
         header = decode_header(CloneGroupOffsetRequestHeader, request.command)
+        if (too_long := check_group_length(header.dest_group)) is not None:
+            raise refused(too_long)
         source, topic = header.src_group, (header.topic or "").strip()
         committed = self._clients.metadata.consumer_offsets
         topics = [topic] if topic else committed.topics_of(source)

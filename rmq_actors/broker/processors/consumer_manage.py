@@ -10,7 +10,7 @@ import trio
 
 from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
 from rmq_actors.broker.client_requests import ClientRequests, refused
-from rmq_actors.protocols.send_rules import Refusal
+from rmq_actors.protocols.send_rules import Refusal, check_lengths
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.wire.bodies.clients import GetConsumerListByGroupResponseBody
@@ -92,6 +92,9 @@ class ConsumerManageProcessor:
 
     def _lock_batch_mq(self, request: RemotingRequest) -> RemotingCommand:
         asked = decode_body(LockBatchRequestBody, request.command.body)
+        for queue in asked.mq_set:
+            if (too_long := check_lengths(asked.consumer_group, queue.topic)) is not None:
+                raise refused(too_long)
         locks, now_s = self._housekeeping.locks, trio.current_time()
         locked = locks.try_lock(asked.consumer_group, asked.mq_set, asked.client_id, now_s)
         self._housekeeping.heard_of_clients()

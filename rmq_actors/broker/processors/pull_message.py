@@ -16,7 +16,7 @@ from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.consumer_groups import ConsumerGroups
 from rmq_actors.protocols.filter_api import build_subscription, is_tag_type
 from rmq_actors.protocols.offset_moved_event import offset_moved_message
-from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal
+from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal, check_lengths
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
 from rmq_actors.store.read.get_message import GetMessageResult, GetMessageStatus, MessageFilter
@@ -64,6 +64,8 @@ class PullMessageProcessor:
 
     def _pull(self, request: RemotingRequest) -> RemotingCommand | None:
         header = decode_header(PullMessageRequestHeader, request.command)
+        if (too_long := check_lengths(header.consumer_group, header.topic)) is not None:
+            raise refused(too_long)
         if self._group(header) is None and self._clients.makes_group(header.consumer_group):
             self._pool.submit(request, self._make_then_pull)
             return None
