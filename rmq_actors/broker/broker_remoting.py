@@ -185,9 +185,8 @@ class BrokerRemoting:
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
         QueryConsumeQueueProcessor(clients, self._housekeeping).register(self.processors)
-        lags = self._protection.lags
-        removal = TopicRemoval(self.metadata, self._hold_service, lags)
-        TopicAdminProcessor(clients, self._pools, removal, lags, lambda: self.registration).register(self.processors)
+        removal = TopicRemoval(self.metadata, self._hold_service, self._protection.lags)
+        TopicAdminProcessor(clients, self._pools, removal, lambda: self.registration).register(self.processors)
         self._access.register(
             clients, lambda: self.broker_addr, self._environment.wall_clock, self.processors, self._pools.table
         )

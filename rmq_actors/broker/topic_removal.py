@@ -35,7 +35,7 @@ class TopicRemoval:
 
     _metadata: BrokerMetadata
     _hold_service: PullRequestHoldService
-    _lags: SlowConsumers
+    lags: SlowConsumers
 
     async def delete(self, store: MessageStore, topics: Collection[str]) -> None:
         """Delete topics, also those of which only a part is left. Raises `OSError`, `ValueError`."""
@@ -60,7 +60,7 @@ class TopicRemoval:
         async with self._metadata.topics.deleting(choose, has_begun, deletion.finish) as names:
             if names:
                 await deletion.delete(names)
-                self._lags.forget_topics(names)
+                self.lags.forget_topics(names)
                 offsets.remove_topics(names)
                 await offsets.persist()
         for topic in sorted(names):

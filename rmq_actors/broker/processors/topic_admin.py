@@ -18,7 +18,6 @@ from rmq_actors.protocols.admin_rules import (
     check_topic_to_change,
 )
 from rmq_actors.protocols.send_rules import Refusal
-from rmq_actors.protocols.slow_consumers import SlowConsumers
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.remoting.processor import ProcessorTable
@@ -51,7 +50,6 @@ class TopicAdminProcessor:
     _clients: ClientRequests
     _pools: RequestPools
     _removal: TopicRemoval
-    _lags: SlowConsumers
     #: None: there is no name server.
     _registration: Callable[[], BrokerRegistrationService | None]
 
@@ -122,7 +120,7 @@ class TopicAdminProcessor:
         except (OSError, ValueError) as error:
             raise _not_changed(f"group {header.group_name}", error) from error
         self._clients.stats.stats.forget_group(header.group_name)
-        self._lags.forget(header.group_name)
+        self._removal.lags.forget(header.group_name)
         if header.remove_offset:
             metadata.consumer_offsets.remove_offset(header.group_name)
         return request.command.response(ResponseCode.SUCCESS)
