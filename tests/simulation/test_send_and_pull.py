@@ -15,6 +15,7 @@ from rmq_actors.actors.system import open_actor_system
 from rmq_actors.broker.client_housekeeping_service import SCAN_INTERVAL_S
 from rmq_actors.protocols.consumer_groups import EXPIRED_S
 from rmq_actors.protocols.held_pulls import HeldPulls
+from rmq_actors.protocols.offset_moved_event import EVENT_INTERVAL_S
 from rmq_actors.protocols.queue_locks import LOCK_LIVES_S
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import ConnectionLimits, RemotingClientConfig
@@ -427,6 +428,29 @@ def test_a_pull_from_elsewhere_is_told_where_the_queue_is() -> None:
             assert empty.code == ResponseCode.PULL_NOT_FOUND
             assert (await client.pull(TOPIC, 0, 9)).code == ResponseCode.SYSTEM_ERROR
             assert (await client.pull("NoTopic", 0)).code == ResponseCode.TOPIC_NOT_EXIST
+
+    run(use)
+
+
+def test_of_pulls_from_elsewhere_one_is_noted_for_each_group_and_queue_in_some_seconds() -> None:
+    """A client that may only read has the broker write no more than that."""
+
+    async def use(clients: Clients) -> None:
+        async with clients.client() as client, clients.client("c-2", "Other") as other:
+            placed(await client.send(TOPIC, b"one"))
+            await trio.sleep(0.1)
+            for offset in (7, 8, 9):
+                assert (await client.pull(TOPIC, offset)).code == ResponseCode.PULL_OFFSET_MOVED
+            assert (await other.pull(TOPIC, 7)).code == ResponseCode.PULL_OFFSET_MOVED
+            await trio.sleep(EVENT_INTERVAL_S)
+            assert (await client.pull(TOPIC, 10)).code == ResponseCode.PULL_OFFSET_MOVED
+            await trio.sleep(0.1)
+            events = [json.loads(event) for event in await all_events(client)]
+            assert [(event["consumerGroup"], event["offsetRequest"]) for event in events] == [
+                ("CG", 7),
+                ("Other", 7),
+                ("CG", 10),
+            ]
 
     run(use)
 

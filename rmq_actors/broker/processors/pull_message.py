@@ -15,7 +15,7 @@ from rmq_actors.broker.subscription import message_filter
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.consumer_groups import ConsumerGroups
 from rmq_actors.protocols.filter_api import build_subscription, is_tag_type
-from rmq_actors.protocols.offset_moved_event import offset_moved_message
+from rmq_actors.protocols.offset_moved_event import OffsetMovedEvents, offset_moved_message
 from rmq_actors.protocols.send_rules import FAQ, PERM_READ, Refusal, check_lengths
 from rmq_actors.remoting.connection import RemotingConnection, RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool, answer_failure
@@ -48,6 +48,7 @@ class PullMessageProcessor:
     _pool: RequestPool
     _wall_clock: WallClock
     _tracer: Tracer
+    _moved_events: OffsetMovedEvents = attrs.field(factory=OffsetMovedEvents, init=False)
 
     def register(self, processors: ProcessorTable) -> None:
         """Take the request code."""
@@ -148,7 +149,9 @@ class PullMessageProcessor:
 
     def _note_offset_moved(self, header: PullMessageRequestHeader, new_offset: int) -> None:
         """Put an OFFSET_MOVED_EVENT. The pull does not wait for it, and is answered though it is refused (traced)."""
-        clients = self._clients
+        clients, now_s = self._clients, trio.current_time()
+        if not self._moved_events.is_to_be_told(header.consumer_group, header.topic, header.queue_id, now_s):
+            return
         queue = MessageQueue(broker_name=clients.config().broker_name, queue_id=header.queue_id, topic=header.topic)
         message = offset_moved_message(
             header.consumer_group,
