@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.services.service import ServiceThread, WakeUp
-from rmq_actors.client.client_error import ClientError
+from rmq_actors.client.client_error import ClientClosed, ClientError
 from rmq_actors.client.client_instance import MQClientInstance, lasting_client_id
 from rmq_actors.client.consumer_config import GroupConfig
 from rmq_actors.client.consumer_requests import ConsumerRequests
@@ -106,6 +106,7 @@ class GroupMember(ServiceThread):
     #: The queues that the application has assigned; None: the group's members share them.
     assigned: list[MessageQueue] | None = attrs.field(default=None, init=False)
     is_suspended: bool = attrs.field(default=False, init=False)
+    is_closed: bool = attrs.field(default=False, init=False)
     paused: set[MessageQueue] = attrs.field(factory=set, init=False)
     rebalancer: Rebalancer = attrs.field(init=False)
     ended: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -152,6 +153,12 @@ class GroupMember(ServiceThread):
     def name(self) -> str:
         """A client has one consumer for each group."""
         return f"Consumer of {self.config.consumer_group}".replace("/", "_")
+
+    def check_open(self) -> None:
+        """Raise `ClientClosed` once the block is over or the client has stopped; see `MQClientInstance.check_open`."""
+        self.client.check_open()
+        if self.is_closed:
+            raise ClientClosed(f"consumer group {self.config.consumer_group}: the block of the consumer is over")
 
     # --- what others want ---------------------------------------------------------------------------------------------
 
@@ -303,7 +310,10 @@ async def run_member(member: GroupMember, registered: RegisteredConsumer) -> Asy
                     await client.routes.update(topic, deadline_s)
             await client.heartbeats.send_to_all(deadline_s)
             await client.system.start(member)
-            yield
+            try:
+                yield
+            finally:
+                member.is_closed = True
             await member.end()
         finally:
             client.consumers.consumers.pop(group, None)

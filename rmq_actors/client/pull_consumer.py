@@ -51,6 +51,10 @@ class _Found:
         while self.waiting and self.waiting[0][0].process_queue.dropped:
             self.waiting.popleft()
         self.waiting.extend((held, message) for message in messages)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the task that waits look again."""
         self.came.set()
         self.came = trio.Event()
 
@@ -83,7 +87,8 @@ class PullConsumer:
 
     A second one gets `trio.BusyResourceError`: by its poll, what the first was given would count as consumed.
 
-    Either `subscribe` topics, whose queues the members of the group share, or `assign` queues.
+    Either `subscribe` topics, whose queues the members of the group share, or `assign` queues. Each method raises
+    `ClientClosed` once the block is over, and so does a poll that waits then.
     """
 
     config: PullConsumerConfig
@@ -109,6 +114,7 @@ class PullConsumer:
     def subscribe(self, topic: str, sub_expression: str = SUB_ALL, expression_type: str = TAG) -> None:
         """Take a share of a topic's queues. Raises `ValueError` for a bad expression, or where queues are assigned."""
         member = self._member
+        member.check_open()
         if member.assigned is not None:
             raise ValueError(f"queues are assigned to this consumer, it cannot subscribe topic {topic}, too")
         version = member.client.environment.wall_clock.now_ms()
@@ -118,6 +124,7 @@ class PullConsumer:
 
     def unsubscribe(self, topic: str) -> None:
         """Take no messages of a topic any more."""
+        self._member.check_open()
         self._member.subscriptions.pop(topic, None)
         self._member.client.heartbeats.groups_changed()
         self._member.rebalance_soon()
@@ -125,6 +132,7 @@ class PullConsumer:
     def assign(self, queues: Iterable[MessageQueue], sub_expression: str = SUB_ALL) -> None:
         """Take exactly these queues, whoever else does. Raises `ValueError` where topics are subscribed."""
         member = self._member
+        member.check_open()
         if member.assigned is None and member.subscriptions:
             raise ValueError(
                 f"topics are subscribed ({', '.join(member.subscriptions)}): no queues can be assigned, too"
@@ -137,15 +145,18 @@ class PullConsumer:
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull nothing more of these queues; what is in memory is still given."""
+        self._member.check_open()
         self._member.paused.update(queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these queues again."""
+        self._member.check_open()
         self._member.paused.difference_update(queues)
         self._member.wake_all()
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset: now, or once the queue is this consumer's. Raises `ValueError` for one below 0."""
+        self._member.check_open()
         if offset < 0:
             raise ValueError(f"offset {offset} of {queue} is below 0")
         self._member.rebalancer.seek(queue, offset)
@@ -163,9 +174,7 @@ class PullConsumer:
             await trio.lowlevel.checkpoint()
             timeout_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
             with trio.move_on_after(timeout_ms / 1000):
-                while not (messages := self._found.take(self.config.poll_batch_size)):
-                    await self._found.came.wait()
-                return messages
+                return await self._next(self.config.poll_batch_size)
             return []
 
     def __aiter__(self) -> PullConsumer:
@@ -176,12 +185,17 @@ class PullConsumer:
         with self._one_at_a_time():
             self._note_consumed()
             await trio.lowlevel.checkpoint()
-            while not (messages := self._found.take(1)):
-                await self._found.came.wait()
-            return messages[0]
+            return (await self._next(1))[0]
+
+    async def _next(self, count: int) -> list[MessageExt]:
+        while not (messages := self._found.take(count)):
+            await self._found.came.wait()
+            self._member.check_open()
+        return messages
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
+        self._member.check_open()
         if self._is_polled:
             raise trio.BusyResourceError("another task polls this consumer: give each task a consumer of its own")
         self._is_polled = True
@@ -197,6 +211,7 @@ class PullConsumer:
         mqClientApiTimeout by default. Call it again, then; until the queue is another's, the offset also goes to the
         broker every persistConsumerOffsetInterval. A broadcasting consumer's file that cannot be written is logged.
         """
+        self._member.check_open()
         self._note_consumed()
         table = self._member.offset_store.table
         self._forget_dropped()
@@ -243,8 +258,8 @@ class PullConsumer:
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that may be read. Raises `ClientError`."""
-        routes = self._member.client.routes
-        await routes.route(topic, self._deadline())
+        deadline_s, routes = self._deadline(), self._member.client.routes
+        await routes.route(topic, deadline_s)
         return list(routes.known_subscribe_queues(topic))
 
     async def pull(
@@ -260,6 +275,7 @@ class PullConsumer:
 
         `block_if_not_found`: the broker waits up to 15 s for a message.
         """
+        self._member.check_open()
         return await self._requests.pull(
             queue,
             offset,
@@ -294,6 +310,7 @@ class PullConsumer:
         return self._member.membership.requests
 
     def _deadline(self, timeout_ms: int | None = None) -> float:
+        self._member.check_open()
         return deadline_after(self._member.client.config.mq_client_api_timeout_ms if timeout_ms is None else timeout_ms)
 
     # --- a `RegisteredConsumer` ---------------------------------------------------------------------------------------
@@ -339,5 +356,8 @@ async def run_pull_consumer(
     consumer = PullConsumer(config, member, found)
     for topic, expression in (subscriptions or {}).items():
         consumer.subscribe(topic, expression)
-    async with run_member(member, consumer):
-        yield consumer
+    try:
+        async with run_member(member, consumer):
+            yield consumer
+    finally:
+        found.wake()

@@ -43,7 +43,10 @@ from rmq_actors.wire.response_code import ResponseCode
 
 @attrs.define(eq=False, repr=False)
 class PushConsumer:
-    """A running consumer of one group: see `open_push_consumer`."""
+    """A running consumer of one group: see `open_push_consumer`.
+
+    Each method raises `ClientClosed` once the block is over.
+    """
 
     config: PushConsumerConfig
     _member: GroupMember
@@ -67,6 +70,7 @@ class PushConsumer:
         All members of a group must subscribe the same.
         """
         member = self._member
+        member.check_open()
         version = member.client.environment.wall_clock.now_ms()
         member.subscriptions[topic] = build_subscription(topic, sub_expression, expression_type, sub_version=version)
         member.client.heartbeats.groups_changed()
@@ -74,16 +78,19 @@ class PushConsumer:
 
     def unsubscribe(self, topic: str) -> None:
         """Consume a topic no longer."""
+        self._member.check_open()
         self._member.subscriptions.pop(topic, None)
         self._member.client.heartbeats.groups_changed()
         self._member.rebalance_soon()
 
     def suspend(self) -> None:
         """Pull nothing more; what is in memory is still consumed."""
+        self._member.check_open()
         self._member.suspend(is_suspended=True)
 
     def resume(self) -> None:
         """Pull again."""
+        self._member.check_open()
         self._member.suspend(is_suspended=False)
 
     # --- a `RegisteredConsumer` ---------------------------------------------------------------------------------------

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import attrs
 import pytest
 import trio
 import trio.testing
 
-from rmq_actors.client.client_error import ClientError
+from rmq_actors.client.client_error import ClientClosed, ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.consumer_config import PullConsumerConfig
@@ -135,6 +136,57 @@ def test_a_second_task_that_polls_at_the_same_time_is_refused_and_loses_nothing(
                     await trio.sleep(0.1)
                 assert found == bodies(1)
                 assert await consumer.poll(0) == []  # one after the other they may
+
+    ClientWorld.run(use)
+
+
+@pytest.mark.parametrize("client_goes_on", [True, False])
+def test_a_consumer_whose_block_is_over_says_so(client_goes_on: bool) -> None:
+    async def use(world: ClientWorld) -> None:
+        waiting = list[str]()
+
+        async def wait(consumer: PullConsumer, *, iterates: bool) -> None:
+            with pytest.raises(ClientClosed):
+                await (anext(consumer) if iterates else consumer.poll(100_000))
+            waiting.append("ended")
+
+        async with trio.open_nursery() as nursery, contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(world.instance())
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                await send(client, [b"x"])
+                assert await take(consumer, 1) == [b"x"]
+                nursery.start_soon(functools.partial(wait, consumer, iterates=client_goes_on))
+                await trio.testing.wait_all_tasks_blocked()
+            if not client_goes_on:
+                await stack.aclose()
+            queue = MessageQueue(topic=TOPIC, broker_name="broker-a", queue_id=0)
+            calls: Sequence[Callable[[], Awaitable[object]]] = (
+                lambda: anext(consumer),
+                lambda: consumer.poll(100_000),
+                consumer.commit,
+                lambda: consumer.fetch_message_queues(TOPIC),
+                lambda: consumer.pull(queue, 0),
+                lambda: consumer.committed(queue),
+                lambda: consumer.update_consume_offset(queue, 0),
+                lambda: consumer.max_offset(queue),
+                lambda: consumer.min_offset(queue),
+                lambda: consumer.offset_for_timestamp(queue, 0),
+            )
+            for call in calls:
+                with pytest.raises(ClientClosed, match=r"is over|has stopped"), trio.fail_after(1):
+                    await call()
+            at_once: Sequence[Callable[[], None]] = (
+                lambda: consumer.subscribe("Other"),
+                lambda: consumer.unsubscribe(TOPIC),
+                lambda: consumer.assign([queue]),
+                lambda: consumer.pause([queue]),
+                lambda: consumer.resume([queue]),
+                lambda: consumer.seek(queue, 0),
+            )
+            for change in at_once:
+                with pytest.raises(ClientClosed, match=r"is over|has stopped"):
+                    change()
+        assert waiting == ["ended"]
 
     ClientWorld.run(use)
 
