@@ -9,6 +9,7 @@ One deadline counts for all of that. Any number of tasks may send at the same ti
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
@@ -104,11 +105,15 @@ class Producer:
         """Send to the queue that `selector` chooses, once: messages of one queue keep their order.
 
         `protocols.queue_selection.select_message_queue_by_hash` chooses as Java's SelectMessageQueueByHash does.
+        Raises `TypeError` if `selector` returns no `MessageQueue`, as an async function does.
         """
         deadline_s = self._deadline(timeout_ms)
         outgoing = self._make_ready(message)
         info = await self._publish_info(message.topic, deadline_s)
-        return await self._send_one(message, outgoing, selector(info.queues, message, argument), deadline_s)
+        queue = selector(info.queues, message, argument)
+        if not isinstance(queue, MessageQueue):
+            raise _no_queue(selector, queue)
+        return await self._send_one(message, outgoing, queue, deadline_s)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -337,6 +342,14 @@ class Producer:
         deadline_s = deadline_after(self._instance.config.mq_client_api_timeout_ms)
         with contextlib.suppress(ClientError):
             await self._instance.requests.invoke_oneway(address, command, deadline_s)
+
+
+def _no_queue(selector: object, returned: object) -> TypeError:
+    why = ""
+    if inspect.iscoroutine(returned):
+        returned.close()  # else Python warns of a coroutine that nobody awaited
+        why = ": a selector is no async function"
+    return TypeError(f"selector {selector!r} returns {returned!r} and no MessageQueue{why}")
 
 
 def _is_over(deadline_s: float) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -20,7 +20,7 @@ from rmq_actors.client.client_error import (
     SendFailed,
 )
 from rmq_actors.client.config import ClientConfig, ProducerConfig
-from rmq_actors.client.producer import Producer, run_producer
+from rmq_actors.client.producer import MessageQueueSelector, Producer, run_producer
 from rmq_actors.client.send_result import LocalTransactionState, SendResult
 from rmq_actors.embedding.cluster_protocol import Cluster
 from rmq_actors.protocols.queue_selection import select_message_queue_by_hash
@@ -93,6 +93,25 @@ def test_messages_go_round_the_queues_and_a_named_queue_or_a_selector_keeps_orde
             assert len(chosen) == 1
 
     run(body)
+
+
+def test_a_selector_that_returns_no_queue_is_a_type_error_and_nothing_is_sent() -> None:
+    async def body(cluster: SimCluster) -> None:
+        async def selects(queues: Sequence[MessageQueue], message: Message, argument: object) -> MessageQueue:
+            return queues[0]
+
+        async with cluster.producer() as producer:
+            for selector, why in (
+                (lambda queues, message, argument: None, "returns None and no MessageQueue$"),
+                (lambda queues, message, argument: 3, "returns 3 and no MessageQueue$"),
+                (selects, "selects .* and no MessageQueue: a selector is no async function"),
+            ):
+                chooses = cast("MessageQueueSelector[None]", selector)
+                with pytest.raises(TypeError, match=why):
+                    await producer.send_by_selector(Message(TOPIC, b"x"), chooses, None)
+        assert not stored(cluster)
+
+    run(body, ONE, store=ASYNC_STORE)
 
 
 def test_a_batch_is_stored_as_a_whole_in_one_queue() -> None:
