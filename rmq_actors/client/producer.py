@@ -38,7 +38,7 @@ from rmq_actors.client.transactions import (
     returned_state,
 )
 from rmq_actors.protocols.message_accumulation import AggregateKey, may_be_batched
-from rmq_actors.protocols.message_checks import check_batch, check_message
+from rmq_actors.protocols.message_checks import check_batch, check_message, check_queue
 from rmq_actors.protocols.queue_selection import LatencyFaultTolerance, MQFaultStrategy, SendWhichQueue
 from rmq_actors.protocols.send_requests import Outgoing, outgoing_batch, outgoing_message, send_command
 from rmq_actors.protocols.send_retries import SEND_STATUS, SendRetries, SendStatus
@@ -97,7 +97,10 @@ class Producer:
         delivered later. A message to the next queue is sent again if it fails, retryTimesWhenSendFailed times.
         """
         deadline_s = self._deadline(timeout_ms)
-        return await self._send_one(message, self._make_ready(message), queue, deadline_s)
+        outgoing = self._make_ready(message)
+        if queue is not None:
+            self._refuse(check_queue(queue, message.topic))
+        return await self._send_one(message, outgoing, queue, deadline_s)
 
     async def send_by_selector(
         self, message: Message, selector: MessageQueueSelector[A], argument: A, *, timeout_ms: int | None = None
@@ -113,6 +116,7 @@ class Producer:
         queue = selector(info.queues, message, argument)
         if not isinstance(queue, MessageQueue):
             raise _no_queue(selector, queue)
+        self._refuse(check_queue(queue, message.topic))
         return await self._send_one(message, outgoing, queue, deadline_s)
 
     async def send_batch(
@@ -129,6 +133,8 @@ class Producer:
             self._refuse(
                 f"a batch of {len(outgoing.body)} bytes: at most {self.config.max_message_size_bytes} are allowed"
             )
+        if queue is not None:
+            self._refuse(check_queue(queue, outgoing.topic))
         return await self._send(outgoing, queue, deadline_s)
 
     async def send_oneway(
@@ -139,6 +145,8 @@ class Producer:
         outgoing = self._make_ready(message)
         if queue is None:
             queue = self._select(await self._publish_info(message.topic, deadline_s), None)
+        else:
+            self._refuse(check_queue(queue, message.topic))
         address = await self._master_address(queue, deadline_s)
         await self._instance.requests.invoke_oneway(address, self._command(outgoing, queue), deadline_s)
 

@@ -10,6 +10,7 @@ from rmq_actors.protocols.send_rules import (
     check_topic_name,
     check_topic_to_send,
 )
+from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK
 from rmq_actors.wire.record import Message
@@ -75,6 +76,13 @@ def check_batch(messages: Sequence[Message], max_message_size_bytes: int) -> str
             why = f"{PROPERTY_WAIT_STORE_MSG_OK} is the same for all messages of a batch"
         if why is not None:
             return f"message {number} of the batch: {why}"
+    return None
+
+
+def check_queue(queue: MessageQueue, topic: str) -> str | None:
+    """Why a message of a topic cannot be sent to a queue (DefaultMQProducerImpl.send to a MessageQueue)."""
+    if queue.topic != topic:
+        return f"a message of topic {topic} cannot be sent to a queue of topic {queue.topic}"
     return None
 
 

@@ -95,6 +95,25 @@ def test_messages_go_round_the_queues_and_a_named_queue_or_a_selector_keeps_orde
     run(body)
 
 
+def test_a_queue_of_another_topic_takes_no_message() -> None:
+    async def body(cluster: SimCluster) -> None:
+        async with cluster.producer() as producer:
+            message, other = Message(TOPIC, b"x"), MessageQueue(topic="Other", broker_name="broker-a", queue_id=0)
+            calls: Sequence[Callable[[], Awaitable[object]]] = (
+                lambda: producer.send(message, queue=other),
+                lambda: producer.send_by_selector(message, lambda queues, message, argument: other, None),
+                lambda: producer.send_batch([message, message], queue=other),
+                lambda: producer.send_oneway(message, queue=other),
+            )
+            for call in calls:
+                with pytest.raises(MessageRefused, match="topic Orders cannot be sent to a queue of topic Other"):
+                    await call()
+        assert not stored(cluster)
+        assert not stored(cluster, "Other")
+
+    run(body, ONE, store=ASYNC_STORE)
+
+
 def test_a_selector_that_returns_no_queue_is_a_type_error_and_nothing_is_sent() -> None:
     async def body(cluster: SimCluster) -> None:
         async def selects(queues: Sequence[MessageQueue], message: Message, argument: object) -> MessageQueue:
