@@ -60,11 +60,7 @@ class MQClientInstance:
 
     def check_open(self) -> None:
         """Raise `ClientClosed` once the client has stopped, and `RuntimeError` outside of a Trio task."""
-        if not trio.lowlevel.in_trio_task():
-            raise RuntimeError(
-                "clients are for Trio's tasks, and this is not one: an asyncio program uses open_asyncio_client, or "
-                "TrioGuest.run for each call"
-            )
+        _check_in_trio_task()
         if self.is_closed:
             raise ClientClosed(f"client {self.client_id} has stopped")
 
@@ -117,8 +113,9 @@ async def open_client_instance(
     """A running client for the length of a block. Nobody is asked anything before the first call needs it.
 
     `hooks` look at each request: `remoting.acl.AclClientRpcHook` signs them. What the block raises leaves it bare,
-    unless a task of the client fails, too: see `block_errors_bare`.
+    unless a task of the client fails, too: see `block_errors_bare`. Raises `RuntimeError` outside of a Trio task.
     """
+    _check_in_trio_task()
     processors, entropy = ProcessorTable(tracer), environment.entropy
     client_id = build_mq_client_id(config, entropy)
     timer = Timer()
@@ -139,6 +136,14 @@ async def open_client_instance(
             yield instance
         finally:
             instance.is_closed = True
+
+
+def _check_in_trio_task() -> None:
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "clients are for Trio's tasks, and this is not one: an asyncio program uses open_asyncio_client, or "
+            "TrioGuest.run for each call"
+        )
 
 
 def build_mq_client_id(config: ClientConfig, entropy: Entropy) -> str:

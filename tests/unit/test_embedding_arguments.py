@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from rmq_actors.client.message_ext import MessageExt
+from rmq_actors.client.message_listener import Concurrently, ConsumeConcurrentlyContext
+from rmq_actors.embedding.clients import open_admin, open_producer
 from rmq_actors.embedding.cluster import open_cluster
+from rmq_actors.embedding.consumers import open_pull_consumer, open_push_consumer
 from rmq_actors.embedding.local_store import open_message_store
 from rmq_actors.embedding.name_server import open_local_name_server
 from rmq_actors.protocols.put_completion import PutStatus
@@ -34,6 +41,31 @@ async def test_directories_may_be_text(tmp_path: Path) -> None:
         assert name_server.address
     assert (tmp_path / "store" / "commitlog").is_dir()
     assert (tmp_path / "cluster" / "master" / "commitlog").is_dir()
+
+
+async def _ignore(messages: Sequence[MessageExt], context: ConsumeConcurrentlyContext) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        lambda: open_producer("127.0.0.1:1", "group"),
+        lambda: open_admin("127.0.0.1:1"),
+        lambda: open_pull_consumer("127.0.0.1:1", "group"),
+        lambda: open_push_consumer("127.0.0.1:1", "group", {}, Concurrently(_ignore)),
+    ],
+    ids=["producer", "admin", "pull consumer", "push consumer"],
+)
+def test_a_trio_client_that_asyncio_opens_says_what_to_use_instead(
+    opened: Callable[[], AbstractAsyncContextManager[object]],
+) -> None:
+    async def main() -> None:
+        async with opened():
+            pass
+
+    with pytest.raises(RuntimeError, match=r"clients are for Trio's tasks.* open_asyncio_client"):
+        asyncio.run(main())
 
 
 @pytest.mark.parametrize("body", ["text", 5, None, ["x"]], ids=repr)
