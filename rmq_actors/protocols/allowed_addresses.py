@@ -8,7 +8,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """The networks of a list; a single address is a network of its own. Raises `ValueError` naming the entry."""
+    """The networks of a list; a single address is a network of its own. None for an empty text, and for no other one.
+
+    Raises `ValueError` naming the entry, or the text that has none: as an empty list it would allow all.
+    """
     found = []
     for entry in filter(None, (part.strip() for part in text.split(";"))):
         try:
@@ -17,6 +20,8 @@ def parse_networks(text: str) -> tuple[Network, ...]:
             raise ValueError(
                 f"{error}: an allow-list has addresses and networks, such as 10.0.0.7;10.1.0.0/16"
             ) from None
+    if text and not found:
+        raise ValueError(f"{text!r} names no address: an allow-list is empty, which allows all, or has addresses")
     return tuple(found)
 
 

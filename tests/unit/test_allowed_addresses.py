@@ -31,8 +31,14 @@ def test_an_address_is_in_a_list(host: str, expected: bool) -> None:
 
 
 def test_an_empty_list_allows_all() -> None:
-    assert is_allowed(parse_networks(" ; "), "192.0.2.1")
+    assert is_allowed(parse_networks(""), "192.0.2.1")
     assert is_allowed(parse_networks(""), "a-name")
+
+
+@pytest.mark.parametrize("text", [";;", " ; ", ";", " "])
+def test_a_list_that_names_no_address_is_not_an_empty_one(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"ha_allowed_addresses: '{text}' names no address"):
+        HaConfig(ha_allowed_addresses=text)
 
 
 @pytest.mark.parametrize("text", ["here", "10.0.0.1/8", "10.0.0.256", "10.0.0.1,10.0.0.2", "0/0"])

@@ -194,6 +194,13 @@ def test_every_file_of_the_examples_is_read_whole(example: Path) -> None:
             "{path}, line 4: haMasterAddress=nowhere: 'nowhere' is not an address of the form host:port",
         ),
         (
+            ["haAllowedAddresses=;;"],
+            (
+                "{path}, line 4: haAllowedAddresses=;;: ';;' names no address: an allow-list is empty, which allows "
+                "all, or has addresses"
+            ),
+        ),
+        (
             ["haAllowedAddresses=10.0.0.7;nonsense"],
             (
                 "{path}, line 4: haAllowedAddresses=10.0.0.7;nonsense: 'nonsense' does not appear to be an IPv4 or "
