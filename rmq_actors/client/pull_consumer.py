@@ -27,7 +27,7 @@ from rmq_actors.client.pulling import PULL_TIMEOUT_MS, SUSPEND_MS
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.client.running_info import running_info
 from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
-from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription
+from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription, check_subscriptions
 from rmq_actors.protocols.rebalance import by_broker_name
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.wire.bodies.consumer_running_info import ConsumerRunningInfo
@@ -348,8 +348,11 @@ async def run_pull_consumer(
 
     What was given last does not count by that, as the block may end before it was handled: `commit` says so.
 
-    `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one.
+    `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one,
+    and `TypeError` for what is no such mapping.
     """
+    if subscriptions is not None:
+        check_subscriptions(subscriptions)
     found = _Found()
     membership = Membership.of(client, config, strategy, ConsumeType.CONSUME_ACTIVELY, commits=config.auto_commit)
     member = GroupMember(client, membership, found.add)

@@ -20,6 +20,7 @@ from rmq_actors.client.message_listener import (
     ConsumeConcurrentlyContext,
     ConsumeOrderlyContext,
     MessageListener,
+    check_listener,
 )
 from rmq_actors.client.pull_consumer import PullConsumer
 from rmq_actors.client.push_consumer import PushConsumer
@@ -148,6 +149,7 @@ class AsyncioAdmin(_InTrio[Admin]):
 
 def in_asyncio(listener: MessageListener) -> MessageListener:
     """A listener of asyncio's, for a consumer, whose tasks are Trio's."""
+    check_listener(listener)
     if isinstance(listener, Concurrently):
         concurrently = listener.listener
 

@@ -38,7 +38,8 @@ async def open_push_consumer(
     name, or all settings of the consumer. The file of a broadcasting consumer's offsets is below `directory`, the
     working directory by default. At the normal end of the block offsets are committed and locks given back.
 
-    Raises `ValueError` for settings and expressions that cannot be. What the block raises leaves it as it is; an
+    Raises `ValueError` for settings and expressions that cannot be, `TypeError` for subscriptions that are no mapping
+    and for a listener that is a function alone. What the block raises leaves it as it is; an
     exception group says that tasks of the consumer failed.
     """
     config = consumer_group if isinstance(consumer_group, PushConsumerConfig) else PushConsumerConfig(consumer_group)

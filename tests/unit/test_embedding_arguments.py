@@ -12,6 +12,7 @@ import pytest
 
 from rmq_actors.client.message_ext import MessageExt
 from rmq_actors.client.message_listener import Concurrently, ConsumeConcurrentlyContext
+from rmq_actors.embedding.asyncio_clients import open_asyncio_client
 from rmq_actors.embedding.clients import open_admin, open_producer
 from rmq_actors.embedding.cluster import open_cluster
 from rmq_actors.embedding.consumers import open_pull_consumer, open_push_consumer
@@ -65,6 +66,39 @@ def test_a_trio_client_that_asyncio_opens_says_what_to_use_instead(
             pass
 
     with pytest.raises(RuntimeError, match=r"clients are for Trio's tasks.* open_asyncio_client"):
+        asyncio.run(main())
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("subscriptions", ["Orders", ["Orders"], {"Orders": 5}, {5: "*"}], ids=repr)
+async def test_subscriptions_that_are_no_mapping_are_named(subscriptions: object) -> None:
+    given = cast("dict[str, str]", subscriptions)
+    for opened in (
+        open_pull_consumer("127.0.0.1:1", "group", given),
+        open_push_consumer("127.0.0.1:1", "group", given, Concurrently(_ignore)),
+    ):
+        with pytest.raises(TypeError, match=r"^subscriptions is .*: it takes an expression for each topic, such as"):
+            async with opened:
+                pass
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("listener", [_ignore, None, "bill"], ids=["function", "None", "text"])
+async def test_a_listener_of_no_kind_is_named(listener: object) -> None:
+    with pytest.raises(TypeError, match=r"^listener is .*: it takes Concurrently\(async function\) or Orderly"):
+        async with open_push_consumer("127.0.0.1:1", "group", {"Orders": "*"}, cast("Concurrently", listener)):
+            pass
+
+
+def test_a_listener_of_no_kind_is_named_in_asyncio() -> None:
+    async def main() -> None:
+        async with (
+            open_asyncio_client("127.0.0.1:1") as client,
+            client.push_consumer("group", {"Orders": "*"}, cast("Concurrently", _ignore)),
+        ):
+            pass
+
+    with pytest.raises(TypeError, match=r"^listener is .*: it takes Concurrently\(async function\) or Orderly"):
         asyncio.run(main())
 
 
