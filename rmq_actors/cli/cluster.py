@@ -124,8 +124,9 @@ def _introduce(brokers: RealCluster, directory: Path) -> None:
         broker, status = brokers.broker(name), brokers.status(name)
         assert broker.remoting is not None
         _log.info(
-            "%s is a %s of broker name %s, listens on %s, and has offsets %d to %d in %s",
+            "%s is %s %s of broker name %s, listens on %s, and has offsets %d to %d in %s",
             name,
+            "an" if status.role.value.startswith("A") else "a",
             status.role.value,
             broker.config.broker_name,
             broker.remoting.broker_addr,

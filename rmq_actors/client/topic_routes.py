@@ -209,9 +209,12 @@ class TopicRoutes(ServiceThread):
                 response = await self._requests.request(
                     addresses[index], code, header, body, deadline_s=trio.current_time() + share_s
                 )
-            except BrokerRefused:
+            except BrokerRefused as error:
                 self._preferred = index
-                raise
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                why = f"{error.remark}: {addresses[index]} is no name server"
+                raise BrokerRefused(addresses[index], code, error.code, why) from error
             except ClientError as error:
                 failures.append(str(error))
             else:

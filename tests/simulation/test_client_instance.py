@@ -22,6 +22,7 @@ from rmq_actors.wire.headers.clients import GetConsumerListByGroupRequestHeader
 from rmq_actors.wire.headers.offsets import GetMaxOffsetRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
+from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Partition
 from tests.worlds.client_world import ClientWorld
 
@@ -88,6 +89,21 @@ def test_without_name_servers_a_call_ends_within_its_time_out() -> None:
             assert caught.value.retriable
         async with world.instance(namesrv_addr=f"{nowhere};{world.name_server}") as instance:
             await instance.routes.route(TOPIC, deadline_after(3_000))
+
+    ClientWorld.run(use)
+
+
+def test_a_broker_that_is_given_as_a_name_server_is_said_to_be_none() -> None:
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as instance:
+            await instance.routes.route(TOPIC, deadline_after(3_000))
+            broker = instance.routes.master_address("broker-a")
+        assert broker is not None
+        async with world.instance(namesrv_addr=broker) as instance:
+            with pytest.raises(BrokerRefused, match=f"105 is answered 3: .*: {broker} is no name server$") as caught:
+                await instance.routes.route(TOPIC, deadline_after(3_000))
+            assert caught.value.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            assert not caught.value.retriable
 
     ClientWorld.run(use)
 
