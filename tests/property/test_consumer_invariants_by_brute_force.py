@@ -18,7 +18,7 @@ from rmq_actors.tracing.events.run import ClientCall, ClientConsume, ClientMembe
 from rmq_actors.wire.dispatch_request import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
 from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.client_story import chaos_record
-from tests.worlds.cluster_story import MASTER, Story
+from tests.worlds.cluster_story import MASTER, SLAVE, Story
 
 Act = tuple[Any, ...]
 MEMBERS, QUEUES, OFFSETS = ("x", "y"), (0, 1), (0, 1, 2)
@@ -163,33 +163,71 @@ def test_a_call_ends_in_time(calls: list[tuple[float, int]]) -> None:
     assert bool(story.broken) is any(elapsed > limit + 1 for elapsed, limit in calls)
 
 
-put_acts = st.tuples(st.just("put"), st.sampled_from([10, 20, 30]), st.sampled_from(["PUT_OK", "FLUSH_SLAVE_TIMEOUT"]))
+put_acts = st.tuples(
+    st.just("put"), st.sampled_from([0, 10, 20]), st.sampled_from(["PUT_OK", "FLUSH_SLAVE_TIMEOUT", ""])
+)
 send_acts = st.tuples(
-    st.just("send"), st.sampled_from([0, 10, 20]), st.sampled_from(["SEND_OK", "FLUSH_SLAVE_TIMEOUT"])
+    st.just("send"), st.sampled_from([0, 9, 10, 20]), st.sampled_from(["SEND_OK", "FLUSH_SLAVE_TIMEOUT"])
 )
 
 
 @given(st.lists(put_acts | send_acts | st.just(("open", 0, "")), max_size=10))
 def test_send_ok_is_what_the_broker_said(history: list[tuple[str, int, str]]) -> None:
+    """Each put has 10 bytes; one of status "" does not end."""
     story = Story()
     story.watch(SendOk)
     is_broken = False
-    lives: list[dict[int, str]] = [{}]
+    lives: list[list[tuple[int, str]]] = [[]]
     for number, (act, at, status) in enumerate(history):
         if act == "put":
-            story.emit(MASTER, "put.begin", msg_id=number, offset=at)
-            story.emit(MASTER, "put.end", msg_id=number, offset=at, status=status)
-            lives[-1][at] = status
+            story.emit(MASTER, "put.begin", msg_id=number, offset=at, size=10)
+            if status:
+                story.emit(MASTER, "put.end", msg_id=number, offset=at + 10, status=status)
+            lives[-1].append((at, status))
         elif act == "open":
             story.emit(MASTER, "store.open", status="clean", offset=0)
-            lives.append({})
+            lives.append([])
         else:
             told = ClientSend(status=status, offset=at, key="k", queue_id=0, queue_offset=0)
             story.recorder.record(told, MASTER)
-            next_ones = [puts[min(end for end in puts if end > at)] for puts in lives if any(end > at for end in puts)]
-            is_broken |= status == "SEND_OK" and "PUT_OK" not in next_ones
+            its_own = {status for puts in lives for begin, status in puts if begin <= at < begin + 10}
+            is_broken |= status == "SEND_OK" and "PUT_OK" not in its_own
         if is_broken or story.broken:
             break
+    assert bool(story.broken) is is_broken
+
+
+@pytest.mark.parametrize(("at", "is_broken"), [(99, True), (100, False), (109, False), (110, True), (119, True)])
+def test_of_puts_that_began_together_each_has_its_own_answer(at: int, is_broken: bool) -> None:
+    story = Story()
+    story.watch(SendOk)
+    story.emit(MASTER, "put.begin", msg_id=1, msg_id_last=2, offset=100, size=20)
+    story.emit(MASTER, "put.begin", msg_id=3, offset=120, size=10)
+    story.emit(MASTER, "put.end", msg_id=1, offset=110, status="PUT_OK")
+    story.emit(MASTER, "put.end", msg_id=3, offset=130, status="PUT_OK")  # the second one has not ended
+    story.recorder.record(ClientSend(status="SEND_OK", offset=at, key="k", queue_id=0, queue_offset=0), MASTER)
+    assert bool(story.broken) is is_broken
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_broken"),
+    [("nothing", True), ("slave opens", True), ("slave's role", True), ("master opens", False), ("promotion", False)],
+)
+def test_two_members_have_a_queue_only_if_a_master_has_lost_its_locks(changed: str, is_broken: bool) -> None:
+    story = Story()
+    story.watch(Orderly)
+    for act in (("taken", "x", 0), ("taken", "y", 0)):
+        story.recorder.record(event_of(act, ORDERLY_GROUP), "consumers")
+    if changed == "promotion":
+        story.promote(SLAVE, is_longest=True)
+    elif changed == "slave's role":
+        story.emit(
+            SLAVE, "broker.role", status="changed", offset=0, role="SLAVE", detail="", attributes={"broker.id": 1}
+        )
+    elif changed != "nothing":
+        story.emit(MASTER if changed == "master opens" else SLAVE, "store.open", status="clean", offset=0)
+    for begin in (("begin", "x", 0, 0), ("begin", "y", 0, 0)):
+        story.recorder.record(event_of(begin, ORDERLY_GROUP), "consumers")
     assert bool(story.broken) is is_broken
 
 

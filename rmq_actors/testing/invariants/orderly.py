@@ -9,10 +9,10 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
 from rmq_actors.tracing.events.consumer import ConsumerQueue
-from rmq_actors.tracing.events.run import ClientConsume, ClientMember
+from rmq_actors.tracing.events.run import ClientConsume, ClientMember, OperatorPromote
 from rmq_actors.tracing.events.store import StoreOpen
 
-_Looked = ClientConsume | ClientMember | ConsumerQueue | StoreOpen | BrokerRoleEvent
+_Looked = ClientConsume | ClientMember | ConsumerQueue | StoreOpen | BrokerRoleEvent | OperatorPromote
 #: The group whose consumers keep the order.
 ORDERLY_GROUP = "orderly-group"
 
@@ -34,19 +34,23 @@ class Orderly(Invariant[_Looked]):
     """
 
     name = "orderly"
-    kinds = (ClientConsume, ClientMember, ConsumerQueue, StoreOpen, BrokerRoleEvent)
+    kinds = (ClientConsume, ClientMember, ConsumerQueue, StoreOpen, BrokerRoleEvent, OperatorPromote)
 
     #: By queue.
     _consumed: dict[int, set[int]] = attrs.field(factory=dict, init=False)
     #: By member and queue.
     _listeners: dict[tuple[str, int], _Listener] = attrs.field(factory=dict, init=False)
-    #: When a broker was opened last, or had its role changed.
+    #: Who is the master, and who was: consumers may have locks of it yet.
+    _masters: set[str] = attrs.field(factory=set, init=False)
+    #: When one of them was opened last or had its role changed, or there was a new one.
     _locks_lost_seq: int = attrs.field(default=-1, init=False)
 
     def check(self, event: _Looked, view: ClusterView) -> str | None:
         """Keep who has which queue; look at what is given."""
-        if isinstance(event, StoreOpen | BrokerRoleEvent):
-            self._locks_lost_seq = event.seq
+        self._masters.add(view.master.name)
+        if isinstance(event, StoreOpen | BrokerRoleEvent | OperatorPromote):
+            if event.node in self._masters:
+                self._locks_lost_seq = event.seq
         elif event.group != ORDERLY_GROUP:
             return None
         elif isinstance(event, ClientMember):
