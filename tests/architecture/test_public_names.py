@@ -195,6 +195,12 @@ def test_type_checkers_see_the_same_names(package: str) -> None:
     assert seen == module._MODULES
 
 
+def test_a_star_import_gives_the_public_names_and_no_others() -> None:
+    given: dict[str, object] = {}
+    exec("from rmq_actors import *", given)
+    assert set(given) - {"__builtins__"} == PUBLIC["rmq_actors"]
+
+
 def test_a_name_that_nobody_uses_loads_nothing() -> None:
     program = "import rmq_actors, rmq_actors.testing, sys; print('trio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PROJECT)
