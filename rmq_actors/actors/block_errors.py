@@ -19,6 +19,7 @@ async def block_errors_bare(context: AbstractAsyncContextManager[T]) -> AsyncIte
     Cancelled       nothing                        Cancelled, for the scope that it belongs to
     anything        OSError                        the nursery's group, with all that failed
     a group         nothing                        that group, and none around it
+    nothing         KeyboardInterrupt, at its end  that KeyboardInterrupt
 
     So `except ClientError` around the block catches what a call within it raised, and nothing is lost for that.
     """
@@ -32,8 +33,8 @@ async def block_errors_bare(context: AbstractAsyncContextManager[T]) -> AsyncIte
                     raised = error
                     raise
         except BaseExceptionGroup as group:
-            # Leaf by leaf: a nursery copies a group that the block raised.
-            if raised is None or [*map(id, _leaves(raised))] != [*map(id, _leaves(group))]:
+            raised = _bare(raised, group)
+            if raised is None:
                 raise
         else:
             return
@@ -46,6 +47,15 @@ async def block_errors_bare(context: AbstractAsyncContextManager[T]) -> AsyncIte
             del error_context
     finally:
         del raised  # its traceback has this frame
+
+
+def _bare(raised: BaseException | None, group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """What leaves in place of a group; None: the group does."""
+    leaves = [*_leaves(group)]
+    if raised is None:
+        return leaves[0] if len(leaves) == 1 and isinstance(leaves[0], KeyboardInterrupt | SystemExit) else None
+    # Leaf by leaf: a nursery copies a group that the block raised.
+    return raised if [*map(id, _leaves(raised))] == [*map(id, leaves)] else None
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -123,6 +123,22 @@ async def test_a_cancellation_takes_no_error_with_it() -> None:
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=repr)
+async def test_an_interrupt_while_the_context_ends_leaves_it_bare(error: BaseException) -> None:
+    @contextlib.asynccontextmanager
+    async def interrupted_at_its_end() -> AsyncIterator[None]:
+        async with trio.open_nursery():
+            yield
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        async with block_errors_bare(interrupted_at_its_end()):
+            pass
+    assert raised.value is error
+    assert error.__context__ is None
+
+
+@pytest.mark.trio
 async def test_a_block_that_ends_raises_nothing() -> None:
     async with block_errors_bare(nursery_around()) as value:
         assert value == 7
