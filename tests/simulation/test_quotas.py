@@ -189,7 +189,8 @@ def test_a_heartbeat_with_a_name_that_no_client_has_is_refused(part: str) -> Non
 # --- what an operator makes at the same time ------------------------------------------------------------------------
 
 
-def test_a_client_that_names_what_an_operator_makes_just_then_changes_nothing_of_it() -> None:
+@pytest.mark.parametrize("part", ["group", "topic"])
+def test_a_client_that_names_what_an_operator_makes_just_then_changes_nothing_of_it(part: str) -> None:
     group = SubscriptionGroupConfig(group_name="Both", retry_max_times=3, consume_enable=False)
     topic = TopicConfig(topic_name="Both", read_queue_nums=1, write_queue_nums=1)
 
@@ -202,8 +203,10 @@ def test_a_client_that_names_what_an_operator_makes_just_then_changes_nothing_of
                 nursery.start_soon(metadata.subscription_groups.update_subscription_group_config, group)
                 nursery.start_soon(metadata.topics.update_topic_config, topic)
                 await trio.sleep(0.1)
-                nursery.start_soon(client.pull, TOPIC, 0)
-                nursery.start_soon(client.send, "Both", b"x")
+                if part == "group":
+                    nursery.start_soon(client.pull, TOPIC, 0)
+                else:
+                    nursery.start_soon(client.send, "Both", b"x")
                 await trio.sleep(0.1)
         assert metadata.subscription_groups.find_subscription_group_config("Both") == group
         assert metadata.topics.select_topic_config("Both") == topic
