@@ -18,6 +18,7 @@ from rmq_actors.client.client_instance import MQClientInstance, open_client_inst
 from rmq_actors.client.config import ClientConfig
 from rmq_actors.embedding.brokers import Addresses, Brokers, check_topology, masters_first
 from rmq_actors.embedding.cluster_protocol import Unsupported
+from rmq_actors.embedding.held_ports import HeldPorts
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import open_name_server
@@ -79,6 +80,7 @@ class RealCluster(Brokers):
     _directory: Path
     _recorder: Recorder
     _nursery: trio.Nursery
+    _held_ports: HeldPorts
     _processes: dict[str, _Process] = attrs.field(factory=dict, init=False)
     _reached_at: dict[str, Addresses] = attrs.field(factory=dict, init=False)
 
@@ -178,6 +180,7 @@ class RealCluster(Brokers):
                     self._brokers[name] = broker
                     assert broker.remoting is not None
                     self._reached_at[name] = Addresses(broker.remoting.broker_addr, broker.ha_address)
+                    self._held_ports.let_go(name)
                     task_status.started()
                     await process.stopping.wait()
                     nursery.cancel_scope.cancel()
@@ -185,6 +188,8 @@ class RealCluster(Brokers):
             self._processes.pop(name, None)
             self._brokers.pop(name, None)
             if process is not None:
+                host, *ports = self._listens(name)
+                self._held_ports.hold(name, host, ports)
                 process.ended.set()
 
     async def stop_all(self) -> None:
@@ -228,8 +233,9 @@ async def open_cluster(
         namesrv_addr: str | None = None
         if name_server:
             namesrv_addr = await _open_name_server(directory, name_server_port, recorder, stack)
+        held_ports = stack.enter_context(HeldPorts())
         nursery = await stack.enter_async_context(trio.open_nursery())
-        cluster = RealCluster(names, store, ha, directory, recorder, nursery)
+        cluster = RealCluster(names, store, ha, directory, recorder, nursery, held_ports)
         cluster.use_name_servers(namesrv_addr)
         try:
             for name in masters_first(names):

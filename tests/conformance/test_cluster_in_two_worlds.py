@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import trio
 from rmq_actors import BrokerDown, Cluster, ExchangeFailed, Message, PutStatus, Unsupported, open_cluster
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.testing import PLANTED_BUGS, REPLICATION_INVARIANTS, SIM_STORE, ClusterBroken, NotWell, SimCluster
+from rmq_actors.wire.address import parse_address
 from sim_net import DiskError, On, Schedule
 
 Body = Callable[[Cluster], Awaitable[None]]
@@ -309,3 +311,21 @@ def test_invariants_are_about_one_master_and_its_slaves() -> None:
         SimCluster(TWO_GROUPS, invariants=REPLICATION_INVARIANTS)
     with pytest.raises(ValueError, match="that is the name server's"):
         SimCluster({"namesrv": None})
+
+
+@pytest.mark.trio
+async def test_ports_of_a_broker_that_is_down_are_kept_for_it(tmp_path: Path) -> None:
+    """Linux may give a free one to any connection that somebody opens."""
+    async with open_cluster(tmp_path, follows={"a": None}) as cluster:
+        remoting = cluster.broker("a").remoting
+        assert remoting is not None
+        address = "127.0.0.1", parse_address(remoting.broker_addr)[1]
+        await cluster.kill("a")
+        with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
+            other.bind(address)
+        await cluster.start("a")
+        await cluster.restart("a")
+        assert cluster.running == ["a"]
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(address)
