@@ -1,4 +1,4 @@
-"""What the receive buffers of a server's connections hold together, of one address and in all, and who has to go.
+"""Bounds the bytes that a server's receive buffers hold, per address and in all; says which connection to close.
 
     connection ── its buffer is 4 MiB now ──▶ ReceivedBytes ──▶ nobody, or the connection that is to be closed
 

@@ -40,7 +40,7 @@ class Orderly(Invariant[_Looked]):
     _consumed: dict[int, set[int]] = attrs.field(factory=dict, init=False)
     #: By member and queue.
     _listeners: dict[tuple[str, int], _Listener] = attrs.field(factory=dict, init=False)
-    #: Who is the master, and who was: consumers may have locks of it yet.
+    #: The master, and the masters before it: consumers may still have locks that one of these gave.
     _masters: set[str] = attrs.field(factory=set, init=False)
     #: When one of them was opened last or had its role changed, or there was a new one.
     _locks_lost_seq: int = attrs.field(default=-1, init=False)
