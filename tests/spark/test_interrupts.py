@@ -33,7 +33,7 @@ def traces(tmp_path: Path) -> Path:
 def interrupted(command: Command) -> Ended:
     ended = command.interrupt()
     assert ended.code == 130, ended.stderr
-    assert command.children == []
+    assert command.left_over() == []
     assert ended.stdout == ""
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
     return ended

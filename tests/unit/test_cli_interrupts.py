@@ -29,7 +29,7 @@ def test_chaos_run(tmp_path: Path, jobs: int) -> None:
     with started("chaos", "run", "--seeds", "0:99999", "--digest", "--jobs", jobs, "--out", tmp_path) as command:
         command.wait_for(lambda: command.stdout.count("\n"))
         ended = command.interrupt()
-        assert command.children == []
+        assert command.left_over() == []
     lines = ended.stdout.splitlines(keepends=True)
     assert ended.code == 130
     assert ended.stderr == f"rmq-actors chaos run: interrupted after {len(lines)} of 99999 runs\n"
@@ -94,7 +94,7 @@ def test_demo(tmp_path: Path, found: str, step: str) -> None:
     with started("demo", "--out", tmp_path / "demo") as command:
         command.wait_for(lambda: [*(tmp_path / "demo").glob(found)])
         ended = command.interrupt()
-        assert command.children == []
+        assert command.left_over() == []
     if "Java 17 or later is needed" in ended.stdout:
         pytest.skip(ended.stdout)
     assert ended.code == 130

@@ -16,6 +16,8 @@ import attrs
 
 #: A machine may be busy: no test waits so long for what will come.
 DEADLINE_S = 240
+#: What a command started and does not wait for ends by itself within this time, or is left over.
+LEFT_OVER_DEADLINE_S = 20
 #: Whoever started the tests in the background has had SIGINT ignored, and a child inherits that.
 PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.{}); from rmq_actors.cli.entry import main; main()".format
 
@@ -45,6 +47,16 @@ class Command:
     def stderr(self) -> str:
         """The same of standard error."""
         return (self.directory / "stderr").read_text()
+
+    def left_over(self) -> list[str]:
+        """The command lines of the other processes of its group that do not end within some seconds of its own end.
+
+        Python's resource tracker notices that end only by its pipe, and what was killed is listed until it is gone.
+        """
+        deadline = time.monotonic() + LEFT_OVER_DEADLINE_S
+        while (children := self.children) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return children
 
     @property
     def children(self) -> list[str]:
