@@ -38,6 +38,10 @@ def remove_empty_files(store: Path) -> None:
                 file.unlink()
 
 
+#: Without these, a broker deletes the older files of its log a minute after its start where the machine's disk is full.
+FULL_DISK: Mapping[str, str | int] = {"diskMaxUsedSpaceRatio": 95, "cleanFileForciblyEnable": "false"}
+
+
 @attrs.define(eq=False)
 class JavaBroker(JavaProcess):
     """One broker. `properties` go into broker.conf, over the defaults of `default_properties`."""
@@ -83,7 +87,7 @@ class JavaBroker(JavaProcess):
             "mappedFileSizeConsumeQueue": 2000,
             "maxHashSlotNum": 500,
             "maxIndexNum": 2000,
-            "diskMaxUsedSpaceRatio": 95,
+            **FULL_DISK,
             # That of 5.x, which no test uses, takes seconds of a processor to stop.
             "timerWheelEnable": "false",
             **PATIENCE,

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from tests.worlds import own_broker_process
-from tests.worlds.java_broker import MAPPED_FILE_SIZE
+from tests.worlds.java_broker import FULL_DISK, MAPPED_FILE_SIZE
 from tests.worlds.java_client import JavaClient
 from tests.worlds.server_process import ServerProcess, free_broker_port, write_properties
 
@@ -75,6 +75,8 @@ class OwnBroker(ServerProcess):
             "mappedFileSizeConsumeQueue": 2000,
             "maxHashSlotNum": 500,
             "maxIndexNum": 2000,
+            **FULL_DISK,
+            "diskSpaceWarningLevelRatio": 100,
         }
         write_properties(self.configuration, {**defaults, **self.properties})
 
