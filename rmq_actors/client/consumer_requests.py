@@ -16,7 +16,7 @@ from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.message_ext import MessageExt
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.broker_choice import FindBrokerResult, PullFromWhichNode, find_broker_address_in_subscribe
-from rmq_actors.protocols.filter_api import is_tag_type, takes_tags
+from rmq_actors.protocols.filter_api import is_tag_type, takes_all, takes_tags
 from rmq_actors.protocols.pull_results import PullStatus, pull_status
 from rmq_actors.protocols.topic_publish_info import MASTER_ID
 from rmq_actors.wire.bodies.clients import GetConsumerListByGroupResponseBody
@@ -47,6 +47,7 @@ from rmq_actors.wire.headers.offsets import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rmq_actors.wire.plain_record import cut_plain_record
 from rmq_actors.wire.properties import encode_properties
 from rmq_actors.wire.pull_sys_flag import PullSysFlag
 from rmq_actors.wire.record import BODY_MAX_BYTES, MessageIllegal, RecordError, StoredMessage, decode_message
@@ -203,7 +204,7 @@ class ConsumerRequests:
             next_begin_offset,
             header.min_offset,
             header.max_offset,
-            [message for message in found if takes_tags(subscription, message.tags)],
+            found if takes_all(subscription) else [each for each in found if takes_tags(subscription, each.tags)],
             found[-1].queue_offset if found else None,
         )
 
@@ -368,6 +369,11 @@ def decode_messages_within(
         size = int.from_bytes(view[at : at + 4], "big")
         if not 0 < size <= len(body) - at:
             raise BadAnswer(f"the broker {broker_name} gives a record of {size} bytes where {len(body) - at} are left")
+        plain = cut_plain_record(body, at, size)
+        if plain is not None:
+            found.append(MessageExt.of_plain(plain, broker_name))
+            at += size
+            continue
         max_bytes = BODY_MAX_BYTES
         if found and max_decompressed_bytes is not None:
             max_bytes = max(0, max_decompressed_bytes - decompressed_bytes)

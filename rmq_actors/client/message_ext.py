@@ -1,9 +1,15 @@
-"""A message as consumers get it (MessageExt)."""
+"""A message as consumers get it (MessageExt).
+
+Most of a pulled message is decoded when it is read first: programs read a body and perhaps a property. The record was
+checked when it came, so that reading a field raises nothing.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -16,13 +22,36 @@ from rmq_actors.wire.body_compression import (
 )
 from rmq_actors.wire.dispatch_request import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from rmq_actors.wire.message_id import create_message_id
+from rmq_actors.wire.plain_record import (
+    BORN_TIMESTAMP,
+    FLAG,
+    PHYSICAL_OFFSET,
+    PREPARED_TRANSACTION_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    PlainRecord,
+    born_host_of,
+    message_id_of,
+    properties_of,
+    store_host_of,
+    topic_of,
+)
 from rmq_actors.wire.record import BODY_MAX_BYTES, StoredMessage
 
 _log = logging.getLogger(__name__)
 
 
+class _OfRecord:
+    """Has what fields are decoded from that were not read yet: a place that is no field of the message."""
+
+    __slots__ = ("_record",)
+
+
 @attrs.frozen(kw_only=True)
-class MessageExt:
+class MessageExt(_OfRecord):
     """One message of a queue. Time stamps are ms since the epoch; hosts are "ip:port".
 
     `topic` is what the producer named, also when the message comes again out of the group's topic of retries;
@@ -60,6 +89,28 @@ class MessageExt:
         """The keys, with spaces between them."""
         return self.properties.get(PROPERTY_KEYS)
 
+    if not TYPE_CHECKING:  # or every name would be an attribute for type checkers
+
+        def __getattr__(self, name: str) -> object:
+            """The value of a field that was not read yet; from now on it is the field's."""
+            decode = _DECODERS.get(name)
+            if decode is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            head, after_body, broker_name = _get_record(self)
+            value = decode(self, head, after_body, broker_name)
+            object.__setattr__(self, name, value)
+            return value
+
+    @staticmethod
+    def of_plain(record: PlainRecord, broker_name: str) -> MessageExt:
+        """A plain record that came from a broker. It is the same message as `of` makes."""
+        head, body, after_body = record
+        message = _new_message(MessageExt)
+        _set_record(message, (head, after_body, broker_name))
+        _set_body(message, body)
+        _set_queue_offset(message, head[QUEUE_OFFSET])
+        return message
+
     @classmethod
     def of(cls, stored: StoredMessage, broker_name: str, max_bytes: int = BODY_MAX_BYTES) -> MessageExt:
         """A record that came from a broker. A body that cannot be decompressed stays as it is.
@@ -95,3 +146,41 @@ class MessageExt:
             prepared_transaction_offset=stored.prepared_transaction_offset,
             is_compressed=is_compressed,
         )
+
+
+_new_message = object.__new__
+_get_record = vars(_OfRecord)["_record"].__get__
+_set_record = vars(_OfRecord)["_record"].__set__
+_set_body = vars(MessageExt)["body"].__set__
+_set_queue_offset = vars(MessageExt)["queue_offset"].__set__
+
+#: A field of a message, out of its record.
+_Decode = Callable[[MessageExt, tuple[Any, ...], bytes, str], object]
+
+
+def _number(place: int) -> _Decode:
+    get = operator.itemgetter(place)
+    return lambda _message, head, _after_body, _broker_name: get(head)
+
+
+#: All fields but those that every consumer needs.
+_DECODERS: Mapping[str, _Decode] = {
+    "topic": lambda _message, _head, after_body, _broker_name: topic_of(after_body),
+    "properties": lambda _message, _head, after_body, _broker_name: properties_of(after_body),
+    "broker_name": lambda _message, _head, _after_body, broker_name: broker_name,
+    "queue_id": _number(QUEUE_ID),
+    "msg_id": lambda message, _head, _after_body, _broker_name: (
+        message.properties.get(PROPERTY_UNIQ_KEY) or message.offset_msg_id
+    ),
+    "offset_msg_id": lambda _message, head, _after_body, _broker_name: message_id_of(head),
+    "physical_offset": _number(PHYSICAL_OFFSET),
+    "reconsume_times": _number(RECONSUME_TIMES),
+    "sys_flag": _number(SYS_FLAG),
+    "flag": _number(FLAG),
+    "born_timestamp_ms": _number(BORN_TIMESTAMP),
+    "born_host": lambda _message, head, _after_body, _broker_name: born_host_of(head),
+    "store_timestamp_ms": _number(STORE_TIMESTAMP),
+    "store_host": lambda _message, head, _after_body, _broker_name: store_host_of(head),
+    "prepared_transaction_offset": _number(PREPARED_TRANSACTION_OFFSET),
+    "is_compressed": lambda _message, _head, _after_body, _broker_name: False,
+}

@@ -55,8 +55,11 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
+def takes_all(subscription: SubscriptionData) -> bool:
+    """Whether messages of a topic are subscribed as the client sees it, whatever tags they have."""
+    return not subscription.tags_set or subscription.class_filter_mode
+
+
 def takes_tags(subscription: SubscriptionData, tags: str | None) -> bool:
     """Whether a message with these tags is subscribed, as the client sees it: none of its tags may be there by hash."""
-    if not subscription.tags_set or subscription.class_filter_mode:
-        return True
-    return tags is not None and tags in subscription.tags_set
+    return takes_all(subscription) or (tags is not None and tags in subscription.tags_set)

@@ -58,6 +58,12 @@ def test_bytes_that_are_no_records_are_a_bad_answer(at: int, flip: int) -> None:
     assert len(found) == 2  # what no checksum covers
 
 
+def test_a_body_that_is_not_what_was_stored_is_a_bad_answer() -> None:
+    spoiled = TWO.replace(b"2", b"3")
+    with pytest.raises(BadAnswer, match=r"the broker broker-a gives what is not a record: .* bodyCRC"):
+        decode_messages(spoiled, "broker-a")
+
+
 @given(st.integers(1, len(TWO) - 1))
 def test_an_answer_that_is_cut_is_a_bad_answer(end: int) -> None:
     if end == len(TWO) // 2:
