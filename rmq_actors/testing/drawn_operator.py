@@ -189,8 +189,8 @@ class DrawnOperator(RoleOperator):
         await self._update(operation.node, haTruncateOnDivergence=str(operation.patience_s < 1).lower())
 
     async def _do_reopen(self, operation: Operation) -> None:
-        """A setting that takes effect when the store is opened again."""
-        await self._update(operation.node, syncFlushTimeout=str(int(5000 + 1000 * operation.patience_s)))
+        """A setting that takes effect when the store is opened again. Puts are answered in time all the same."""
+        await self._update(operation.node, syncFlushTimeout=str(int(2000 + 20 * operation.patience_s)))
 
     # --- what they are made of ----------------------------------------------------------------------------------------
 
