@@ -12,8 +12,10 @@ from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.consumer_offsets import CONSUMER_OFFSET_FILE
 from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.broker.topics import TOPICS_FILE
+from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
+from rmq_actors.store.files.term_file import load_term
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.node import NodePowerLoss
 from rmq_actors.tracing.events.store import LogTruncate, StoreOpen
@@ -109,6 +111,10 @@ class WorldEvidence:
                 if file.size_bytes:
                     return bytes(file.map())
         return b""
+
+    def term(self, node: str) -> Term:
+        """The term of replication that the node's file has."""
+        return self._outside.run(load_term, self.nodes[node].disk)
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""

@@ -28,12 +28,12 @@ from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.testing.evidence import FILES_CHANGE, WorldEvidence
+from rmq_actors.testing.promotions import Promotions
 from rmq_actors.testing.sim_client import open_sim_client
-from rmq_actors.testing.view import LONGEST, ClusterView
+from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.node import NodeBoot
-from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
+from rmq_actors.tracing.events.run import OperatorSetUpAnew
 from rmq_actors.tracing.events.storage import StorageError, StorageStuck
-from rmq_actors.tracing.events.store import StoreTerm
 from rmq_actors.tracing.recorder import Recorder, Tracer
 from rmq_actors.wire.address import address_text
 from sim_net import Node, Partition, SimDisk, World
@@ -76,12 +76,12 @@ class SimBrokers(Brokers):
     _heals: list[Callable[[], object]] = attrs.field(factory=list, init=False)
     #: Nodes whose present process has met an error of its disk.
     _met_disk_errors: set[str] = attrs.field(factory=set, init=False)
-    #: Nodes whose latest process ended as it was to become a master.
-    _promotions_failed: set[str] = attrs.field(factory=set, init=False)
+    _promotions: Promotions = attrs.field(init=False)
     #: How many clients it has had.
     _clients: int = attrs.field(default=0, init=False)
-    #: What the trace tells of them, if somebody watches.
+    #: What the trace tells of them, if somebody watches, and what their disks have.
     _view: ClusterView | None = attrs.field(default=None, init=False)
+    _evidence: WorldEvidence = attrs.field(init=False)
 
     def place(self, world: World, recorder: Recorder, make_machines: Callable[[], Machines]) -> None:
         """Make the nodes, in `world`; its events are in `recorder`. Once, before anything else."""
@@ -90,11 +90,12 @@ class SimBrokers(Brokers):
         self._machines = {name: make_machines() for name in self._follows}
         recorder.subscribe(self._on_boot, [NodeBoot])
         recorder.subscribe(self._on_disk_error, [StorageError, StorageStuck])
+        self._promotions = Promotions(recorder)
 
     def watch(self, *, acks: int, sync_flush: Iterable[str]) -> ClusterView:
         """A view of one master and its slaves, which a judge brings up to date."""
         store = self._store
-        evidence = WorldEvidence(
+        self._evidence = evidence = WorldEvidence(
             self.world, self.nodes, self._latest, store.mapped_file_size_commit_log_bytes, store.max_hash_slot_num
         )
         self.recorder.subscribe(evidence.forget_files, FILES_CHANGE)
@@ -106,34 +107,7 @@ class SimBrokers(Brokers):
 
     def follow_promotions(self, view: ClusterView) -> None:
         """From each promotion on, whatever its cause, that broker's log counts. The view must have seen it before."""
-
-        def on_term(event: StoreTerm) -> None:
-            if event.status == "promoted":
-                self._note_promotion(view, event.node)
-
-        self.recorder.subscribe(on_term, [StoreTerm])
-
-    def _note_promotion(self, view: ClusterView, name: str) -> None:
-        node = view.nodes.get(name)
-        if node is None or node is view.master:
-            return
-        followers = [each for each in view.slaves if view.has_followed(each)]
-        is_longest = node in followers and node.end == max(each.end for each in followers)
-        self.recorder.record(OperatorPromote(status=LONGEST if is_longest else "shortest"), name)
-
-    def _note_what_nobody_told(self, name: str, broker: BrokerController) -> None:
-        """A promotion that was durable when its process died, before its trace had it; or one without a term.
-
-        A store on a full disk starts as a master in term 0. A broker whose disk took no term when it was to be promoted
-        starts as the master that its configuration says: in the term that it led before, if it did.
-        """
-        view, term = self._view, broker.term
-        if view is None or broker.config.is_slave:
-            return
-        was_refused = name in self._promotions_failed
-        self._promotions_failed.discard(name)
-        if was_refused or not term.number or (term.leads and term.number > view.master.term):
-            self._note_promotion(view, name)
+        self._promotions.follow(view, self._evidence)
 
     # --- what `Cluster` asks for ------------------------------------------------------------------------------------
 
@@ -321,7 +295,7 @@ class SimBrokers(Brokers):
                     raise
                 self._brokers.pop(name, None)
                 if group.subgroup(RoleChangeFailed):
-                    self._promotions_failed.add(name)
+                    self._promotions.has_failed(name)
                 await trio.sleep(_START_AGAIN_S)
 
     async def _serve_once(self, node: Node, tracer: Tracer, stopping: trio.Event) -> None:
@@ -332,9 +306,9 @@ class SimBrokers(Brokers):
             await self._empty(node)
         environment, machines = Environment(node.disk, node.wall_clock, node.entropy), self._machines[name]
         config, files = await self._started_with(node)
+        self._promotions.starts(name, config)
         async with open_broker(config, environment, tracer, machines=machines, files=files) as broker:
             self._brokers[name] = self._latest[name] = broker
-            self._note_what_nobody_told(name, broker)
             async with trio.open_nursery() as nursery:
                 for program in self._beside(name):
                     nursery.start_soon(program, broker, node)

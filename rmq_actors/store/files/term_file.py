@@ -42,6 +42,23 @@ def _decode(value: JsonValue) -> Term:
     return Term(number, leads, resigned)
 
 
+def load_term(disk: Disk) -> Term:
+    """The term that the file on a disk has; 0 where there is none. Raises `ConfigFileDamaged`."""
+    return _load(disk)[1]
+
+
+def _load(disk: Disk) -> tuple[JsonFile, Term]:
+    file = JsonFile(disk, TERM_FILE, _MAX_BYTES)
+    is_there = disk.exists(TERM_FILE)
+    try:
+        loaded = file.load(_decode)
+    except ConfigFileDamaged as error:
+        raise ConfigFileDamaged(f"{error}; {_REMEDY}") from error
+    if is_there and loaded.source != "file":
+        raise ConfigFileDamaged(f"{loaded.reason}; {_REMEDY}")
+    return file, loaded.value or Term()
+
+
 @attrs.define(eq=False)
 class TermFile:
     """`term` is durable; who changes it waits for that."""
@@ -54,15 +71,8 @@ class TermFile:
     @classmethod
     def load(cls, disk: Disk, tracer: Tracer) -> TermFile:
         """Read the file; where there is none the term is 0. Raises `ConfigFileDamaged`."""
-        file = JsonFile(disk, TERM_FILE, _MAX_BYTES)
-        is_there = disk.exists(TERM_FILE)
-        try:
-            loaded = file.load(_decode)
-        except ConfigFileDamaged as error:
-            raise ConfigFileDamaged(f"{error}; {_REMEDY}") from error
-        if is_there and loaded.source != "file":
-            raise ConfigFileDamaged(f"{loaded.reason}; {_REMEDY}")
-        return cls(loaded.value or Term(), file, tracer)
+        file, term = _load(disk)
+        return cls(term, file, tracer)
 
     async def promote(self, asked: int | None = None) -> None:
         """Lead a greater term than every one seen, at least `asked`, from now on. Raises `OSError`, `TermRefused`."""

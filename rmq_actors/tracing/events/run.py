@@ -51,7 +51,7 @@ class InvariantBrokenEvent(
     detail: str
 
 
-class OperatorPromote(Event, kind="operator.promote", emitter="testing.sim_brokers", actor="Operator"):
+class OperatorPromote(Event, kind="operator.promote", emitter="testing.promotions", actor="Operator"):
     """An operator makes this node the master; status says by what it was chosen: longest or shortest log."""
 
     status: str
