@@ -167,7 +167,7 @@ put_acts = st.tuples(
     st.just("put"), st.sampled_from([0, 10, 20]), st.sampled_from(["PUT_OK", "FLUSH_SLAVE_TIMEOUT", ""])
 )
 send_acts = st.tuples(
-    st.just("send"), st.sampled_from([0, 9, 10, 20]), st.sampled_from(["SEND_OK", "FLUSH_SLAVE_TIMEOUT"])
+    st.just("send"), st.sampled_from([0, 9, 10, 20]), st.sampled_from(["SEND_OK", "SUCCESS", "FLUSH_SLAVE_TIMEOUT"])
 )
 
 
@@ -191,7 +191,7 @@ def test_send_ok_is_what_the_broker_said(history: list[tuple[str, int, str]]) ->
             told = ClientSend(status=status, offset=at, key="k", queue_id=0, queue_offset=0)
             story.recorder.record(told, MASTER)
             its_own = {status for puts in lives for begin, status in puts if begin <= at < begin + 10}
-            is_broken |= status == "SEND_OK" and "PUT_OK" not in its_own
+            is_broken |= status in {"SEND_OK", "SUCCESS"} and "PUT_OK" not in its_own
         if is_broken or story.broken:
             break
     assert bool(story.broken) is is_broken

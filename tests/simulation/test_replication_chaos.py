@@ -13,6 +13,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rmq_actors.broker.processors import send_message
+from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.testing.bug_hunt import Hunt, hunt_bug
 from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
@@ -30,6 +32,7 @@ from rmq_actors.testing.workload import COMBINATIONS, Workload
 from rmq_actors.tracing.event import Event, of_kind
 from rmq_actors.tracing.events.run import ClientRead, ClientSend, FaultBegin
 from rmq_actors.tracing.events.store import LogAppend, LogRoll
+from rmq_actors.wire.response_code import ResponseCode
 from sim_net import BitRot, Fault, Kill, MisdirectedWrite, On, Partition, PowerLoss, Schedule, fault_kind
 from sim_net.net.impairment import Cut
 from sim_net.search.search import Case, Parameter
@@ -69,6 +72,15 @@ def test_half_of_all_runs_go_through_clients(results: list[RunResult]) -> None:
     assert {event.actor for event in reads} == {"Consumer", LAST_READER}
     others = [each for each in results if each not in by_clients]
     assert not any(event.kind.startswith("client.") for each in others for event in each.events)
+
+
+def test_a_client_that_is_told_more_than_the_store_has_promised_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_off = Schedule(Partition(0.2, 6.0, "master", slave) for slave in ("slave-1", "slave-2"))
+    case = Case(1, cut_off, {"puts": 40, "pause_s": 0.1, "clients": True})
+    assert run_case(case).outcome == "passed"
+    monkeypatch.setitem(send_message._STORED, PutStatus.FLUSH_SLAVE_TIMEOUT, ResponseCode.SUCCESS)
+    result = run_case(case)
+    assert (result.outcome, result.failure.partition(":")[0]) == ("invariant", "send_ok")
 
 
 def test_every_fault_fires_and_is_observed(results: list[RunResult]) -> None:

@@ -126,6 +126,13 @@ def sent(story: Story, holds: bool) -> None:
     tell_sent(story, queue_offset=0 if holds else 1)
 
 
+def send_ok(story: Story, holds: bool) -> None:
+    story.put(0, chaos_record(0))
+    end = len(chaos_record(0))
+    story.emit(MASTER, "put.end", msg_id=0, offset=end, status="PUT_OK" if holds else "FLUSH_SLAVE_TIMEOUT")
+    tell_sent(story, queue_offset=0)
+
+
 def read(story: Story, holds: bool) -> None:
     story.append(MASTER, chaos_record(0))
     tell_read(story, chaos_record(0), expected=0 if holds else 1)
@@ -209,6 +216,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         tables_equal,
         consumer_offsets,
         sent,
+        send_ok,
         read,
         read_in_the_end,
     )

@@ -92,6 +92,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Acknowledged,
     QueueOffsets,
     Sent,
+    SendOk,
     Read,
     ReadInTheEnd,
     TablesKept,
@@ -100,6 +101,6 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Leaks,
 )
 #: What must hold for producers and consumer groups besides.
-CLIENT_INVARIANTS: tuple[type[Invariant[Any]], ...] = (SendOk, InTime, Held, Orderly, Consumed)
+CLIENT_INVARIANTS: tuple[type[Invariant[Any]], ...] = (InTime, Held, Orderly, Consumed)
 #: Once one of these has come to pass, nothing is promised any more.
 REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked, DamagedMaster, QueueBegunAgain)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import attrs
 
+from rmq_actors.protocols.send_retries import SendStatus
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.run import ClientSend
 from rmq_actors.tracing.events.store import PutBegin, PutEnd, StoreOpen
+from rmq_actors.wire.response_code import ResponseCode
 
 _Looked = ClientSend | PutBegin | PutEnd | StoreOpen
+#: What says so: a producer's result, and the code of a broker's answer, which is all that simple clients have.
+_SAFE = frozenset({SendStatus.SEND_OK.name, ResponseCode.SUCCESS.name})
 
 
 @attrs.define(eq=False)
@@ -28,7 +32,7 @@ class _Put:
 
 @attrs.define(eq=False)
 class SendOk(Invariant[_Looked]):
-    """A producer says SEND_OK of a message only if the broker has answered its put PUT_OK.
+    """A producer says SEND_OK of a message, and a broker answers a client SUCCESS, only of a put answered PUT_OK.
 
     So what *acknowledged* says of PUT_OK holds for SEND_OK. A message's put is the one that began there; of
     several that began at once, the one that ends next after its offset.
@@ -51,10 +55,10 @@ class SendOk(Invariant[_Looked]):
         elif isinstance(event, PutEnd):
             for msg_id in event.msg_ids:
                 lives[-1][msg_id].answers[event.offset] = event.status
-        elif event.status == "SEND_OK":
+        elif event.status in _SAFE:
             its_own = [put for puts in lives for put in puts.values() if put.begin <= event.offset < put.end]
             told = [status for put in its_own if (status := put.answer(event.offset)) is not None]
             if not {"PUT_OK", "not_waited"}.intersection(told):
-                answered = told[-1] if told else "not at all"
-                return f"a producer says SEND_OK of {event.key} at {event.offset}; {event.node} answered {answered}"
+                answered = f"answered {told[-1]}" if told else "answered nothing"
+                return f"{event.key} at {event.offset} is {event.status} to its producer; {event.node} {answered}"
         return None
