@@ -49,8 +49,9 @@ _PAUSES_S = (0.1, 0.5, 1.0, 3.0)
 _DOWN_S = 0.5
 #: How often a member that comes again after an error looks.
 _AGAIN_S = 0.5
-#: The level of what comes again: 1 s.
-_AGAIN_LEVEL = 1
+#: The level of what comes again: 1 s. What is sent back by a client that got no answer waits longer each time, a minute
+#: after it has come again twice: after more, it would come when the run is long over.
+_AGAIN_LEVEL, _AGAIN_MAX = 1, 3
 #: How long a queue stands still whose message is not consumed, with order.
 _SUSPENDED_MS = 100
 
@@ -259,7 +260,10 @@ class ConsumerGroups:
             for message in messages:
                 self._tell(member, "cancelled", message, topic)
             raise
-        is_later = self.may_send_back() and member.node.entropy.random() < self.brokers.workload.retries
+        may_be_later = all(message.reconsume_times < _AGAIN_MAX for message in messages)
+        is_later = (
+            self.may_send_back() and member.node.entropy.random() < self.brokers.workload.retries and may_be_later
+        )
         for message in messages:
             self._tell(member, "later" if is_later else "consumed", message, topic)
         return not is_later
