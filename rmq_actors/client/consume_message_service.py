@@ -135,6 +135,9 @@ class ConsumeMessageConcurrentlyService:
         )
         if not held.process_queue.dropped:
             await self._end(held, messages, count, context.delay_level_when_next_consume)
+        elif count == len(messages):
+            # Nothing is committed any more. But the queue may be taken again here, after what is consumed.
+            held.process_queue.remove_messages(messages, trio.current_time())
 
     async def _call(
         self, messages: Sequence[MessageExt], context: ConsumeConcurrentlyContext

@@ -20,7 +20,7 @@ from rmq_actors.client.rebalancing import Rebalancer
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.consumer_stats import ConsumerStats
 from rmq_actors.protocols.flow_control import BROKER_FLOW_CONTROL_DELAY_S, EXCEPTION_DELAY_S
-from rmq_actors.protocols.pull_results import ImmediateRetries, PullStatus
+from rmq_actors.protocols.pull_results import ImmediateRetries, PullStatus, corrected_offset
 from rmq_actors.wire.bodies.heartbeat import MessageModel, SubscriptionData
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.response_code import ResponseCode
@@ -149,10 +149,10 @@ class Puller:
         return 0.0
 
     async def _correct_offset(self, held: HeldQueue, result: PullResult) -> None:
-        """The queue begins later, or ends sooner: commit where the broker says, and take the queue again."""
-        rebalancer = self.rebalancer
+        """The queue begins later: go on there. Or it ends sooner: take it again, where nothing is passed over."""
+        rebalancer, process_queue = self.rebalancer, held.process_queue
         _log.warning(
-            "%s: offset %d of %s is outside of the queue, which is from %d to %d: it goes on at %d",
+            "%s: offset %d of %s is outside of the queue, which is from %d to %d: %d is next there",
             rebalancer.config.consumer_group,
             held.next_offset,
             held.queue,
@@ -160,14 +160,24 @@ class Puller:
             result.max_offset,
             result.next_begin_offset,
         )
-        held.next_offset = result.next_begin_offset
+        table = rebalancer.offset_store.table
+        if result.next_begin_offset > held.next_offset:
+            # What is in memory was pulled while it was there, and is still consumed.
+            held.next_offset = result.next_begin_offset
+            if self.commits and process_queue.message_count == 0:
+                table.update_offset(held.queue, held.next_offset, increase_only=True)
+            return
+        # What is in memory may not be there any more.
         rebalancer.drop_within_its_pull(held)
         await trio.sleep(_OFFSET_ILLEGAL_PAUSE_S)
         async with held.consuming:  # with order, no two listeners have messages of one queue
-            rebalancer.offset_store.table.update_offset(held.queue, held.next_offset, increase_only=False)
-            await rebalancer.offset_store.persist([held.queue])
-            rebalancer.forget(held)
-        self.on_lost()
+            offset = corrected_offset(result.next_begin_offset, process_queue.first_offset)
+            committed = table.read_offset(held.queue)
+            if self.commits or (committed is not None and committed > offset):
+                table.update_offset(held.queue, offset, increase_only=False)
+                await rebalancer.offset_store.persist([held.queue])
+            if not await rebalancer.take_again(held, offset):
+                self.on_lost()
 
     async def _after_failure(self, held: HeldQueue, error: ClientError) -> None:
         group = self.rebalancer.config.consumer_group

@@ -227,6 +227,18 @@ class Rebalancer:
         self.drop(held)
         self._hold(queue, offset)
 
+    async def take_again(self, held: HeldQueue, offset: int) -> bool:
+        """Go on at an offset with a queue that was dropped within its pull. False: its lock is not to be had now."""
+        is_locked = not self.locks or await self._lock([held.queue])
+        if held.pulling.cancel_called:  # it was given up meanwhile
+            return True
+        if not is_locked:
+            self.forget(held)
+            return False
+        # There may be a seek that came since it was dropped.
+        self._hold(held.queue, self.seeks.pop(held.queue, offset))
+        return True
+
     async def compute_pull_from_where(self, queue: MessageQueue) -> int | None:
         """The offset where a queue's pulls begin; None: that is not known now. Raises `ClientError`."""
         stored = await self.offset_store.read_from_store(queue)

@@ -193,6 +193,11 @@ class ProcessQueue(Generic[M]):
         return bool(self._waiting)
 
     @property
+    def first_offset(self) -> int | None:
+        """The lowest offset of those that wait or are taken out; None if there are none."""
+        return min((each.first for each in (self._waiting, self._consuming) if each), default=None)
+
+    @property
     def bounds(self) -> tuple[int, int]:
         """The lowest and the highest offset of those that wait; zeros if none does."""
         return (self._waiting.first, self._waiting.last) if self._waiting else (0, 0)

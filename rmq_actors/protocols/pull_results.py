@@ -36,6 +36,14 @@ def pull_status(code: int) -> PullStatus | None:
         return None
 
 
+def corrected_offset(next_begin_offset: int, first_in_memory: int | None) -> int:
+    """Where to go on in a queue that ends sooner than it was pulled: nothing that was not consumed is passed over.
+
+    `next_begin_offset`: where the broker says. `first_in_memory`: the first message that was pulled and not consumed.
+    """
+    return next_begin_offset if first_in_memory is None else min(next_begin_offset, first_in_memory)
+
+
 #: The pauses between answers that come at once, say nothing, and do not move the offset.
 _PAUSE_MIN_S, _PAUSE_MAX_S = 0.02, 1.0
 #: An answer that comes later than this after the last one was held by the broker.
