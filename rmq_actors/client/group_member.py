@@ -137,6 +137,8 @@ class GroupMember(ServiceThread):
             self.rebalance_soon,
             lambda queue: self.is_suspended or queue in self.paused,
             membership.commits,
+            # As RocketMQ's: those who poll want to know that a commit is the last word.
+            commits_with_pulls=membership.consume_type is ConsumeType.CONSUME_PASSIVELY,
         )
 
     @property

@@ -9,7 +9,6 @@ GroupMember ─▶ pull tasks ─▶ ProcessQueue ─▶ [found] ─▶ poll
 
 from __future__ import annotations
 
-import collections
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
@@ -20,6 +19,7 @@ from rmq_actors.client.client_error import ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.consumer_config import DEFAULT_STRATEGY, PullConsumerConfig
 from rmq_actors.client.consumer_requests import ConsumerRequests, PullResult
+from rmq_actors.client.found_messages import FoundMessages
 from rmq_actors.client.group_member import GroupMember, Membership, run_member
 from rmq_actors.client.held_queue import HeldQueue
 from rmq_actors.client.message_ext import MessageExt
@@ -39,49 +39,6 @@ _PULL_TIMEOUT_MS = 10_000
 
 
 @attrs.define(eq=False, repr=False)
-class _Found:
-    """What was pulled and not polled yet; and what was polled last, which is not known to be consumed yet."""
-
-    waiting: collections.deque[tuple[HeldQueue, MessageExt]] = attrs.field(factory=collections.deque)
-    polled: list[tuple[HeldQueue, MessageExt]] = attrs.field(factory=list)
-    came: trio.Event = attrs.field(factory=trio.Event)
-
-    def add(self, held: HeldQueue, messages: Iterable[MessageExt]) -> None:
-        """Messages of a queue came. The first that wait may be of queues that were given up, or sought, meanwhile."""
-        while self.waiting and self.waiting[0][0].process_queue.dropped:
-            self.waiting.popleft()
-        self.waiting.extend((held, message) for message in messages)
-        self.wake()
-
-    def wake(self) -> None:
-        """Have the task that waits look again."""
-        self.came.set()
-        self.came = trio.Event()
-
-    def take(self, count: int) -> list[MessageExt]:
-        """The next messages, but for those of queues that are another's now."""
-        while self.waiting and len(self.polled) < count:
-            held, message = self.waiting.popleft()
-            if not held.process_queue.dropped:
-                self.polled.append((held, message))
-        return [message for _, message in self.polled]
-
-    def consumed(self) -> dict[HeldQueue, int]:
-        """What was polled last is consumed: how far each of its queues is."""
-        by_queue: dict[HeldQueue, list[MessageExt]] = {}
-        for held, message in self.polled:
-            by_queue.setdefault(held, []).append(message)
-        self.polled = []
-        offsets = dict[HeldQueue, int]()
-        for held, messages in by_queue.items():
-            offset = held.process_queue.remove_messages(messages, trio.current_time())
-            held.changed()
-            if offset >= 0 and not held.process_queue.dropped:
-                offsets[held] = offset
-        return offsets
-
-
-@attrs.define(eq=False, repr=False)
 class PullConsumer:
     """A running consumer of one group: see `open_pull_consumer`. One task at a time polls, or iterates.
 
@@ -93,7 +50,7 @@ class PullConsumer:
 
     config: PullConsumerConfig
     _member: GroupMember
-    _found: _Found
+    _found: FoundMessages
     #: How far the consumer is in queues, where that is not to be committed yet. A queue that was another's since, or
     #: was reset, is another `HeldQueue`.
     _uncommitted: dict[HeldQueue, int] = attrs.field(factory=dict, init=False)
@@ -167,25 +124,41 @@ class PullConsumer:
         """The next messages, at most `poll_batch_size`; none if none came in time.
 
         What the last poll gave is consumed by that: with `auto_commit` it is committed within
-        persistConsumerOffsetInterval. Raises `trio.BusyResourceError` while another task polls.
+        persistConsumerOffsetInterval. What a poll has taken that is cancelled comes at the next one. Raises
+        `trio.BusyResourceError` while another task polls.
         """
-        with self._one_at_a_time():
-            self._note_consumed()
-            await trio.lowlevel.checkpoint()
-            timeout_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
-            with trio.move_on_after(timeout_ms / 1000):
-                return await self._next(self.config.poll_batch_size)
-            return []
+        self._member.check_open()
+        with self.polling():
+            return await self.take(timeout_ms)
 
     def __aiter__(self) -> PullConsumer:
         return self
 
     async def __anext__(self) -> MessageExt:
-        """The next message, however long that takes: the last one is consumed by that. Raises as `poll` does."""
-        with self._one_at_a_time():
-            self._note_consumed()
-            await trio.lowlevel.checkpoint()
-            return (await self._next(1))[0]
+        """The next message, however long that takes: the last one is consumed by that. Else as `poll`."""
+        self._member.check_open()
+        with self.polling():
+            return await self.take_one()
+
+    async def take(self, timeout_ms: int | None = None) -> list[MessageExt]:
+        """What `poll` gives; within `polling`."""
+        await self._begin_call()
+        timeout_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
+        with trio.move_on_after(timeout_ms / 1000):
+            return await self._next(self.config.poll_batch_size)
+        return []
+
+    async def take_one(self) -> MessageExt:
+        """What `__anext__` gives; within `polling`."""
+        await self._begin_call()
+        return (await self._next(1))[0]
+
+    async def _begin_call(self) -> None:
+        self._member.check_open()
+        if not self._is_polled:
+            raise RuntimeError("messages are taken within `polling`: nobody else knows whether they were given")
+        self._note_consumed()
+        await trio.lowlevel.checkpoint()
 
     async def _next(self, count: int) -> list[MessageExt]:
         while not (messages := self._found.take(count)):
@@ -194,15 +167,21 @@ class PullConsumer:
         return messages
 
     @contextlib.contextmanager
-    def _one_at_a_time(self) -> Iterator[None]:
-        self._member.check_open()
+    def polling(self) -> Iterator[None]:
+        """Around a call that takes messages: what it has taken is given when it returns.
+
+        If it does not, as it is cancelled or fails, the next call gets that. Whoever gives messages to tasks of another
+        loop has this around the whole way to them.
+        """
         if self._is_polled:
             raise trio.BusyResourceError("another task polls this consumer: give each task a consumer of its own")
         self._is_polled = True
         try:
             yield
+            self._found.end_call()
         finally:
             self._is_polled = False
+            self._found.give_back()
 
     async def commit(self, timeout_ms: int | None = None) -> None:
         """Have brokers know what was polled before as consumed, what the last poll gave among it.
@@ -226,8 +205,12 @@ class PullConsumer:
 
         async def tell(queues: Iterable[MessageQueue]) -> None:
             for queue in queues:
+                # As it is when its turn comes: it may be further, reset, or another member's since.
+                offset = table.read_offset(queue)
+                if offset is None:
+                    continue
                 try:
-                    await self._requests.update_consumer_offset(queue, offsets[queue], deadline_s)
+                    await self._requests.update_consumer_offset(queue, offset, deadline_s)
                 except ClientError as error:
                     errors.append(error)
 
@@ -353,7 +336,7 @@ async def run_pull_consumer(
     """
     if subscriptions is not None:
         check_subscriptions(subscriptions)
-    found = _Found()
+    found = FoundMessages()
     membership = Membership.of(client, config, strategy, ConsumeType.CONSUME_ACTIVELY, commits=config.auto_commit)
     member = GroupMember(client, membership, found.add)
     consumer = PullConsumer(config, member, found)

@@ -51,6 +51,8 @@ class Puller:
     is_paused: Callable[[MessageQueue], bool]
     #: Whether what is passed over counts as consumed.
     commits: bool = True
+    #: Whether a pull tells how far the group is. A broker may handle an older pull after a commit, and believe it.
+    commits_with_pulls: bool = True
     #: How many times pulls waited for room, by reason.
     flow_controlled: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -113,7 +115,7 @@ class Puller:
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> PullResult:
         rebalancer, commit = self.rebalancer, None
-        if rebalancer.config.message_model is MessageModel.CLUSTERING:
+        if self.commits_with_pulls and rebalancer.config.message_model is MessageModel.CLUSTERING:
             commit = rebalancer.offset_store.table.read_offset(held.queue) or None
         began_s = trio.current_time()
         result = await rebalancer.requests.pull(

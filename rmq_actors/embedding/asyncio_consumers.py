@@ -84,8 +84,16 @@ class AsyncioPullConsumer(_InTrio[PullConsumer]):
     def __aiter__(self) -> AsyncioPullConsumer:
         return self
 
-    __anext__ = _awaited(PullConsumer.__anext__)
-    poll = _awaited(PullConsumer.poll)
+    async def __anext__(self) -> MessageExt:
+        """See `PullConsumer.__anext__`."""
+        with self._client.polling():
+            return await self._guest.run(self._client.take_one)
+
+    async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
+        """See `PullConsumer.poll`."""
+        with self._client.polling():  # a message that comes as asyncio cancels this call was given to nobody
+            return await self._guest.run(self._client.take, timeout_ms)
+
     commit = _awaited(PullConsumer.commit)
     subscribe = _called(PullConsumer.subscribe)
     unsubscribe = _called(PullConsumer.unsubscribe)

@@ -127,9 +127,27 @@ def test_a_consumer_that_is_cancelled_leaves_nothing_and_loses_nothing(kind: str
 
 QUEUE = MessageQueue(topic=TOPIC, broker_name="broker-a", queue_id=0)
 PullCall = Callable[[PullConsumer], Awaitable[object]]
-PULL_CALLS: Mapping[str, PullCall] = {
+
+
+async def take(consumer: PullConsumer) -> None:
+    """What the asyncio facade does."""
+    with consumer.polling():
+        await consumer.take(500)
+
+
+async def take_one(consumer: PullConsumer) -> None:
+    with consumer.polling():
+        await consumer.take_one()
+
+
+GIVING_CALLS: Mapping[str, PullCall] = {
     "poll": lambda consumer: consumer.poll(500),
     "__anext__": lambda consumer: consumer.__anext__(),
+    "take": take,
+    "take_one": take_one,
+}
+PULL_CALLS: Mapping[str, PullCall] = {
+    **GIVING_CALLS,
     "commit": lambda consumer: consumer.commit(),
     "fetch_message_queues": lambda consumer: consumer.fetch_message_queues(TOPIC),
     "pull": lambda consumer: consumer.pull(QUEUE, 99, block_if_not_found=True),
@@ -184,7 +202,7 @@ def test_a_call_of_a_pull_consumer_that_is_cancelled_leaves_nothing(name: str) -
                     with injection:
                         await PULL_CALLS[name](consumer)
                     with trio.move_on_after(60):
-                        while not taken.came.is_set() and name not in ("poll", "__anext__"):
+                        while not taken.came.is_set() and name not in GIVING_CALLS:
                             taken.take([message.body for message in await consumer.poll(1000)])
                     await consumer.commit()
                 # The pulls of its queues have ended with it.

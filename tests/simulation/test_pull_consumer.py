@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from rmq_actors.client.client_error import ClientClosed, ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.consumer_config import PullConsumerConfig
+from rmq_actors.client.consumer_requests import ConsumerRequests, PullResult
 from rmq_actors.client.group_member import make_requests
 from rmq_actors.client.producer import run_producer
 from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
@@ -263,6 +265,32 @@ def test_a_commit_does_not_undo_an_operators_reset() -> None:
                 assert await committed(client) == [2] * QUEUES
 
     ClientWorld.run(use)
+
+
+def test_pulls_tell_no_offsets_as_one_that_was_overtaken_by_a_commit_would_undo_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pull, told = ConsumerRequests.pull, list[int | None]()
+
+    async def noted(*args: Any, commit_offset: int | None = None, **settings: Any) -> PullResult:
+        told.append(commit_offset)
+        return await pull(*args, commit_offset=commit_offset, **settings)
+
+    monkeypatch.setattr(ConsumerRequests, "pull", noted)
+
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client:
+            await send(client, bodies(8))
+            async with consumer_of(client, {TOPIC: "*"}) as consumer:
+                assert sorted(await take(consumer, 8)) == bodies(8)
+                await consumer.commit()
+                await send(client, bodies(8))
+                await take(consumer, 8)
+            assert sum(offset or 0 for offset in await committed(client)) == 15
+
+    ClientWorld.run(use)
+    assert len(told) >= 8
+    assert set(told) == {None}
 
 
 def test_assigned_queues_are_read_whoever_else_is_there_and_from_where_the_caller_seeks() -> None:
