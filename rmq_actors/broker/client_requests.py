@@ -26,6 +26,7 @@ from rmq_actors.protocols.send_rules import (
 )
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.response_code import ResponseCode
 
@@ -56,6 +57,12 @@ class ClientRequests:
         if store is None:
             raise RpcRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role, try again")
         return store
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the master, and no other broker may be by now."""
+        store = self.open_store()
+        return store is not None and not self.config().is_slave and RunningFlag.FENCED not in store.running_flags.bits
 
     def check_is_master(self) -> None:
         """Raise `RpcRefused` on a slave, before anything is made for a message."""

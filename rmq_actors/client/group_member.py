@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 #: The first time that locks are renewed is soon: rebalance has taken some.
 _FIRST_LOCK_S = 1.0
+#: And if a lock was not given to the owner of a queue, they are asked for again after this.
+_LOCK_AGAIN_S = 3.0
 #: How long the end may take that commits and unlocks.
 _END_S = 4.0
 #: The same when the block of a consumer fails or is cancelled: that end is shielded.
@@ -290,7 +292,8 @@ class GroupMember(ServiceThread):
 
     async def _lock_when_wanted(self) -> None:
         while True:
-            await self._lock_wanted.wait_for_running(float("inf"))
+            again_s = trio.current_time() + _LOCK_AGAIN_S if self.rebalancer.lacks_locks else float("inf")
+            await self._lock_wanted.wait_for_running(again_s)
             await self.rebalancer.lock_all()
 
 

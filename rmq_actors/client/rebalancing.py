@@ -7,9 +7,10 @@ queues (the route)  ─┴▶ strategy ─▶ plan ─▶ remove: commit, unlock
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import attrs
 import trio
@@ -260,6 +261,11 @@ class Rebalancer:
         for queues in by_broker_name(self.held).values():
             await self._lock(queues)
 
+    @property
+    def lacks_locks(self) -> bool:
+        """Whether a queue is held without its lock."""
+        return any(not held.process_queue.locked for held in self.held.values())
+
     async def _lock(self, queues: list[MessageQueue]) -> bool:
         """Ask for locks of one broker; whether it granted all. Without an answer, locks count until they expire."""
         try:
@@ -267,17 +273,30 @@ class Rebalancer:
         except ClientError as error:
             _log.warning("%s: %d queues are not locked: %s", self.config.consumer_group, len(queues), error)
             return False
-        now_s = trio.current_time()
+        now_s, lost = trio.current_time(), dict[str, None]()
         self._asked_locks.difference_update(set(queues) - granted)
         for queue in queues:
             held = self.held.get(queue)
             if held is None:
                 continue
+            if queue not in granted:
+                lost[queue.topic] = None
             held.process_queue.locked = queue in granted
             if queue in granted:
                 held.process_queue.last_lock_s = now_s
             held.changed()
+        if lost and await self._has_new_master(queues[0].broker_name, lost):
+            return await self._lock(queues)
         return granted.issuperset(queues)
+
+    async def _has_new_master(self, broker_name: str, topics: Iterable[str]) -> bool:
+        """Ask name servers: a broker that gives no lock any more may be a slave by now."""
+        routes = self.requests.client.routes
+        before = routes.master_address(broker_name)
+        for topic in topics:
+            with contextlib.suppress(ClientError):
+                await routes.update(topic, deadline_after(_LOCK_TIMEOUT_MS))
+        return routes.master_address(broker_name) not in (before, None)
 
     async def lock_again(self, held: HeldQueue) -> bool:
         """Ask for a lock that was lost or has expired (tryLockLaterAndReconsume)."""

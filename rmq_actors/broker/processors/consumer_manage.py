@@ -96,7 +96,9 @@ class ConsumerManageProcessor:
             if (too_long := check_lengths(asked.consumer_group, queue.topic)) is not None:
                 raise refused(too_long)
         locks, now_s = self._housekeeping.locks, trio.current_time()
-        locked = locks.try_lock(asked.consumer_group, asked.mq_set, asked.client_id, now_s)
+        # A slave has been the master, perhaps: its clients do not know that yet, and the new master gives locks, too.
+        queues = asked.mq_set if self._clients.leads else ()
+        locked = locks.try_lock(asked.consumer_group, queues, asked.client_id, now_s)
         self._housekeeping.heard_of_clients()
         body = encode_body(LockBatchResponseBody(lock_ok_mq_set=locked))
         return request.command.response(ResponseCode.SUCCESS, body=body)
