@@ -135,30 +135,55 @@ class ProduceAccumulator(ServiceThread):
                 senders = lane.take()
 
     async def _send_together(self, key: AggregateKey, senders: list[_Sender]) -> None:
+        """Send one batch. Whatever it fails by is for these senders: the lane, and the producer, go on."""
         try:
-            if len(senders) == 1:
-                results = [await self._send(senders[0].outgoing, key.queue, senders[0].deadline_s)]
-            else:
-                # Whose time is over before the batch's leaves by itself.
-                deadline_s = max(sender.deadline_s for sender in senders)
-                batch = outgoing_batch_of([sender.outgoing for sender in senders])
-                results = results_of_batch(await self._send(batch, key.queue, deadline_s))
-                if len(results) != len(senders):
-                    raise BadAnswer(
-                        f"topic {key.topic}: {len(senders)} messages are stored, and the broker tells "
-                        f"{len(results)} ids of them"
-                    )
-        except ClientError as error:
-            if error.code == ResponseCode.MESSAGE_ILLEGAL and len(senders) > 1:
-                # Nothing of it is stored. One message may be to blame, or that the broker's maxMessageSize is lower.
+            results = await self._results(key, senders)
+        except Exception as error:  # noqa: BLE001 - each of them raises it
+            if len(senders) > 1 and _is_nothing_stored(error):
+                # One message may be to blame, or that the broker's maxMessageSize is lower.
                 for sender in senders:
                     if not sender.has_left:
                         await self._send_together(key, [sender])
                 return
             for sender in senders:
-                own = copy.copy(error)
-                own.__cause__ = error
-                sender.end(outcome.Error(own))
+                sender.end(outcome.Error(_of_ones_own(error)))
             return
         for sender, result in zip(senders, results, strict=True):
             sender.end(outcome.Value(result))
+
+    async def _results(self, key: AggregateKey, senders: list[_Sender]) -> list[SendResult]:
+        if len(senders) == 1:
+            return [await self._send(senders[0].outgoing, key.queue, senders[0].deadline_s)]
+        # Whose time is over before the batch's leaves by itself.
+        deadline_s = max(sender.deadline_s for sender in senders)
+        try:
+            batch = outgoing_batch_of([sender.outgoing for sender in senders])
+        except Exception as error:
+            raise _NoBatch from error
+        results = results_of_batch(await self._send(batch, key.queue, deadline_s))
+        if len(results) != len(senders):
+            raise BadAnswer(
+                f"topic {key.topic}: {len(senders)} messages are stored, and the broker tells {len(results)} ids"
+            )
+        return results
+
+
+class _NoBatch(Exception):
+    """Messages that cannot be one request: nothing was sent."""
+
+
+def _is_nothing_stored(error: Exception) -> bool:
+    """Whether a batch that failed by this may be sent again, message by message."""
+    return isinstance(error, _NoBatch) or (
+        isinstance(error, ClientError) and error.code == ResponseCode.MESSAGE_ILLEGAL
+    )
+
+
+def _of_ones_own(error: Exception) -> Exception:
+    """The error for one of several tasks that raise it. What cannot be copied is the cause of one that says it."""
+    try:
+        own = copy.copy(error)
+    except Exception:  # noqa: BLE001 - an error of somebody else's class, such as a hook's
+        own = ClientError(repr(error))
+    own.__cause__ = error
+    return own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.producer import Producer
 from rmq_actors.client.send_result import SendResult
 from rmq_actors.protocols.queue_selection import select_message_queue_by_hash
+from rmq_actors.protocols.send_requests import Outgoing
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.testing import SimCluster
 from rmq_actors.testing.sim_cluster import SIM_STORE
@@ -243,3 +245,66 @@ def test_senders_that_wait_as_the_producer_ends_are_told_so() -> None:
         assert len(closed) == 4
 
     run(body)
+
+
+async def outcomes_at_once(producer: Producer, messages: list[Message]) -> dict[bytes, object]:
+    """What each of the tasks got, by body: a result or an error."""
+    found = dict[bytes, object]()
+
+    async def send(message: Message) -> None:
+        try:
+            found[message.body] = await producer.send(message)
+        except Exception as error:  # noqa: BLE001 - looked at by the test
+            found[message.body] = error
+
+    async with trio.open_nursery() as nursery:
+        for message in messages:
+            nursery.start_soon(send, message)
+    return found
+
+
+def test_a_message_that_cannot_be_encoded_fails_alone_and_the_producer_goes_on() -> None:
+    async def body(cluster: SimCluster) -> None:
+        async with cluster.producer(TOGETHER) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            bad = Message(TOPIC, b"bad", flag=2**40)
+            found = await outcomes_at_once(producer, [*orders(5), bad, *orders(10)[5:]])
+            assert isinstance(found.pop(b"bad"), Exception)
+            assert all(isinstance(each, SendResult) for each in found.values())
+            assert (await producer.send(Message(TOPIC, b"last"))).queue.topic == TOPIC
+            expected = [b"first", *(message.body for message in orders(10)), b"last"]
+            assert sorted(message.body for message in stored(cluster)) == sorted(expected)
+
+    run(body)
+
+
+class _NotCopied(Exception):
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a hook's"), _NotCopied("a hook", "its own error")])
+def test_what_a_hook_raises_reaches_the_senders_of_that_batch_and_nobody_else(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, batches = Producer._send, list[list[bytes]]()
+
+    async def failing(self: Producer, outgoing: Outgoing, *rest: Any) -> SendResult:
+        batches.append(re.findall(rb"order \d\d", outgoing.body))
+        if b"order 05" in outgoing.body:
+            raise error
+        return await send(self, outgoing, *rest)
+
+    monkeypatch.setattr(Producer, "_send", failing)
+
+    async def body(cluster: SimCluster) -> None:
+        async with cluster.producer(attrs.evolve(TOGETHER, batch_max_messages=4)) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            found = await outcomes_at_once(producer, orders(12))
+            failed = {body for body, each in found.items() if isinstance(each, Exception)}
+            assert failed == {body for batch in batches if b"order 05" in batch for body in batch}
+            assert len({id(found[body]) for body in failed}) == 4
+            assert len(stored(cluster)) == 9
+
+    run(body)
+    assert [len(batch) for batch in batches] == [0, 4, 4, 4]
