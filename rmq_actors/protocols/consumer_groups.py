@@ -70,6 +70,8 @@ class ConsumerGroups(Generic[ChannelT]):
     #: Members of all groups, and about how much memory all subscriptions take.
     memberships: int = attrs.field(default=0, init=False)
     subscriptions_bytes: int = attrs.field(default=0, init=False)
+    #: The groups of each channel, in the order in which it came.
+    _of_channel: dict[ChannelT, dict[str, None]] = attrs.field(factory=dict, init=False)
 
     def added_by(self, channel: ChannelT, consumers: Iterable[ConsumerData]) -> tuple[int, int]:
         """How many memberships a heartbeat would add, and how many bytes of subscriptions: fewer than 0 if some go."""
@@ -93,6 +95,7 @@ class ConsumerGroups(Generic[ChannelT]):
         group.consume_from_where = data.consume_from_where
         is_new = channel not in group.members
         group.members[channel] = client
+        self._of_channel.setdefault(channel, {})[data.group_name] = None
         has_changed = group.subscribe(data.subscription_data_set)
         self.subscriptions_bytes += group.subscriptions_bytes - before_bytes
         return has_changed or is_new
@@ -103,6 +106,7 @@ class ConsumerGroups(Generic[ChannelT]):
         if group is None or group.members.pop(channel, None) is None:
             return False
         self.memberships -= 1
+        _forget(self._of_channel, channel, group_name)
         if not group.members:
             del self.groups[group_name]
             self.subscriptions_bytes -= group.subscriptions_bytes
@@ -110,7 +114,7 @@ class ConsumerGroups(Generic[ChannelT]):
 
     def closed(self, channel: ChannelT) -> list[str]:
         """A connection has ended; the groups that it was in."""
-        return [name for name in list(self.groups) if self.unregister(channel, name)]
+        return [name for name in list(self._of_channel.get(channel, ())) if self.unregister(channel, name)]
 
     def members(self, group_name: str) -> Sequence[ChannelT]:
         """The channels of a group."""
@@ -136,6 +140,8 @@ class ProducerGroups(Generic[ChannelT]):
     memberships: int = attrs.field(default=0, init=False)
     #: By client id the channel of its last heartbeat: each one is in at least one group.
     _channels: dict[str, ChannelT] = attrs.field(factory=dict, init=False)
+    #: The groups of each channel, in the order in which it came.
+    _of_channel: dict[ChannelT, dict[str, None]] = attrs.field(factory=dict, init=False)
     #: The names of the groups that lost their last client, the oldest first.
     _lost: dict[str, None] = attrs.field(factory=dict, init=False)
 
@@ -149,6 +155,7 @@ class ProducerGroups(Generic[ChannelT]):
         members = self.groups.setdefault(group_name, {})
         self.memberships += channel not in members
         members[channel] = client
+        self._of_channel.setdefault(channel, {})[group_name] = None
         self._channels[client.client_id] = channel
 
     def added_by(self, channel: ChannelT, group_names: Iterable[str]) -> int:
@@ -162,14 +169,15 @@ class ProducerGroups(Generic[ChannelT]):
         self.memberships -= client is not None
         if not members:
             self.groups.pop(group_name, None)
-        if client is None or any(channel in each for each in self.groups.values()):
+        _forget(self._of_channel, channel, group_name)
+        if client is None or channel in self._of_channel:
             return
         if self._channels.get(client.client_id) is channel:
             del self._channels[client.client_id]
 
     def closed(self, channel: ChannelT) -> None:
         """A connection has ended."""
-        for name in list(self.groups):
+        for name in list(self._of_channel.get(channel, ())):
             self.unregister(channel, name)
             if name not in self.groups:
                 self._lost[name] = None
@@ -184,6 +192,13 @@ class ProducerGroups(Generic[ChannelT]):
     def find_channel(self, client_id: str) -> ChannelT | None:
         """The channel on which a client was heard of last; None if no producer has this id."""
         return self._channels.get(client_id)
+
+
+def _forget(of_channel: dict[ChannelT, dict[str, None]], channel: ChannelT, group_name: str) -> None:
+    groups = of_channel.get(channel, {})
+    groups.pop(group_name, None)
+    if not groups:
+        of_channel.pop(channel, None)
 
 
 def _subscribed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -283,7 +283,7 @@ def test_a_message_that_comes_has_nobody_look_at_other_queues(monkeypatch: pytes
     looked_at: list[list[tuple[str, int]] | None] = []
     take_arrived = HeldPulls.take_arrived
 
-    def note(held: HeldPulls[Any], end: Any, queues: Any = None) -> list[Any]:
+    def note(held: HeldPulls[Any], end: Any, queues: Any = None) -> Iterator[Any]:
         looked_at.append(None if queues is None else list(queues))
         return take_arrived(held, end, queues)
 

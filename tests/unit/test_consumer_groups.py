@@ -14,6 +14,7 @@ from rmq_actors.protocols.consumer_groups import (
     expired,
 )
 from rmq_actors.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from tests.worlds.lines_run import lines_of
 
 
 def client(name: str = "c", heard_of_s: float = 0.0) -> Client:
@@ -161,3 +162,15 @@ def test_what_is_counted_is_what_there_is(steps: list[tuple[str, str, str, list[
         assert consumers.memberships == len(list(consumers.clients()))
         assert producers.memberships == len(list(producers.clients()))
         assert consumers.subscriptions_bytes == sum(each.subscriptions_bytes for each in consumers.groups.values())
+
+
+def test_what_a_connection_that_ends_costs_does_not_depend_on_other_groups() -> None:
+    def lines_with(others: int) -> tuple[int, int]:
+        consumers, producers = ConsumerGroups[str](), ProducerGroups[str]()
+        for channel, names in (("other", range(others)), ("ends", range(others - 2, others + 2))):
+            for number in names:
+                consumers.register(channel, client(channel), data(f"G{number}", T=1))
+                producers.register(channel, client(channel), f"G{number}")
+        return lines_of(lambda: consumers.closed("ends")), lines_of(lambda: producers.closed("ends"))
+
+    assert lines_with(10) == lines_with(1000)
