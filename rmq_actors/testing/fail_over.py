@@ -169,9 +169,11 @@ class FailOverOperator(RoleOperator):
             self.clients.may_write = True
 
     def _is_replicated(self, old: str) -> bool:
+        """Whether a slave has all of a master that runs: one that is paused may yet take what has come meanwhile."""
         view = self.brokers.view
         return (
             not view.unanswered
+            and view.nodes[old].paused_at_ns is None
             and self._is_open(old)
             and self.clients.has_let_go(old)
             and any(not view.lacks(view.nodes[name]) for name in self._candidates())

@@ -14,9 +14,10 @@ from rmq_actors.testing.workload import CHOICES, DIVERGENCE, LOSSES, Workload
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
 from rmq_actors.tracing.events.ha import HaClientHalt
-from rmq_actors.tracing.events.node import NodeKill
+from rmq_actors.tracing.events.node import NodeKill, NodeResume
+from rmq_actors.tracing.events.run import OperatorPromote
 from rmq_actors.tracing.events.store import LogTruncate, PutEnd
-from sim_net import Kill, Partition, PowerLoss, Schedule
+from sim_net import Kill, Partition, Pause, PowerLoss, Schedule
 from sim_net.search.search import Case, Parameter
 from tests.simulation.found_schedules import OTHER_SEEDS, found_schedules
 from tests.worlds.recording import E
@@ -78,6 +79,17 @@ def test_what_both_slaves_must_have_survives_whichever_is_promoted(promoted: str
         ]
         assert acknowledged
         assert promotion.offset >= max(acknowledged)
+
+
+def test_no_master_steps_down_while_it_is_paused() -> None:
+    """Requests wait in its kernel, which it would take before it learns that it is no master any more."""
+    pause = Schedule((Pause(0.02, 9.0, BROKERS.master),))
+    quiet: dict[str, Parameter] = {"puts": 4, "pause_s": 0.1, "clients": True, "fail_overs": 1, "lost_by": "step_down"}
+    result = run_case(Case(1, pause, quiet))
+    assert (result.outcome, result.failure) == ("passed", "")
+    (resumed,), promotions = events_of(result, NodeResume), events_of(result, OperatorPromote)
+    assert [each.node for each in promotions if each.seq > resumed.seq] == ["broker-2"]
+    assert len(promotions) == 1
 
 
 def test_an_old_master_whose_log_parts_halts_and_is_left_alone_unless_it_may_be_cut() -> None:
