@@ -24,6 +24,9 @@ _NEVER_CHANGED = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome
 _LOOKED_AT = frozenset(
     {
         *("haTruncateOnDivergence", "disableConsumeIfConsumerReadSlowly", "consumerFallbehindThreshold"),
+        *("autoCreateTopicEnable", "autoCreateSubscriptionGroup", "rejectTransactionMessage", "slaveReadEnable"),
+        *("longPollingEnable", "shortPollingTimeMills", "storeReplyMessageEnable", "sendThreadPoolQueueCapacity"),
+        *("regionId", "traceOn"),
         *known_keys(Quotas),
     }
 )
@@ -38,7 +41,7 @@ _OPENED_WITH = frozenset(
         *("syncFromLastFile", "totalReplicas", "inSyncReplicas", "minInSyncReplicas", "enableAutoInSyncReplicas"),
         *("flushIntervalCommitLog", "flushCommitLogLeastPages", "flushCommitLogThoroughInterval"),
         *("maxMessageSize", "osPageCacheBusyTimeOutMills", "waitingPutsMax"),
-        *("rejectTransactionMessage", "transactionCheckInterval", "transactionTimeOut", "transactionCheckMax"),
+        *("transactionCheckInterval", "transactionTimeOut", "transactionCheckMax"),
         *("deleteWhen", "fileReservedTime", "cleanFileForciblyEnable"),
         *("diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio"),
     }

@@ -15,7 +15,7 @@ from rmq_actors.actors.restart import ESCALATE
 from rmq_actors.actors.services.supervisor import NotSupervising
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.broker.broker_configuration import BrokerFiles, Configuration, updated_config
-from rmq_actors.broker.broker_remoting import BrokerRemoting
+from rmq_actors.broker.broker_remoting import BrokerRemoting, use_config
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.exchange_partner import ExchangePartner
@@ -291,10 +291,10 @@ class BrokerController:
         if remoting is not None:
             await remoting.begin_role(host.store, is_slave=host.config.is_slave)
             await remoting.start(self.system, self.ha_server_addr, host.ha_masters)
-        last_round = LastRound(host, remoting, tracer)
+        last_round, use = LastRound(host, remoting, tracer), functools.partial(use_config, host, remoting)
         self._role_changes = await self.system.spawn(
             "RoleChanges",
-            lambda: RoleChanges(host, last_round.take, self._leave_role, self._take_role, tracer),
+            lambda: RoleChanges(host, last_round.take, self._leave_role, use, self._take_role, tracer),
             restart=ESCALATE,
             stop_budget_s=_CHANGE_BUDGET_S,
         )

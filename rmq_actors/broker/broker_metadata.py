@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 
 from rmq_actors.actors.services.channels import LatestSender
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.consumer_offsets import ConsumerOffsetManager
 from rmq_actors.broker.subscription_groups import SubscriptionGroupManager
-from rmq_actors.broker.topics import TopicConfigManager
+from rmq_actors.broker.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, TopicConfigManager, auto_create_key_topic
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.files.delay_offsets import DelayOffsets
 from rmq_actors.wire.bodies.topic_configs import DataVersion
+
+_log = logging.getLogger(__name__)
 
 
 @attrs.frozen(eq=False)
@@ -35,6 +39,14 @@ class BrokerMetadata:
             DelayOffsets.load(disk),
             SubscriptionGroupManager.load(disk, wall_clock),
         )
+
+    async def use_config(self, config: BrokerConfig) -> None:
+        """Make the default topic if clients may make topics from now on, by these settings."""
+        if config.auto_create_topic_enable and not config.is_slave:
+            try:
+                await self.topics.make_topic_config(auto_create_key_topic(config))
+            except (OSError, ValueError) as error:
+                _log.warning("topic %s cannot be made: clients make no topics: %s", AUTO_CREATE_TOPIC_KEY_TOPIC, error)
 
     async def fence(self, by: str, reason: str) -> None:
         """Refuse changes of topics and groups from now on, with `TableFenced`; an empty `reason` ends that.

@@ -40,6 +40,7 @@ from rmq_actors.broker.registration_service import BrokerRegistrationService, Fe
 from rmq_actors.broker.request_pools import RequestPools
 from rmq_actors.broker.schedule_message_service import ScheduleMessageService
 from rmq_actors.broker.slave_synchronize import MASTERS, SlaveSynchronize
+from rmq_actors.broker.store_host import StoreHost
 from rmq_actors.broker.topic_removal import TopicRemoval
 from rmq_actors.broker.topics import TOPIC_CHANGES, TopicConfigManager
 from rmq_actors.broker.transactional_message_check_service import TransactionalMessageCheckService
@@ -117,7 +118,7 @@ class BrokerRemoting:
     More than 20 fields because everything that processors share, and every service beside them, is put together here.
     """
 
-    _config: BrokerConfig
+    config: BrokerConfig
     _environment: Environment
     _tracer: Tracer
     metadata: BrokerMetadata
@@ -148,10 +149,10 @@ class BrokerRemoting:
         MetadataProcessor(self.metadata, lambda: self._store).register(self.processors)
         QueryMessageProcessor(lambda: self._store, self._pools.query, self._access.authorize).register(self.processors)
         self._stats = BrokerStatsManager(
-            lambda: self._store, lambda: self._config.broker_cluster_name, self._environment.wall_clock
+            lambda: self._store, lambda: self.config.broker_cluster_name, self._environment.wall_clock
         )
         clients = ClientRequests(
-            self.metadata, lambda: self._config, lambda: self._store, lambda: self._store_host, self._stats
+            self.metadata, lambda: self.config, lambda: self._store, lambda: self._store_host, self._stats
         )
         self._protection = BrokerProtectionService(clients)
         pool, consumers = self._pools.table, self._housekeeping.consumers
@@ -253,8 +254,8 @@ class BrokerRemoting:
     @property
     def master_addr(self) -> str | None:
         """Where a slave's master answers: masterAddr, else what name servers told; None before they do."""
-        if self._config.master_addr is not None or self.registration is None:
-            return self._config.master_addr
+        if self.config.master_addr is not None or self.registration is None:
+            return self.config.master_addr
         return self.registration.master.master_addr
 
     def use_store(self, store: MessageStore | None, *, is_slave: bool) -> None:
@@ -302,7 +303,7 @@ class BrokerRemoting:
         """What requests waited for, and what clients put and got, by RocketMQ's names."""
         return {
             **self._pools.runtime_info(),
-            "sendThreadPoolQueueCapacity": str(self._config.send_thread_pool_queue_capacity),
+            "sendThreadPoolQueueCapacity": str(self.config.send_thread_pool_queue_capacity),
             "pullThreadPoolQueueCapacity": str(HELD_PULLS_MAX),
             "startAcceptSendRequestTimeStamp": "0",
             **self._stats.runtime_info(),
@@ -341,11 +342,11 @@ class BrokerRemoting:
     @property
     def broker_addr(self) -> str:
         """Where clients find it, as it is registered: "host:port"."""
-        return address_text((self._config.broker_ip1, self.remoting_server.port))
+        return address_text((self.config.broker_ip1, self.remoting_server.port))
 
     async def start(self, system: ActorSystem, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
         """Listen, then register; a stop does it the other way round. Raises `OSError` if a port cannot be bound."""
-        interval_s = self._config.flush_consumer_offset_interval_ms / 1000
+        interval_s = self.config.flush_consumer_offset_interval_ms / 1000
         await system.start(OffsetPersistService(self.metadata, lambda: self._store, interval_s, self._tracer))
         if self._access.files is not None:
             await system.start(self._access.files)
@@ -357,17 +358,17 @@ class BrokerRemoting:
         await system.start(self._stats)
         await system.start(self._protection)
         await system.start(self.remoting_server)
-        self._store_host = address_text((await _numeric_host(self._config.broker_ip1), self.remoting_server.port))
+        self._store_host = address_text((await _numeric_host(self.config.broker_ip1), self.remoting_server.port))
         if self.fast_remoting_server is not None:
             await system.start(self.fast_remoting_server)
         await system.start(self.client)
-        if self._config.uses_name_servers:
+        if self.config.uses_name_servers:
             self.client.listener = self.registration = self._make_registration(ha_server_addr, ha_masters)
             await system.start(self.registration)
 
     def change_role(self, config: BrokerConfig, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
         """Be registered with the brokerId and the role of `config` from now on."""
-        self._config = config
+        self.config = config
         self._masters = MASTERS.open()
         self._protection.lags.forget_all()
         if self.registration is not None:
@@ -377,7 +378,7 @@ class BrokerRemoting:
 
     async def start_slave_synchronize(self, terms: TermFile, system: Supervisor, followed: FollowedMaster) -> None:
         """Take over the metadata of the master that is followed from now on, as a slave."""
-        told = self._masters[1] if self._config.master_addr is None else None
+        told = self._masters[1] if self.config.master_addr is None else None
         await system.start(
             SlaveSynchronize(
                 self.metadata,
@@ -387,21 +388,21 @@ class BrokerRemoting:
                 told,
                 lambda: followed.is_followed,
                 terms,
-                self._config.broker_name,
+                self.config.broker_name,
                 self._environment.entropy,
                 self._tracer,
             )
         )
 
     def _identity(self, ha_server_addr: str) -> BrokerIdentity:
-        config = self._config
+        config = self.config
         return BrokerIdentity(
             config.broker_cluster_name, config.broker_name, config.broker_id, self.broker_addr, ha_server_addr
         )
 
     def _make_registration(self, ha_server_addr: str, ha_masters: LatestSender[str]) -> BrokerRegistrationService:
         return BrokerRegistrationService(
-            self._config,
+            self.config,
             BrokerOuterAPI(self._identity(ha_server_addr), self.client),
             self.topic_config_manager,
             self._topic_changes,
@@ -411,6 +412,14 @@ class BrokerRemoting:
             self._tracer,
             self._fetch_name_servers,
         )
+
+
+async def use_config(host: StoreHost, remoting: BrokerRemoting | None, config: BrokerConfig) -> None:
+    """Go on with settings that need no other store and no other role: they count for the next request."""
+    host.use(config)
+    if remoting is not None:
+        remoting.config = config
+        await remoting.metadata.use_config(config)
 
 
 def _check_property_filter(config: BrokerConfig) -> None:

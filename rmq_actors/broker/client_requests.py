@@ -14,6 +14,7 @@ from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_stats_manager import BrokerStatsManager
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.quotas import QuotaReached
+from rmq_actors.broker.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rmq_actors.protocols.send_rules import (
     FAQ,
     RETRY_GROUP_TOPIC_PREFIX,
@@ -102,7 +103,9 @@ class ClientRequests:
         topics = self.metadata.topics
         if topics.select_topic_config(missing.topic) is not None:
             return
-        config = inherited_topic(missing, topics.select_topic_config(default_topic))
+        # The file of an earlier start may have the default topic, though topics are made by hand now.
+        is_off = default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not self.config().auto_create_topic_enable
+        config = inherited_topic(missing, None if is_off else topics.select_topic_config(default_topic))
         if config is None:
             refusal = topic_not_exist(missing.topic)
             raise RpcRefused(refusal.code, refusal.remark)

@@ -83,6 +83,8 @@ class RoleChanges(Actor[ChangeRole]):
     _take_last_tables: Callable[[], Awaitable[None]]
     #: Called with the settings of the new role.
     _leave: Callable[[BrokerConfig], Awaitable[None]]
+    #: Called with settings that need no other store: all that holds a copy of the settings takes them.
+    _use: Callable[[BrokerConfig], Awaitable[None]]
     _go_on: Callable[[], Awaitable[None]]
     _tracer: Tracer
 
@@ -102,7 +104,7 @@ class RoleChanges(Actor[ChangeRole]):
         refused = None
         is_reopened = message.while_closed is not None or message.term is not None
         if not is_reopened and not reopens_store(self._host.config, config):
-            self._host.use(config)
+            await self._use(config)
         else:
             try:
                 refused = await self._change(config, message)

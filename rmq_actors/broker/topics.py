@@ -50,10 +50,10 @@ Table = dict[str, TopicConfig]
 
 def system_topics(config: BrokerConfig) -> Table:
     """The topics that a broker has from its start."""
-    nums, cluster = config.default_topic_queue_nums, config.broker_cluster_name
+    cluster = config.broker_cluster_name
     topics = [_topic(SELF_TEST_TOPIC, 1)]
     if config.auto_create_topic_enable:
-        topics.append(_topic(AUTO_CREATE_TOPIC_KEY_TOPIC, nums, _PERM_ALL))
+        topics.append(auto_create_key_topic(config))
     topics += [
         _topic(BENCHMARK_TOPIC, 1024),
         _topic(cluster, 16, _PERM_ALL if config.cluster_topic_enable else PERM_INHERIT),
@@ -65,6 +65,11 @@ def system_topics(config: BrokerConfig) -> Table:
         topics.append(_topic(config.msg_trace_topic_name, 1))
     topics.append(_topic(f"{cluster}_{REPLY_TOPIC_POSTFIX}", 1))
     return {topic.topic_name: topic for topic in topics}
+
+
+def auto_create_key_topic(config: BrokerConfig) -> TopicConfig:
+    """The topic TBW102: its routes are those of topics that do not exist yet."""
+    return _topic(AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, _PERM_ALL)
 
 
 def _topic(name: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
