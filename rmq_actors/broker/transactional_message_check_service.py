@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 
 import attrs
 import trio
@@ -76,8 +77,9 @@ class TransactionalMessageCheckService(ServiceThread):
     _store: MessageStore | None = attrs.field(default=None, init=False)
     _is_due: bool = attrs.field(default=False, init=False)
     _changed: WakeUp = attrs.field(factory=WakeUp, init=False)
-    #: When to look at an open transaction again, by its offset: most need no look in most rounds.
-    _look_at_ms: dict[int, int] = attrs.field(factory=dict, init=False)
+    #: When to look at an open transaction again, by its offset: most need no look in most rounds. By Trio's clock, as a
+    #: wall clock that is set back would put all looks off.
+    _look_at_s: dict[int, float] = attrs.field(factory=dict, init=False)
     #: Connections that took no questions while this round waited for them; one may be in many groups.
     _stuck: set[RemotingConnection] = attrs.field(factory=set, init=False)
     #: How long this round may still wait for producers.
@@ -98,7 +100,7 @@ class TransactionalMessageCheckService(ServiceThread):
             if store is None:
                 await self._changed.wait_for_running(float("inf"))
                 continue
-            self._look_at_ms.clear()
+            self._look_at_s.clear()
             interval_s = self._clients.config().transaction_check_interval_ms / 1000
             with store.timer.every(interval_s, self._due, self):
                 while self._store is store:
@@ -119,7 +121,7 @@ class TransactionalMessageCheckService(ServiceThread):
         if open_now:
             await self._make_topic(HALF_TOPIC)
         begins = {queue_id: self._begin(store, HALF_TOPIC, queue_id) for queue_id in self._half_queues(store)}
-        look_at_ms: dict[int, int] = {}
+        look_at_s: dict[int, float] = {}
         self._stuck.clear()
         self._wait_left_s = _WAITS_A_ROUND_S
         for number, transaction in enumerate(open_now):
@@ -130,11 +132,11 @@ class TransactionalMessageCheckService(ServiceThread):
             offset, half = transaction.physical_offset, transaction.half
             if (half is not None and half[1] < begins.get(half[0], 0)) or not self.transactions.is_open(store, offset):
                 continue
-            look_at_ms[offset] = self._look_at_ms.get(offset, 0)
-            if self._wall_clock.now_ms() < look_at_ms[offset]:
+            look_at_s[offset] = self._look_at_s.get(offset, -math.inf)
+            if trio.current_time() < look_at_s[offset]:
                 continue
             try:
-                goes_on = await self._look(store, transaction, look_at_ms)
+                goes_on = await self._look(store, transaction, look_at_s)
             except Exception as error:  # noqa: BLE001 - logged, traced, and looked at again in the next round
                 # One that cannot be looked at must not keep the others from being asked about (RocketMQ: #9500).
                 _log.exception("the half message at %d cannot be checked", offset)
@@ -144,11 +146,11 @@ class TransactionalMessageCheckService(ServiceThread):
                 goes_on = True
             if not goes_on:
                 break
-        self._look_at_ms = look_at_ms
+        self._look_at_s = look_at_s
         if self._store is store:
             await self._advance(store)
 
-    async def _look(self, store: MessageStore, transaction: OpenTransaction, look_at_ms: dict[int, int]) -> bool:
+    async def _look(self, store: MessageStore, transaction: OpenTransaction, look_at_s: dict[int, float]) -> bool:
         """Do what one transaction needs; False if the round cannot go on."""
         record = store.records.look_message_by_offset(transaction.physical_offset)
         if record is None or real_queue(record) is None:
@@ -163,7 +165,7 @@ class TransactionalMessageCheckService(ServiceThread):
         times = 0 if half.check_times is None else half.check_times
         if fate is Fate.WAIT:
             if half.check_times is None and now_ms < half.due_ms(rules) and now_ms >= half.stored_ms:
-                look_at_ms[transaction.physical_offset] = half.due_ms(rules)
+                look_at_s[transaction.physical_offset] = trio.current_time() + (half.due_ms(rules) - now_ms) / 1000
             return True
         if fate.is_given_up:
             await self._make_topic(CHECK_MAX_TIME_TOPIC)

@@ -295,6 +295,26 @@ def test_a_message_is_immune_for_as_long_as_it_says_and_others_are_asked_about_m
     TransactionWorld.of().run(use)
 
 
+def test_a_clock_that_is_set_back_puts_no_check_off() -> None:
+    """All clocks were an hour ahead when the message was stored, and when a round found it not due yet."""
+
+    async def use(world: TransactionWorld) -> None:
+        world.answers = {b"ahead": COMMIT}
+        clocks = [node.wall_clock for node in world.servers.nodes.values()]
+        for clock in clocks:
+            clock.jump(3_600_000)
+        async with world.producer() as client:
+            await world.prepare(client, b"ahead")
+            await trio.sleep(2)  # a round at least
+            assert world.asked == []
+            for clock in clocks:
+                clock.jump(-3_600_000)
+            await trio.sleep(4)
+            assert world.bodies() == [b"ahead"]
+
+    TransactionWorld.of(settings={"transaction_time_out_ms": 4_000}).run(use)
+
+
 def test_nothing_is_counted_or_given_up_while_nobody_can_be_asked() -> None:
     async def use(world: TransactionWorld) -> None:
         world.answers = {b"x": COMMIT}
