@@ -37,7 +37,7 @@ from rmq_actors.protocols.transactional_messages import (
 )
 from rmq_actors.remoting.connection import RemotingConnection, RemotingError
 from rmq_actors.remoting.hooks import RpcRefused
-from rmq_actors.store.dispatch.transaction_state_service import OpenTransaction, halves_named
+from rmq_actors.store.dispatch.open_transaction import OpenTransaction, halves_named
 from rmq_actors.store.log.commit_log import AppendMessageResult
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.puts.message_puts import PendingPut

@@ -1,8 +1,7 @@
 """Ends transactions, asks about them, and gives them up: each step as records in the log (TransactionalMessageService).
 
 Every step is made of puts that follow each other without an `await`, the one that counts first: after a crash the log
-has the step, or it has not, or it lacks an op message that nobody needs any more. Except for a half message without
-UNIQ_KEY that is stored again: it and its copy are both open while the op message is missing (`store_again`).
+has the step, or it has not, or it lacks an op message that nobody needs any more.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from rmq_actors.protocols.transactional_messages import (
     unique_key,
     why_not_ended,
 )
+from rmq_actors.store.dispatch.open_transaction import OpenTransaction, transaction_origin
 from rmq_actors.store.log.commit_log import AppendMessageResult
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.puts.message_puts import PendingPut
@@ -145,19 +145,35 @@ class TransactionalMessageService:
         return found if found is not None and is_half(found) and real_queue(found) is not None else None
 
     def _stored_again(self, store: MessageStore, half: StoredMessage) -> StoredMessage | None:
-        """The open half message that was stored for this one, by its key; None if it ended in another way."""
+        """The open half message that was stored for this one; None if it ended in another way.
+
+        By the origin that it names, else by its key.
+        """
         key, real = unique_key(half), real_queue(half)
         has_ended = half.physical_offset in self._ended
         if has_ended or store.transactions.state_at(half.physical_offset) == TRANSACTION_COMMIT_TYPE:
             return None
+        named = store.transactions.open_of_origin(transaction_origin(half.physical_offset, half.properties))
+        if named is not None and named.physical_offset not in self._ended:
+            return store.records.look_message_by_offset(named.physical_offset)
         if not key or real is None:
             return None
         for each in store.transactions.open_with_key(key, real[0]):
             if each.physical_offset not in self._ended:
                 record = store.records.look_message_by_offset(each.physical_offset)
-                if record is not None and is_half_again(record, half):
+                # A copy that names a copy stands for what that one was stored for.
+                first = record if each.origin == each.physical_offset else self._origin(store, each)
+                if record is not None and first is not None and is_half_again(first, half):
                     return record
         return None
+
+    def _origin(self, store: MessageStore, transaction: OpenTransaction) -> StoredMessage | None:
+        return store.records.look_message_by_offset(transaction.origin)
+
+    def _names_origin(self, store: MessageStore, half: StoredMessage) -> bool:
+        """Whether the key of a half message does not tell which one it is: it has none, or others have it, too."""
+        key, real = unique_key(half), real_queue(half)
+        return not key or real is None or len(store.transactions.open_with_key(key, real[0])) > 1
 
     def _has_ended_so(self, store: MessageStore, prepared_offset: int, state: int) -> bool:
         """Whether it is certain that the transaction ended in this way.
@@ -181,10 +197,10 @@ class TransactionalMessageService:
     def store_again(self, store: MessageStore, half: StoredMessage) -> Asked | PendingPut:
         """Count one more check of a half message; the put that was refused, if the store takes none now.
 
-        Nobody is told by its key that a half message without one was stored again: an op message says so. If the store
-        refuses that, which is logged, or loses it, both are asked about, and a commit of each is a message.
+        RocketMQ is told by its key that a half message was stored again; an op message says so of one without.
         """
-        again = half_message_again(half, HalfMessage.of(half).times_asked_next)
+        times, names_origin = HalfMessage.of(half).times_asked_next, self._names_origin(store, half)
+        again = half_message_again(half, times, names_origin=names_origin)
         pending = store.puts.async_put_message(again)
         if pending.append is None:
             return pending
@@ -198,7 +214,8 @@ class TransactionalMessageService:
 
     def give_up(self, store: MessageStore, half: StoredMessage) -> PendingPut:
         """Keep a half message for an operator, and end its transaction; if the store takes it."""
-        pending = store.puts.async_put_message(given_up_message(half))
+        given_up = given_up_message(half, names_origin=self._names_origin(store, half))
+        pending = store.puts.async_put_message(given_up)
         if pending.append is not None:
             self.ended_in(store).note(half.physical_offset, pending.append.offset, TRANSACTION_ROLLBACK_TYPE)
             if is_of_3(half):
@@ -218,6 +235,8 @@ class TransactionalMessageService:
             return None
         key, real = unique_key(given_up), real_queue(given_up)
         if real is None or (key and store.transactions.open_with_key(key, real[0])):
+            return None
+        if store.transactions.open_of_origin(transaction_origin(-1, given_up.properties)) is not None:
             return None
         return store.puts.async_put_message(resumed_message(given_up))
 

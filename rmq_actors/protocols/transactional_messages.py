@@ -11,6 +11,7 @@ Pure. Properties are those that a RocketMQ broker stores, so that each of both c
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import attrs
 
@@ -22,6 +23,7 @@ from rmq_actors.wire.dispatch_request import (
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_TAGS,
+    PROPERTY_TRANSACTION_ORIGIN,
     PROPERTY_UNIQ_KEY,
 )
 from rmq_actors.wire.headers.transactions import EndTransactionRequestHeader
@@ -57,11 +59,15 @@ _NOT_PREPARED = frozenset(
         PROPERTY_DELAY,
         PROPERTY_TRANSACTION_CHECK_TIMES,
         PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+        PROPERTY_TRANSACTION_ORIGIN,
         PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     }
 )
-#: How many bytes the count of checks takes beside the properties that a message is prepared with, at most.
-_ROOM_FOR_CHECK_TIMES_BYTES = len(PROPERTY_TRANSACTION_CHECK_TIMES) + 2 + len(str(2**31))
+#: How many bytes the count of checks takes beside the properties that a message is prepared with, at most, and the
+#: origin of a copy.
+_ROOM_FOR_CHECKS_BYTES = (
+    len(PROPERTY_TRANSACTION_CHECK_TIMES) + 2 + len(str(2**31)) + len(PROPERTY_TRANSACTION_ORIGIN) + 2 + len(str(2**63))
+)
 _INT32 = re.compile(r"[+-]?[0-9]{1,10}")
 _NOT_FOUND = Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
 
@@ -110,7 +116,7 @@ def half_message(message: Message) -> Message:
     properties = {name: value for name, value in message.properties.items() if name not in _NOT_PREPARED}
     properties[PROPERTY_REAL_TOPIC] = message.topic
     properties[PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
-    size = len(encode_properties(properties)) + _ROOM_FOR_CHECK_TIMES_BYTES
+    size = len(encode_properties(properties)) + _ROOM_FOR_CHECKS_BYTES
     if size > MAX_PROPERTIES_BYTES:
         raise PropertiesSizeExceeded(
             f"properties of {size} bytes with what a broker adds: at most {MAX_PROPERTIES_BYTES} are allowed"
@@ -170,6 +176,7 @@ def committed_message(half: StoredMessage) -> Message:
         _as_it_is(half),
         topic=real[0],
         queue_id=real[1],
+        properties=_of_its_producer(half),
         sys_flag=half.sys_flag & ~TRANSACTION_ROLLBACK_TYPE | TRANSACTION_COMMIT_TYPE,
         prepared_transaction_offset=half.physical_offset,
         delay_time_level=None,
@@ -199,12 +206,26 @@ def op_message(half: StoredMessage, store_host: str, now_ms: int) -> Message:
     )
 
 
-def half_message_again(half: StoredMessage, check_times: int) -> Message:
-    """The half message as it is stored before its producers are asked for the `check_times`th time."""
-    return attrs.evolve(
-        _as_it_is(half),
-        properties={**half.properties, PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times)},
-    )
+def half_message_again(half: StoredMessage, check_times: int, *, names_origin: bool = False) -> Message:
+    """The half message as it is stored before its producers are asked for the `check_times`th time.
+
+    `names_origin`: its key does not tell which half message that is, so the copy says it.
+    """
+    properties = {**_named(half, names_origin=names_origin), PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times)}
+    return attrs.evolve(_as_it_is(half), properties=properties)
+
+
+def _named(half: StoredMessage, *, names_origin: bool) -> dict[str, str]:
+    """Its properties for a copy. What the half message itself names stays: all copies name the first one.
+
+    A half message that was prepared by an earlier release may have no room for it.
+    """
+    properties = {**half.properties}
+    if names_origin and PROPERTY_TRANSACTION_ORIGIN not in properties:
+        named = {**properties, PROPERTY_TRANSACTION_ORIGIN: str(half.physical_offset)}
+        if len(encode_properties(named)) + _ROOM_FOR_CHECKS_BYTES <= MAX_PROPERTIES_BYTES:
+            return named
+    return properties
 
 
 def is_half_again(later: StoredMessage, half: StoredMessage) -> bool:
@@ -224,15 +245,22 @@ def is_half_again(later: StoredMessage, half: StoredMessage) -> bool:
     )
 
 
-def given_up_message(half: StoredMessage) -> Message:
-    """The half message as it is kept for an operator once nobody is asked any more (toMessageExtBrokerInner)."""
+def given_up_message(half: StoredMessage, *, names_origin: bool = False) -> Message:
+    """The half message as it is kept for an operator once nobody is asked any more (toMessageExtBrokerInner).
+
+    `names_origin`: see `half_message_again`.
+    """
     real = real_queue(half)
     assert real is not None, f"the half message at {half.physical_offset} names no topic"
     return attrs.evolve(
         _as_it_is(half),
         topic=CHECK_MAX_TIME_TOPIC,
         queue_id=0,
-        properties={**half.properties, PROPERTY_REAL_TOPIC: real[0], PROPERTY_REAL_QUEUE_ID: str(real[1])},
+        properties={
+            **_named(half, names_origin=names_origin),
+            PROPERTY_REAL_TOPIC: real[0],
+            PROPERTY_REAL_QUEUE_ID: str(real[1]),
+        },
         sys_flag=half.sys_flag & ~TRANSACTION_ROLLBACK_TYPE,
     )
 
@@ -251,13 +279,18 @@ def asked_message(half: StoredMessage) -> Message:
     """The half message as a producer is asked about it: under its real topic and queue, and WAIT is false."""
     real = real_queue(half)
     assert real is not None, f"the half message at {half.physical_offset} names no topic"
-    properties = {**half.properties, PROPERTY_WAIT_STORE_MSG_OK: "false"}
+    properties = {**_of_its_producer(half), PROPERTY_WAIT_STORE_MSG_OK: "false"}
     return attrs.evolve(_as_it_is(half), topic=real[0], queue_id=real[1], properties=properties)
 
 
 def unique_key(half: StoredMessage) -> str | None:
     """What its producer tells the message by; None or empty for a client that sets none."""
     return half.properties.get(PROPERTY_UNIQ_KEY)
+
+
+def _of_its_producer(half: StoredMessage) -> Mapping[str, str]:
+    """Its properties without the one that is this project's alone."""
+    return {name: value for name, value in half.properties.items() if name != PROPERTY_TRANSACTION_ORIGIN}
 
 
 def _as_it_is(stored: StoredMessage) -> Message:

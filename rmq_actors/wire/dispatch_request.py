@@ -34,6 +34,9 @@ PROPERTY_UNIQ_KEY = "UNIQ_KEY"
 PROPERTY_DELAY = "DELAY"
 #: The topic and the queue that a message was sent to, while it waits in another one.
 PROPERTY_REAL_TOPIC = "REAL_TOPIC"
+#: The offset in the log of the half message that a check has stored again as this one, the first of all such copies.
+#: Only this project's brokers write it, and only where a key does not tell: RocketMQ copies it with the others.
+PROPERTY_TRANSACTION_ORIGIN = "TRAN_ORIGIN_OFFSET"
 PROPERTY_REAL_QUEUE_ID = "REAL_QID"
 #: The further queues of a message, and its indexes in them.
 PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"

@@ -265,6 +265,55 @@ def test_an_end_finds_its_half_message_stored_again_among_others_with_its_key() 
     TransactionWorld.of().run(use)
 
 
+@pytest.mark.parametrize("key", ["K", ""])
+def test_a_check_stores_again_the_half_message_that_it_is_about(key: str) -> None:
+    """An older one is immune, and has the same key, or none of them has one."""
+
+    async def use(world: TransactionWorld) -> None:
+        world.answers = {b"second": COMMIT, b"given up": UNKNOWN}
+        table = world.controller().store.transactions
+        async with world.producer() as client:
+            immune = await world.prepare(
+                client, b"immune", properties={"UNIQ_KEY": key, "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
+            )
+            await world.prepare(client, b"second", properties={"UNIQ_KEY": key})
+            await world.prepare(client, b"given up", properties={"UNIQ_KEY": key})
+            await trio.sleep(10)
+            assert [each.physical_offset for each in table.open_transactions()] == [immune.offset]
+            assert [question.message.body for question in world.asked].count(b"second") == 1
+            assert all("TRAN_ORIGIN_OFFSET" not in question.message.properties for question in world.asked)
+            assert world.bodies(CHECK_MAX_TIME_TOPIC) == [b"given up"]
+            assert (await client.end(immune, COMMIT)).code == SUCCESS
+            await trio.sleep(0.1)
+            assert world.bodies() == [b"second", b"immune"]
+            assert all("TRAN_ORIGIN_OFFSET" not in record.properties for record in world.records(TOPIC))
+
+    TransactionWorld.of().run(use)
+
+
+@pytest.mark.parametrize("key", ["K", ""])
+def test_an_end_finds_its_half_message_stored_again_after_a_restart(key: str) -> None:
+    """It crosses a check, and the broker is killed before it comes: only the log tells what was stored again."""
+
+    async def use(world: TransactionWorld) -> None:
+        async with world.producer() as client:
+            halves = [await world.prepare(client, body, properties={"UNIQ_KEY": key}) for body in (b"a", b"b")]
+            while len(world.asked) < 2:
+                await trio.sleep(0.1)
+            await trio.sleep(0.1)
+        world.servers.nodes["a-0"].kill()
+        world.servers.boot("a-0")
+        await world.servers.converge(10)
+        async with world.producer("p-2", group="other") as client:
+            for half in reversed(halves):
+                assert (await client.end(half, COMMIT)).code == SUCCESS
+            await trio.sleep(0.1)
+            assert world.bodies() == [b"b", b"a"]
+            assert world.controller().store.transactions.open_count == 0
+
+    TransactionWorld.of(settings={"transaction_check_max": 100}).run(use)
+
+
 def test_unknown_is_no_end_and_has_no_answer() -> None:
     async def use(world: TransactionWorld) -> None:
         async with world.producer() as client:

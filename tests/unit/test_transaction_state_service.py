@@ -244,6 +244,38 @@ def test_without_a_key_what_was_put_back_is_one_more(tmp_path: Path, log: Log) -
     assert opened(service) == [0, 1]
 
 
+@pytest.mark.parametrize("key", ["key", ""])
+def test_what_names_its_origin_takes_the_place_of_that_one_alone(tmp_path: Path, log: Log, key: str) -> None:
+    """Others are open that have the same key, or none either."""
+    service = open_states(tmp_path, log)
+    for _ in range(3):
+        log.half(key)
+    again = {"PGROUP": "PG", "TRANSACTION_CHECK_TIMES": "1", "TRAN_ORIGIN_OFFSET": "100"}
+    again |= {"UNIQ_KEY": key} if key else {}
+    log.put(HALF_TOPIC, properties=again)
+    service.dispatch(log.requests)
+    assert opened(service) == [0, 2, 3]
+    # RocketMQ goes on with the store, and copies what it does not know.
+    log.put(HALF_TOPIC, properties=again | {"TRANSACTION_CHECK_TIMES": "2"})
+    service.dispatch(log.requests)
+    assert opened(service) == [0, 2, 4]
+    found = service.open_of_origin(100)
+    assert found is not None
+    assert found.physical_offset == 400
+    for orderly in (True, False):
+        service.close()
+        service = open_states(tmp_path, log, 500, is_orderly=orderly)
+        assert opened(service) == [0, 2, 4]
+    log.put(CHECK_MAX_TIME_TOPIC, properties=again)
+    service.dispatch(log.requests)
+    assert opened(service) == [0, 2]
+    assert service.open_of_origin(100) is None
+    # It was resumed, and ends none of the others.
+    log.put(HALF_TOPIC, properties=again | {"TRANSACTION_CHECK_TIMES": "0"})
+    service.dispatch(log.requests)
+    assert opened(service) == [0, 2, 6]
+
+
 def test_one_that_was_checked_too_often_is_rolled_back(tmp_path: Path, log: Log) -> None:
     service = open_states(tmp_path, log)
     log.half("a")

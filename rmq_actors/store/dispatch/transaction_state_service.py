@@ -11,13 +11,24 @@ messages and op messages, which 3.1.9 did not know.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry, parse_queue_offset
+from rmq_actors.store.dispatch.consume_queue import ConsumeQueue, QueueEntry
+from rmq_actors.store.dispatch.open_transaction import (
+    PROPERTY_PRODUCER_GROUP,
+    OpenTransaction,
+    group_hash,
+    half_of,
+    halves_named,
+    open_transaction,
+    real_topic_of,
+    stands_for,
+    transaction_origin,
+)
 from rmq_actors.store.files.formats import (
     QUEUE_ENTRY,
     TRAN_STATE,
@@ -37,13 +48,11 @@ from rmq_actors.wire.dispatch_request import (
     CHECK_MAX_TIME_TOPIC,
     HALF_TOPIC,
     OP_HALF_TOPIC,
-    PROPERTY_REAL_TOPIC,
-    PROPERTY_TAGS,
+    PROPERTY_TRANSACTION_ORIGIN,
     PROPERTY_UNIQ_KEY,
     TRANSACTION_TOPICS,
     DispatchRequest,
 )
-from rmq_actors.wire.java_string import java_hash_code
 from rmq_actors.wire.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
@@ -58,12 +67,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PROPERTY_PRODUCER_GROUP = "PGROUP"
 PROPERTY_TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
-PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
-#: The tag of an op message, and what stands between half queue offsets in its body.
-REMOVE_TAG = "d"
-OFFSET_SEPARATOR = ","
 
 _STATES = {TRANSACTION_PREPARED_TYPE, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE}
 
@@ -76,23 +80,6 @@ ENDS_SEVERAL_TAGS_CODE = -(1 << 63)
 _REPLACES = -2
 
 _UNITS_A_READ = 4096
-
-
-class OpenTransaction(NamedTuple):
-    """A prepared message without an end. `number`: of its entry in tranStateTable."""
-
-    physical_offset: int
-    size: int
-    store_timestamp_s: int
-    producer_group_hash: int
-    number: int
-    #: (queue id, queue offset) of a half message, by which op messages name it.
-    half: tuple[int, int] | None
-    unique_key: str | None
-    #: The topic that the message is for. A key is its producer's, and tells nothing about messages of other topics.
-    real_topic: str
-    #: The half message that this one was stored for again by RocketMQ, while it was immune: ends may name that one.
-    stands_for: tuple[int, int] | None = None
 
 
 class _Change(NamedTuple):
@@ -147,6 +134,7 @@ class TransactionStateService:
     _by_half: dict[tuple[int, int], OpenTransaction] = attrs.field(factory=dict, init=False)
     #: By key and topic. A producer that sends again repeats its key: several may have the same one, oldest first.
     _by_unique_key: dict[tuple[str, str], list[OpenTransaction]] = attrs.field(factory=dict, init=False)
+    _by_origin: dict[int, OpenTransaction] = attrs.field(factory=dict, init=False)
     #: Records before it have been dealt with.
     _taken_to: int = attrs.field(default=0, init=False)
 
@@ -193,6 +181,10 @@ class TransactionStateService:
     def open_with_key(self, unique_key: str, real_topic: str) -> Sequence[OpenTransaction]:
         """The open ones whose messages have this UNIQ_KEY and are for this topic, oldest first."""
         return self._by_unique_key.get((unique_key, real_topic), ())
+
+    def open_of_origin(self, origin: int) -> OpenTransaction | None:
+        """The open one that says that it stands for the half message at this offset, or is at this offset."""
+        return self._by_origin.get(origin)
 
     def state_at(self, physical_offset: int) -> int | None:
         """How the transaction of the prepared message at this offset stands; None if the table does not know.
@@ -313,17 +305,14 @@ class TransactionStateService:
         record = self._read_record(offset)
         if record is None:
             return None
-        half = _half(record.topic, record.queue_id, record.queue_offset)
-        transaction = OpenTransaction(
+        transaction = open_transaction(
             offset,
             record.total_size,
-            _seconds(record.store_timestamp_ms),
-            _group_hash(record.properties.get(PROPERTY_PRODUCER_GROUP)),
+            record.store_timestamp_ms,
+            record.properties,
             number,
-            half,
-            record.properties.get(PROPERTY_UNIQ_KEY),
-            _real_topic(record.topic, record.properties),
-            _stands_for(half, record.properties),
+            half_of(record.topic, record.queue_id, record.queue_offset),
+            record.topic,
         )
         self._add(transaction)
         return transaction
@@ -338,8 +327,8 @@ class TransactionStateService:
                     record = self._read_record(each)
                     if record is None:
                         continue
-                    half = _half(record.topic, record.queue_id, record.queue_offset)
-                    if half in ended or _stands_for(half, record.properties) in ended:
+                    half = half_of(record.topic, record.queue_id, record.queue_offset)
+                    if half in ended or stands_for(half, record.properties) in ended:
                         del found[each]
             elif code >= 0:
                 found.pop(code, None)
@@ -402,31 +391,28 @@ class TransactionStateService:
         if request.topic == HALF_TOPIC or kind == TRANSACTION_PREPARED_TYPE:
             return self._prepare(request)
         if request.topic == CHECK_MAX_TIME_TOPIC:
-            return self._end(self._oldest_of_key(request), request, TRANSACTION_ROLLBACK_TYPE)
+            return self._end(self._named(request), request, TRANSACTION_ROLLBACK_TYPE)
         return self._end(self._open.get(request.prepared_transaction_offset), request, kind)
 
     def _prepare(self, request: DispatchRequest) -> _Change:
-        half = _half(request.topic, request.queue_id, request.consume_queue_offset)
-        begun = OpenTransaction(
+        begun = open_transaction(
             request.commit_log_offset,
             request.msg_size,
-            _seconds(request.store_timestamp_ms),
-            _group_hash(request.properties.get(PROPERTY_PRODUCER_GROUP)),
+            request.store_timestamp_ms,
+            request.properties,
             self._next_number,
-            half,
-            request.properties.get(PROPERTY_UNIQ_KEY),
-            _real_topic(request.topic, request.properties),
-            _stands_for(half, request.properties),
+            half_of(request.topic, request.queue_id, request.consume_queue_offset),
+            request.topic,
         )
         if begun.half is not None and PROPERTY_TRANSACTION_CHECK_TIMES in request.properties:
-            before = self._oldest_of_key(request)
+            before = self._named(request)
             if before is not None:
                 return _Change(_REPLACES - before.physical_offset, (before,), begun=begun)
         return _Change(PREPARED_MESSAGE_TAGS_CODE, begun=begun)
 
     def _end(self, transaction: OpenTransaction | None, request: DispatchRequest, state: int) -> _Change | None:
         group = request.properties.get(PROPERTY_PRODUCER_GROUP)
-        if transaction is None or transaction.producer_group_hash != _group_hash(group):
+        if transaction is None or transaction.producer_group_hash != group_hash(group):
             return None
         return _Change(transaction.physical_offset, (transaction,), state)
 
@@ -442,9 +428,12 @@ class TransactionStateService:
         record = self._read_record(op_offset)
         return {} if record is None else {(record.queue_id, number): None for number in halves_named(record)}
 
-    def _oldest_of_key(self, request: DispatchRequest) -> OpenTransaction | None:
+    def _named(self, request: DispatchRequest) -> OpenTransaction | None:
+        """The open one that a check's record is about: by the origin that it names, else the oldest one of its key."""
+        if PROPERTY_TRANSACTION_ORIGIN in request.properties:
+            return self._by_origin.get(transaction_origin(-1, request.properties))
         key = request.properties.get(PROPERTY_UNIQ_KEY, "")
-        same_key = self.open_with_key(key, _real_topic(request.topic, request.properties))
+        same_key = self.open_with_key(key, real_topic_of(request.topic, request.properties))
         return same_key[0] if same_key else None
 
     def _add(self, transaction: OpenTransaction) -> None:
@@ -452,6 +441,7 @@ class TransactionStateService:
         for half in (transaction.half, transaction.stands_for):
             if half is not None:
                 self._by_half[half] = transaction
+        self._by_origin[transaction.origin] = transaction
         if transaction.unique_key:
             same_key = (transaction.unique_key, transaction.real_topic)
             self._by_unique_key.setdefault(same_key, []).append(transaction)
@@ -462,6 +452,8 @@ class TransactionStateService:
         for half in (transaction.half, transaction.stands_for):
             if half is not None and self._by_half.get(half) is transaction:
                 del self._by_half[half]
+        if self._by_origin.get(transaction.origin) is transaction:
+            del self._by_origin[transaction.origin]
         if transaction.unique_key:
             same_key = (transaction.unique_key, transaction.real_topic)
             self._by_unique_key[same_key].remove(transaction)
@@ -522,6 +514,7 @@ class TransactionStateService:
         self._open.clear()
         self._by_half.clear()
         self._by_unique_key.clear()
+        self._by_origin.clear()
         self._taken_to = 0
 
     # --- checking ---------------------------------------------------------------------------------------------------
@@ -547,36 +540,3 @@ class TransactionStateService:
                 and self._read_record(offset) is not None
             ):
                 yield f"tranStateTable: entry {number} is prepared, but the message at {offset} is not open"
-
-
-def halves_named(op: StoredMessage) -> Sequence[int]:
-    """The queue offsets of half messages that an op message ends; none, if it does anything else."""
-    if op.properties.get(PROPERTY_TAGS) != REMOVE_TAG:
-        return ()
-    numbers = map(parse_queue_offset, op.body.decode("latin-1").split(OFFSET_SEPARATOR))
-    return [number for number in numbers if number is not None]
-
-
-def _seconds(timestamp_ms: int) -> int:
-    """As an int32, wrapped as Java's cast does."""
-    return (timestamp_ms // 1000 + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-def _half(topic: str, queue_id: int, queue_offset: int) -> tuple[int, int] | None:
-    """How op messages name a half message; None for any other message."""
-    return (queue_id, queue_offset) if topic == HALF_TOPIC else None
-
-
-def _stands_for(half: tuple[int, int] | None, properties: Mapping[str, str]) -> tuple[int, int] | None:
-    """Which half message of its queue RocketMQ has stored again as this one, because it was immune."""
-    number = parse_queue_offset(properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, ""))
-    return None if half is None or number is None else (half[0], number)
-
-
-def _real_topic(topic: str, properties: Mapping[str, str]) -> str:
-    """Where the message goes when it is committed; a prepared one of 3.x is in its own topic."""
-    return properties.get(PROPERTY_REAL_TOPIC, "") if topic in {HALF_TOPIC, CHECK_MAX_TIME_TOPIC} else topic
-
-
-def _group_hash(group: str | None) -> int:
-    return java_hash_code(group or "")
