@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -74,6 +75,47 @@ async def test_it_moves_only_when_queues_and_index_are_synced(
         assert last == "checkpoint"
         assert {"consumequeue/T/0/" + 20 * "0", "consumequeue/T/0/", "index/"} <= set(others)
         assert any(path.startswith("index/2") for path in others)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("to", "named"), [(2 * RECORD, RECORD), (1000, 9 * RECORD), (1000 + RECORD, 1000)])
+async def test_where_dispatching_goes_back_it_names_the_record_before_that(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, to: int, named: int
+) -> None:
+    """A start would read all of the log if it named none. Files of 1,000 bytes end with a blank of 40."""
+    async with running_store(tmp_path, sync_flush=True) as running:
+        for _ in range(12):
+            await running.store.puts.put_message(message())
+        await trio.sleep(6)
+        checkpointing, reput = running.store.files.checkpointing, running.store.files.reput
+        assert (point(running).offset, point(running).record_offset) == (1000 + 2 * RECORD, 1000 + RECORD)
+        reput.rewind(to)
+        assert await checkpointing.advance(durable, force=True)
+        stamp = read_checkpoint(running.disk).physic_msg_timestamp_ms
+        found = point(running)
+        assert (found.offset, found.record_offset, found.record_size) == (to, named, RECORD)
+        assert found.record_store_timestamp_ms == stamp == 1_700_000_000_000
+
+
+@pytest.mark.trio
+async def test_a_record_of_another_log_is_not_named_any_more(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running_store(tmp_path, sync_flush=True) as running:
+        for _ in range(2):
+            await running.store.puts.put_message(message())
+        await trio.sleep(6)
+        checkpointing, reput = running.store.files.checkpointing, running.store.files.reput
+        foreign = attrs.evolve(point(running), record_offset=RECORD - 1)
+        checkpoint = attrs.evolve(read_checkpoint(running.disk), recovery_point=foreign)
+        await checkpointing._store_checkpoint.write(checkpoint)
+        reput.last = None
+        assert await checkpointing.advance(durable, force=True)
+        assert point(running).record_offset == RECORD
+
+
+async def durable(_: int) -> bool:
+    return True
 
 
 @pytest.mark.trio

@@ -19,9 +19,10 @@ from rmq_actors.store.dispatch.reput_message_service import Reput
 from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint, StoreCheckpoint
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_services import FlushFailed, FlushOutcome
+from rmq_actors.store.log.record_begins import record_begins
 from rmq_actors.tracing.events.store import StoreCheckpointEvent, StoreCheckpointFailed
 from rmq_actors.tracing.recorder import Tracer
-from rmq_actors.wire.dispatch_request import DispatchRequest
+from rmq_actors.wire.dispatch_request import DispatchRequest, read_dispatch_request
 
 _log = logging.getLogger(__name__)
 
@@ -113,6 +114,7 @@ class Checkpointing:
                     await dispatcher.flush()
                 # A slave's empty log may have begun meanwhile: nothing stands before its first byte.
                 begin = max(offset, self._commit_log.min_offset)
+                last = last or await self._last_before(begin)
                 await self._store_checkpoint.write(self._checkpoint_at(begin, last, counts))
             except OSError:
                 self.failed = True
@@ -135,13 +137,32 @@ class Checkpointing:
                 await self._store_checkpoint.miss_nothing()
             yield
 
+    async def _last_before(self, offset: int) -> DispatchRequest | None:
+        """The log's last record before `offset`, where one ends or a file; None if the log has none there.
+
+        Dispatching was taken back to `offset`, or has met nothing since the start. What the last checkpoint names may
+        be after it, or of a log that was replaced since; else the search begins there. A checkpoint of Trio now and
+        then.
+        """
+        log, end = self._commit_log, offset
+        near = self.record_offset
+        if near is None or not log.min_offset <= near < offset or self._record_at(near) is None:
+            near = -1
+        while end > log.min_offset:
+            view, begin = log.file_at(end - 1)
+            offsets, _ = await record_begins(view, begin, max(begin, near), end)
+            if offsets and offsets[-1] >= log.min_offset:
+                return self._record_at(offsets[-1])
+            end = begin
+        return None
+
+    def _record_at(self, offset: int) -> DispatchRequest | None:
+        view, begin = self._commit_log.file_at(offset)
+        found = read_dispatch_request(view, offset - begin, offset)
+        return found if isinstance(found, DispatchRequest) else None
+
     def _checkpoint_at(self, offset: int, last: DispatchRequest | None, counts: Counts) -> Checkpoint:
-        before = self._store_checkpoint.checkpoint
-        point, stamp = before.recovery_point, before.physic_msg_timestamp_ms
-        if point is None or (last is None and offset < point.offset):
-            point, stamp = RecoveryPoint(self._commit_log.file_size_bytes, offset), 0
-        elif last is None:  # nothing but a file's blank end was met: the record before it still names the log
-            point = attrs.evolve(point, offset=offset)
+        point, stamp = RecoveryPoint(self._commit_log.file_size_bytes, offset), 0
         if last is not None:
             stamp = last.store_timestamp_ms
             point = RecoveryPoint.behind(last, self._commit_log.file_size_bytes, offset)

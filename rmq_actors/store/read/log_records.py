@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 import attrs
-import trio
 
 from rmq_actors.protocols.divergence import LogTail, is_blank
+from rmq_actors.store.log.record_begins import record_begins
 from rmq_actors.store.read.get_message import ReadableLog
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC
-
-_RECORDS_AT_ONCE = 8192
 
 
 class LogCleaned(ValueError):
@@ -59,17 +56,7 @@ class LogRecords:
         A checkpoint now and then.
         """
         view, begin = self._file_at(offset)
-        limit = min(self._log.max_offset, begin + len(view))
-        offsets = array("q")
-        while offset + BLANK.size <= limit:
-            size, magic = BLANK.unpack_from(view, offset - begin)
-            if magic != MESSAGE_MAGIC or not BLANK.size <= size <= limit - offset:
-                break
-            offsets.append(offset)
-            offset += size
-            if not len(offsets) % _RECORDS_AT_ONCE:
-                await trio.lowlevel.checkpoint()
-        return offsets, offset
+        return await record_begins(view, begin, offset, min(self._log.max_offset, begin + len(view)))
 
     async def tail(self, near: int | None) -> LogTail | None:
         """The log's end; None if it is empty. `near`: where some record begins, the later the sooner found.
