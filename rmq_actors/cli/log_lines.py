@@ -5,26 +5,38 @@
 
 A line tells what a peer has sent: a topic, a remark, an error's text. With a line break in it a peer could write lines
 of its own, with an escape sequence it could write on the terminal of whoever reads the log. What is left out is counted
-and told by the next line of that place. Tracebacks are this program's own, and stay as they are.
+and told by the next line of that place. A traceback ends with an error's text, which a peer may have written, too: its
+lines are indented, so that none of them looks like a line of the log, escaped, and bounded in length and number.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
 
 MESSAGE_CHARS_MAX: Final = 4_096
 LINES_PER_S_MAX: Final = 100
-_CONTROLS = {number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
-_CONTROLS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\t"}
+#: How many characters of each line of a traceback are shown, and how many lines: the first half and the last half.
+TRACE_CHARS_MAX: Final = 500
+TRACE_LINES_MAX: Final = 100
+_CONTROLS = {number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0))}
+_CONTROLS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\t", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 class BoundedFormatter(logging.Formatter):
-    """Writes each message as one line of bounded length."""
+    """Writes each message as one line of bounded length; a traceback's lines after it are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and those of a traceback and of a stack, if there are any."""
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record, self.datefmt)
+        trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
+        return "\n".join([self.formatMessage(record), *_indented(trace), *_indented(record.stack_info or "")])
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """The line; `record.message` is what was logged."""
@@ -34,10 +46,19 @@ class BoundedFormatter(logging.Formatter):
         return super().formatMessage(record)
 
 
-def bounded(message: str) -> str:
+def bounded(message: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
     """A message that is one line, and can be written in any encoding of Unicode."""
-    cut = message if len(message) <= MESSAGE_CHARS_MAX else f"{message[:MESSAGE_CHARS_MAX]}... ({len(message)} chars)"
+    cut = message if len(message) <= chars_max else f"{message[:chars_max]}... ({len(message)} chars)"
     return cut.translate(_CONTROLS).encode(errors="backslashreplace").decode()
+
+
+def _indented(trace: str) -> Iterator[str]:
+    lines = trace.split("\n") if trace else []
+    half = TRACE_LINES_MAX // 2
+    if left_out := max(0, len(lines) - TRACE_LINES_MAX):
+        lines[half:-half] = [f"... ({left_out} lines were left out)"]
+    for line in lines:
+        yield "    " + bounded(line, TRACE_CHARS_MAX)
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,14 @@ import logging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_actors.cli.log_lines import MESSAGE_CHARS_MAX, BoundedFormatter, LinesPerSecond, bounded
+from rmq_actors.cli.log_lines import (
+    MESSAGE_CHARS_MAX,
+    TRACE_CHARS_MAX,
+    TRACE_LINES_MAX,
+    BoundedFormatter,
+    LinesPerSecond,
+    bounded,
+)
 
 
 def record(message: str, second: float = 0.0, line: int = 1) -> logging.LogRecord:
@@ -41,8 +48,35 @@ def test_a_place_says_so_many_lines_a_second_and_then_how_many_it_did_not() -> N
     ]
 
 
-def test_a_traceback_stays() -> None:
-    failed = record("what a peer sent: c\nd")
-    failed.exc_text = "Traceback\nValueError: a\nb"
-    lines = BoundedFormatter("%(message)s").format(failed).splitlines()
-    assert lines == ["what a peer sent: c\\nd", "Traceback", "ValueError: a", "b"]
+def failed(error: Exception) -> list[str]:
+    """The lines of a failure that is logged with its traceback."""
+    made = record("what a peer sent: c\nd")
+    try:
+        raise error
+    except ValueError as raised:
+        made.exc_info = type(raised), raised, raised.__traceback__
+    first, *rest = BoundedFormatter("%(message)s").format(made).split("\n")
+    assert first == "what a peer sent: c\\nd"
+    return rest
+
+
+def test_no_line_of_a_traceback_looks_like_one_of_the_log() -> None:
+    """An error's text may be a peer's."""
+    forged = "\n2026-01-01 00:00:00,000 ERROR forged\x1b[2J\rand\u2028more"
+    lines = failed(ValueError(f"a topic{forged}"))
+    assert lines[0] == "    Traceback (most recent call last):"
+    assert lines[-2:] == [
+        "    ValueError: a topic",
+        "    2026-01-01 00:00:00,000 ERROR forged\\x1b[2J\\rand\\u2028more",
+    ]
+    assert all(line.startswith("    ") for line in lines)
+    assert "\n".join(lines).splitlines() == lines
+
+
+@given(st.text(max_size=20), st.integers(1, 3000), st.integers(1, 3000))
+def test_a_traceback_is_bounded_and_shows_its_beginning_and_its_end(text: str, times: int, breaks: int) -> None:
+    lines = failed(ValueError((text * times)[:5000] + "\n" * breaks + "the end"))
+    assert lines[0] == "    Traceback (most recent call last):"
+    assert lines[-1].endswith("the end")
+    assert len(lines) <= TRACE_LINES_MAX + 1
+    assert max(map(len, lines)) <= 10 * TRACE_CHARS_MAX + 50
