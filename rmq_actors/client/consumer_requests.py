@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import attrs
+import trio
 
 from rmq_actors.client.client_error import BadAnswer, BrokerUnreachable, ClientError
 from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.message_ext import MessageExt
-from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.broker_choice import FindBrokerResult, PullFromWhichNode, find_broker_address_in_subscribe
 from rmq_actors.protocols.filter_api import is_tag_type, takes_all, takes_tags
 from rmq_actors.protocols.pull_results import PullStatus, pull_status
@@ -262,15 +262,13 @@ class ConsumerRequests:
         route = await self.client.routes.route(topic, deadline_s)
         header = GetConsumerListByGroupRequestHeader(self.group)
         failure: ClientError = BrokerUnreachable(f"topic {topic}: its route names no broker")
-        for data in route.broker_datas:
-            addresses = data.broker_addrs
-            if not addresses:
-                continue
-            address = addresses[min(addresses)]
-            share_s = deadline_after(self.client.config.mq_client_api_timeout_ms)
+        all_addresses = [data.broker_addrs for data in route.broker_datas if data.broker_addrs]
+        for number, addresses in enumerate(all_addresses):
+            address, now_s = addresses[min(addresses)], trio.current_time()
+            share_s = now_s + (deadline_s - now_s) / (len(all_addresses) - number)  # those after it have theirs
             try:
                 response = await self.client.requests.request(
-                    address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, deadline_s=min(share_s, deadline_s)
+                    address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, deadline_s=share_s
                 )
             except ClientError as error:
                 failure = error

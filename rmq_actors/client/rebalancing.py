@@ -119,11 +119,13 @@ class Rebalancer:
         plan = plan_rebalance(topic, assigned, pulled, trio.current_time())
         if plan.is_empty:
             return
-        for queue in plan.remove:
-            await self.remove(queue)
-        for queue in plan.add:
-            if queue not in self.held:
-                await self._add(queue)
+        # A broker that is silent holds up no other: what is committed late is consumed again by who has the queue now.
+        async with trio.open_nursery() as nursery:
+            for queue in plan.remove:
+                nursery.start_soon(self.remove, queue)
+        async with trio.open_nursery() as nursery:
+            for queues in by_broker_name(plan.add).values():
+                nursery.start_soon(self._add_all, queues)
         _log.info(
             "%s: %d queues of topic %s are this consumer's: %s given up, %s taken",
             self.config.consumer_group,
@@ -165,6 +167,11 @@ class Rebalancer:
             del self.held[held.queue]
             self.offset_store.table.remove_offset(held.queue)
             self.requests.nodes.forget(held.queue)
+
+    async def _add_all(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            if queue not in self.held:
+                await self._add(queue)
 
     async def _add(self, queue: MessageQueue) -> None:
         if self.locks:
@@ -258,8 +265,9 @@ class Rebalancer:
 
     async def lock_all(self) -> None:
         """Renew the locks of all queues, and note those that another consumer has now."""
-        for queues in by_broker_name(self.held).values():
-            await self._lock(queues)
+        async with trio.open_nursery() as nursery:
+            for queues in by_broker_name(self.held).values():
+                nursery.start_soon(self._lock, queues)
 
     @property
     def lacks_locks(self) -> bool:
