@@ -56,7 +56,7 @@ from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.connection import RemotingRequest
 from rmq_actors.remoting.processor import ProcessorTable, RequestPool
-from rmq_actors.remoting.server import RemotingServer
+from rmq_actors.remoting.server import RemotingServer, received_bytes_of
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.store.files.term_file import TermFile
@@ -212,8 +212,7 @@ class BrokerRemoting:
         _check_metrics(config)
         changes, topic_changes = TOPIC_CHANGES.open()
         metadata = BrokerMetadata.load(config, environment.disk, environment.wall_clock, changes)
-        processors = ProcessorTable(tracer)
-        tls = tls or Tls()
+        processors, tls = ProcessorTable(tracer), tls or Tls()
         access = _AccessControl.of(config, home or environment.disk, tracer)
         fast = config.fast_server
         hold_service = PullRequestHoldService()
@@ -227,6 +226,7 @@ class BrokerRemoting:
             tls=tls.server,
             try_send=environment.try_send,
             receive=environment.receive,
+            received=received_bytes_of(server),
         )
         return cls(
             config,

@@ -61,8 +61,8 @@ class RemotingServerConfig:
     #: How many connections the kernel keeps that are not accepted yet: more than that at once, after a restart say, are
     #: delayed or refused.
     backlog: int = attrs.field(default=1024, validator=_AT_LEAST_1)
-    #: What frames that are still on their way may take in memory in all, of each port. Beyond it the connection that
-    #: holds most is closed. Counted are the buffers of connections with a frame of more than 64 KiB.
+    #: What frames that are still on their way may take in memory in all, of both ports of a broker together. Beyond it
+    #: the connection that holds most is closed. Counted are buffers of connections with a frame of more than 64 KiB.
     received_bytes_max: int = attrs.field(default=1024 * 1024 * 1024, validator=_AT_LEAST_1)
     #: The same of one address: then its connection that holds most is closed.
     received_bytes_per_address_max: int = attrs.field(default=512 * 1024 * 1024, validator=_AT_LEAST_1)

@@ -31,6 +31,11 @@ _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _SHORTAGE_PAUSE_S = 0.1
 
 
+def received_bytes_of(config: RemotingServerConfig) -> ReceivedBytes[RemotingConnection]:
+    """The limits of one server, or of several that share them."""
+    return ReceivedBytes(config.received_bytes_max, config.received_bytes_per_address_max)
+
+
 @attrs.define(eq=False, repr=False)
 class RemotingServer:
     """A Service: listens on one address, with one task per connection. A connection's end affects no other."""
@@ -44,16 +49,16 @@ class RemotingServer:
     _tls: TlsServer | None = attrs.field(default=None, kw_only=True)
     _try_send: TrySend | None = attrs.field(default=None, kw_only=True)
     _receive: Receive = attrs.field(default=receive_into, kw_only=True)
+    #: What connections hold; servers that are given the same one share its limits.
+    _received: ReceivedBytes[RemotingConnection] = attrs.field(
+        default=attrs.Factory(lambda self: received_bytes_of(self.config), takes_self=True), kw_only=True
+    )
     connections: dict[int, RemotingConnection] = attrs.field(factory=dict, init=False)
     #: "host:port" once it listens; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
     port: int = attrs.field(default=0, init=False)
-    _received: ReceivedBytes[RemotingConnection] = attrs.field(init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
     _accepting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._received = ReceivedBytes(self.config.received_bytes_max, self.config.received_bytes_per_address_max)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and serve until asked to stop. Raises `OSError` naming an address that cannot be bound."""

@@ -11,12 +11,15 @@ from rmq_actors.protocols.received_bytes import ReceivedBytes
 from rmq_actors.remoting.config import ConnectionLimits, RemotingServerConfig
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.server import RemotingServer
+from rmq_actors.store.config import BrokerRole
 from rmq_actors.tracing.events.remoting import RemotingClose
 from rmq_actors.wire.frame_reader import BUFFER_BYTES, FrameReader, buffer_bytes_for
 from rmq_actors.wire.remoting_command import RemotingCommand, encode_command
 from sim_net import Node, World
 from tests.worlds.fed_frames import feed
+from tests.worlds.name_server_world import CLIENT
 from tests.worlds.remoting_world import PORT, RemotingWorld
+from tests.worlds.role_world import RoleWorld
 
 MiB = 1024 * 1024
 ECHO = 901
@@ -74,9 +77,9 @@ def test_a_frame_of_the_greatest_length_must_have_room(name: str) -> None:
     RemotingServerConfig(limits=LIMITS, **{name: 2 * MiB})  # type: ignore[arg-type]
 
 
-async def _unfinished(address: str, parts: int, sent: list[int]) -> None:
+async def _unfinished(address: str, parts: int, sent: list[int], port: int = PORT) -> None:
     """Send a long frame but for its end, and wait for the connection's."""
-    async with await trio.open_tcp_stream(address, PORT) as stream:
+    async with await trio.open_tcp_stream(address, port) as stream:
         try:
             for part in range(parts):
                 await stream.send_all(BIG[part * 256 * 1024 : (part + 1) * 256 * 1024 - (part == 3)])
@@ -138,3 +141,35 @@ def test_peers_that_pile_up_long_frames_are_cut_off_and_others_are_served(settin
     ends = [event.status for event in remoting.events(RemotingClose)]
     assert 12 - 4 <= ends.count("received_too_much") <= 12 - 3  # the frames of the client that is served count, too
     assert 4 * MiB <= most <= 4 * MiB + 13 * BUFFER_BYTES
+
+
+@pytest.mark.parametrize("setting", ["received_bytes_max", "received_bytes_per_address_max"])
+def test_both_ports_of_a_broker_share_the_limits(setting: str) -> None:
+    servers = RoleWorld.of(0, broker_role=BrokerRole.ASYNC_MASTER)
+    servers.remoting_settings = {"limits": LIMITS, setting: 4 * MiB}
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        remoting = servers.brokers["a-0"].remoting
+        while True:
+            both = remoting.remoting_server, remoting.fast_remoting_server
+            connections = [each for server in both if server is not None for each in server.connections.values()]
+            most = max(most, sum(each._reader.buffer_bytes for each in connections))
+            await trio.sleep(0.01)
+
+    async def use() -> None:
+        host, _, port = servers.brokers["a-0"].address.rpartition(":")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            with trio.move_on_after(3):
+                async with trio.open_nursery() as attackers:
+                    for number in range(12):
+                        attackers.start_soon(_unfinished, host, 4, [], int(port) - 2 * (number % 2))
+            nursery.cancel_scope.cancel()
+
+    servers.run_well(lambda: servers.on_node(CLIENT, use))
+    ends = servers.events(RemotingClose, status="received_too_much")
+    assert {end.actor for end in ends} == {"RemotingServer", "FastRemotingServer"}
+    assert len(ends) == 12 - 4
+    assert 4 * MiB <= most <= 4 * MiB + 14 * BUFFER_BYTES

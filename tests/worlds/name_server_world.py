@@ -223,6 +223,8 @@ class NameServerWorld:
     #: Broker names that two live masters want at a time. One that dies silently holds the name until it has expired.
     contested: Sequence[str] = ()
     settings: Mapping[str, Any] = attrs.field(factory=dict)
+    #: Of every broker's ports.
+    remoting_settings: Mapping[str, Any] = attrs.field(factory=dict)
     namesrv_config: NamesrvConfig = attrs.field(factory=NamesrvConfig)
     whole_brokers: bool = False
     #: Of every broker; slaves are slaves all the same.
@@ -307,7 +309,7 @@ class NameServerWorld:
             member.broker_name,
             attrs.evolve(self.store, broker_role=role),
             member.ha or HaConfig(ha_listen_host=node.address),
-            remoting=RemotingServerConfig(node.address, member.port),
+            remoting=RemotingServerConfig(node.address, member.port, **self.remoting_settings),
             broker_cluster_name=member.cluster_name,
             broker_id=member.broker_id,
             namesrv_addr=";".join(map(self.address_of, self.name_server_names)),
