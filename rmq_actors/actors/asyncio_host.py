@@ -305,7 +305,10 @@ async def open_trio_guest() -> AsyncIterator[TrioGuest]:
     fails (TrioInternalError, or KeyboardInterrupt where asyncio does not handle Ctrl-C), the block is cancelled and
     raises that. RuntimeError outside of asyncio, and if the loop has a guest or is one itself.
     """
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError("a Trio guest needs a running asyncio loop: a Trio program needs no guest") from None
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("this thread runs Trio already: an asyncio loop may have one Trio guest at a time")
     task = asyncio.current_task()

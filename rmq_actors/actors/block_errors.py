@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
+import trio
+
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def opener(function: Callable[P, AsyncIterator[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
+    """`contextlib.asynccontextmanager` for what others open: it leaves their block's errors bare (`block_errors_bare`).
+
+    Entered outside of a Trio task it raises `RuntimeError`, as `check_in_trio_task` does.
+    """
+    opened = contextlib.asynccontextmanager(function)
+
+    @contextlib.asynccontextmanager
+    async def entered(context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+        check_in_trio_task(function.__name__)
+        async with block_errors_bare(context) as value:
+            yield value
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
+        return entered(opened(*args, **kwargs))
+
+    return called
+
+
+def check_in_trio_task(what: str) -> None:
+    """Raise `RuntimeError` where `what` is used outside of a Trio task: Trio's own error names neither."""
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            f"{what} is for Trio's tasks, and this is none: in an asyncio program open_asyncio_client gives clients, "
+            "and a guest enters all else: async with open_trio_guest() as guest, guest.enter(...)"
+        )
 
 
 @contextlib.asynccontextmanager

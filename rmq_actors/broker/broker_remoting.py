@@ -453,8 +453,11 @@ def _address_server(config: BrokerConfig) -> FetchNameServers | None:
 
 
 async def _numeric_host(host: str) -> str:
-    """The address of a host: records hold numbers. Raises `OSError`."""
-    found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)
+    """The address of brokerIP1: records hold numbers. Raises `OSError` naming it."""
+    try:
+        found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)
+    except OSError as error:
+        raise OSError(error.errno, f"brokerIP1={host}: {error.strerror or error}") from error
     return str(found[0][4][0])
 
 

@@ -14,7 +14,7 @@ from rmq_actors.remoting.config import RemotingClientConfig, RemotingServerConfi
 from rmq_actors.settings.configure import Key, Keys
 from rmq_actors.settings.field_types import typed_fields
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
-from rmq_actors.wire.address import IllegalAddress, parse_address
+from rmq_actors.wire.address import IllegalAddress, check_host, parse_address
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +65,13 @@ def _is_address(_: object, attribute: attrs.Attribute[str | None], value: str | 
             parse_address(value)
         except IllegalAddress as error:
             raise IllegalAddress(f"{attribute.name}: {error}") from error
+
+
+def _is_host(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        check_host(value)
+    except IllegalAddress as error:
+        raise IllegalAddress(f"{attribute.name}: {error}") from error
 
 
 def _is_loopback(host: str) -> bool:
@@ -228,7 +235,7 @@ class BrokerConfig:
     )
     #: The address of that port. Loopback, the default, lets no other machine scrape; nobody is asked who he is, and
     #: the answer names topics and groups.
-    metrics_prom_exporter_host: str = "127.0.0.1"
+    metrics_prom_exporter_host: str = attrs.field(default="127.0.0.1", validator=_is_host)
     #: How many topics, and how many groups of a topic, have series of their own; what comes after that is summed as
     #: "other". Each is kept by every Prometheus that scrapes, for as long as that keeps anything. RocketMQ has no such
     #: key.
@@ -282,6 +289,10 @@ class BrokerConfig:
                 raise ValueError(
                     f"broker {self.broker_name}: {key} {host!r} is not an address at which others reach it"
                 )
+            try:
+                check_host(host)
+            except IllegalAddress as error:
+                raise IllegalAddress(f"broker {self.broker_name}: {key}: {error}") from error
         if 0 < remoting.listen_port <= _FAST_PORT_BELOW or remoting.listen_port + _HA_PORT_ABOVE > 65535:
             raise ValueError(
                 f"broker {self.broker_name}: listenPort {remoting.listen_port} leaves no room for the fast port "

@@ -73,7 +73,9 @@ class MetricsServer(ServiceThread):
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Serve scrapes. Raises `OSError` naming an address that cannot be bound."""
-        listeners = await open_tcp_listeners(self._host, self._port)
+        listeners = await open_tcp_listeners(
+            self._host, self._port, settings="metricsPromExporterHost, metricsPromExporterPort"
+        )
         self.address = address_text(listeners[0].socket.getsockname())
         _log.info("metrics are at http://%s%s", self.address, PATH.decode())
         task_status.started()

@@ -28,6 +28,7 @@ from rmq_actors.client.topic_routes import DEFAULT_TOPIC
 from rmq_actors.protocols.message_checks import check_group
 from rmq_actors.protocols.send_rules import check_topic_name
 from rmq_actors.protocols.topic_publish_info import MASTER_ID, subscribe_queues
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.wire.bodies.clients import GetConsumerListByGroupResponseBody
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
@@ -99,6 +100,7 @@ class Admin:
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         return sorted(self._body(TopicList, await self._ask_name_server(code)).topic_list)
 
+    @checked
     async def route(self, topic: str) -> TopicRouteData:
         """Where a topic is, as the name servers say now. Raises `NoRoute`."""
         routes, deadline_s = self._instance.routes, self._deadline()
@@ -107,6 +109,7 @@ class Admin:
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
+    @checked
     async def create_topic(self, config: TopicConfig, *, cluster: str | None = None) -> None:
         """Make a topic, or change one, at every master of a cluster; of all clusters by default.
 
@@ -135,11 +138,12 @@ class Admin:
             while True:
                 with contextlib.suppress(NoRoute):
                     route = await self.route(topic)
-                    if addresses <= set(self._masters_of(route).values()):
+                    if addresses <= set(_masters_of(route).values()):
                         return
                 await trio.sleep(_LOOK_EVERY_S)
         raise ClientTimeout(f"topic {topic}: it is made, and the name servers do not name all its brokers yet")
 
+    @checked
     async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Remove a topic with its messages from every master of a cluster, and from the name servers' routes."""
         for address in await self._masters(cluster):
@@ -148,10 +152,11 @@ class Admin:
         for address in self._instance.config.name_servers:
             await self._ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
+    @checked
     async def topic_status(self, topic: str) -> Mapping[MessageQueue, TopicOffset]:
         """The bounds of each queue of a topic, and when its last message was stored (ms)."""
         found = dict[MessageQueue, TopicOffset]()
-        for address in self._addresses(await self.route(topic)):
+        for address in _addresses(await self.route(topic)):
             header = GetTopicStatsInfoRequestHeader(topic)
             answer = await self._ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
             found.update(self._body(TopicStatsTable, answer).offset_table)
@@ -159,6 +164,7 @@ class Admin:
 
     # --- consumer groups ----------------------------------------------------------------------------------------------
 
+    @checked
     async def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None) -> None:
         """Make a consumer group, or change one, at every master of a cluster; of all clusters by default."""
         why = check_group(config.group_name)
@@ -167,12 +173,14 @@ class Admin:
         for address in await self._masters(cluster):
             await self._ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(config))
 
+    @checked
     async def delete_group(self, group: str, *, remove_offsets: bool = False, cluster: str | None = None) -> None:
         """Remove a consumer group from every master of a cluster, with its offsets if that is wanted."""
         header = DeleteSubscriptionGroupRequestHeader(group, remove_offsets)
         for address in await self._masters(cluster):
             await self._ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
+    @checked
     async def groups(self, *, cluster: str | None = None) -> Mapping[str, SubscriptionGroupConfig]:
         """The consumer groups of all masters, by name."""
         found = dict[str, SubscriptionGroupConfig]()
@@ -183,15 +191,17 @@ class Admin:
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
+    @checked
     async def consume_stats(self, group: str, topic: str) -> Mapping[MessageQueue, OffsetWrapper]:
         """How far a group is in each queue of a topic, and where the queue ends."""
         found = dict[MessageQueue, OffsetWrapper]()
-        for address in self._addresses(await self.route(topic)):
+        for address in _addresses(await self.route(topic)):
             header = GetConsumeStatsRequestHeader(group, topic)
             answer = await self._ask(address, RequestCode.GET_CONSUME_STATS, header)
             found.update(self._body(ConsumeStats, answer).offset_table)
         return found
 
+    @checked
     async def consumer_offset(self, group: str, queue: MessageQueue) -> int | None:
         """The first message of a queue that a group has not consumed; None if the broker knows of none."""
         header = QueryConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id)
@@ -203,11 +213,13 @@ class Admin:
             raise
         return self._header(QueryConsumerOffsetResponseHeader, answer).offset
 
+    @checked
     async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Let a group go on at `offset` of a queue. Consumers that run overwrite it: stop them first."""
         header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset)
         await self._ask(await self._master_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
+    @checked
     async def reset_offset_by_timestamp(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
     ) -> Mapping[MessageQueue, int]:
@@ -220,7 +232,7 @@ class Admin:
         if why is not None:
             raise MessageRefused(why)
         route, found = await self.route(topic), dict[MessageQueue, int]()
-        for name, address in self._masters_of(route).items():
+        for name, address in _masters_of(route).items():
             queues = [queue for queue in subscribe_queues(topic, route) if queue.broker_name == name]
             # Consumers that are there must be told, or they go on with what they have; a broker tells no others.
             is_told = await self._has_consumers(address, group)
@@ -234,18 +246,21 @@ class Admin:
                     found[queue] = await self._reset_offset(group, queue, timestamp_ms, force=force)
         return found
 
+    @checked
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The number of the first message of a queue that was stored at a time (ms) or later."""
         header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
         answer = await self._ask(await self._master_of(queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return self._header(SearchOffsetResponseHeader, answer).offset
 
+    @checked
     async def max_offset(self, queue: MessageQueue) -> int:
         """The number that the next message of a queue gets."""
         header = GetMaxOffsetRequestHeader(queue.topic, queue.queue_id)
         answer = await self._ask(await self._master_of(queue), RequestCode.GET_MAX_OFFSET, header)
         return self._header(GetMaxOffsetResponseHeader, answer).offset
 
+    @checked
     async def min_offset(self, queue: MessageQueue) -> int:
         """The number of the first message of a queue that is still there."""
         header = GetMinOffsetRequestHeader(queue.topic, queue.queue_id)
@@ -254,6 +269,7 @@ class Admin:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
+    @checked
     async def message_by_id(self, offset_msg_id: str) -> StoredMessage:
         """The message with an id that a broker gave, `SendResult.offset_msg_id`. `MessageRefused` for other text."""
         try:
@@ -261,15 +277,17 @@ class Admin:
         except MessageIdError as error:
             raise MessageRefused(str(error)) from error
         answer = await self._ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset))
-        (message,) = self._messages(answer.body, at_most=1)
+        (message,) = _messages(answer.body, at_most=1)
         return message
 
+    @checked
     async def messages_by_key(
         self, topic: str, key: str, *, max_num: int = 64, begin_ms: int = 0, end_ms: int = _FOR_EVER_MS
     ) -> Sequence[StoredMessage]:
         """Messages of a topic with one of their KEYS, stored between two times; at most `max_num` of each broker."""
         return await self._query(topic, key, max_num, begin_ms, end_ms, {})
 
+    @checked
     async def messages_by_unique_id(self, topic: str, msg_id: str) -> Sequence[StoredMessage]:
         """The message with an id that its producer gave (`SendResult.msg_id`): several if it was sent again."""
         return await self._query(topic, msg_id, 32, 0, _FOR_EVER_MS, {_UNIQUE_KEY_QUERY: "true"})
@@ -279,7 +297,7 @@ class Admin:
     ) -> list[StoredMessage]:
         found = list[StoredMessage]()
         header = QueryMessageRequestHeader(topic, key, max_num, begin_ms, end_ms)
-        for address in self._addresses(await self.route(topic)):
+        for address in _addresses(await self.route(topic)):
             command = RemotingCommand(RequestCode.QUERY_MESSAGE, {**encode_header(header), **ext_fields})
             try:
                 answer = await self._instance.requests.invoke(address, command, self._deadline())
@@ -287,21 +305,7 @@ class Admin:
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
             else:
-                found += self._messages(answer.body, at_most=max_num)
-        return found
-
-    def _messages(self, body: bytes, *, at_most: int) -> list[StoredMessage]:
-        """Records, one after the other, with the bodies that producers sent."""
-        found, position = list[StoredMessage](), 0
-        try:
-            while position < len(body) and len(found) < at_most:
-                size = int.from_bytes(body[position : position + _LENGTH_BYTES], "big")
-                message = decode_message(memoryview(body)[position : position + size])
-                plain = decompress_body(message.body, message.sys_flag, BODY_MAX_BYTES)
-                found.append(attrs.evolve(message, body=plain))
-                position += size
-        except (RecordError, CompressedBodyError) as error:
-            raise BadAnswer(f"a broker's answer holds a message that cannot be read: {error}") from error
+                found += _messages(answer.body, at_most=max_num)
         return found
 
     # --- who is asked -------------------------------------------------------------------------------------------------
@@ -316,22 +320,8 @@ class Admin:
             raise NoRoute(f"no master of {'any cluster' if cluster is None else f'cluster {cluster}'} is known")
         return found
 
-    @staticmethod
-    def _masters_of(route: TopicRouteData) -> dict[str, str]:
-        brokers = route.broker_datas
-        return {each.broker_name: each.broker_addrs[MASTER_ID] for each in brokers if MASTER_ID in each.broker_addrs}
-
-    @staticmethod
-    def _addresses(route: TopicRouteData) -> list[str]:
-        """One broker of each name: the master, or a slave if the master is not there."""
-
-        def address(data: BrokerData) -> str:
-            return data.broker_addrs[min(data.broker_addrs)]
-
-        return [address(data) for data in route.broker_datas if data.broker_addrs]
-
     async def _master_of(self, queue: MessageQueue) -> str:
-        address = self._masters_of(await self.route(queue.topic)).get(queue.broker_name)
+        address = _masters_of(await self.route(queue.topic)).get(queue.broker_name)
         if address is None:
             raise BrokerUnreachable(f"topic {queue.topic}: no master of {queue.broker_name} is known")
         return address
@@ -378,3 +368,32 @@ class Admin:
             return decode_header(header_type, answer)
         except RemotingCommandError as error:
             raise BadAnswer(str(error)) from error
+
+
+def _masters_of(route: TopicRouteData) -> dict[str, str]:
+    brokers = route.broker_datas
+    return {each.broker_name: each.broker_addrs[MASTER_ID] for each in brokers if MASTER_ID in each.broker_addrs}
+
+
+def _addresses(route: TopicRouteData) -> list[str]:
+    """One broker of each name: the master, or a slave if the master is not there."""
+
+    def address(data: BrokerData) -> str:
+        return data.broker_addrs[min(data.broker_addrs)]
+
+    return [address(data) for data in route.broker_datas if data.broker_addrs]
+
+
+def _messages(body: bytes, *, at_most: int) -> list[StoredMessage]:
+    """Records, one after the other, with the bodies that producers sent."""
+    found, position = list[StoredMessage](), 0
+    try:
+        while position < len(body) and len(found) < at_most:
+            size = int.from_bytes(body[position : position + _LENGTH_BYTES], "big")
+            message = decode_message(memoryview(body)[position : position + size])
+            plain = decompress_body(message.body, message.sys_flag, BODY_MAX_BYTES)
+            found.append(attrs.evolve(message, body=plain))
+            position += size
+    except (RecordError, CompressedBodyError) as error:
+        raise BadAnswer(f"a broker's answer holds a message that cannot be read: {error}") from error
+    return found

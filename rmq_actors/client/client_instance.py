@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 import attrs
 import trio
 
-from rmq_actors.actors.block_errors import block_errors_bare
+from rmq_actors.actors.block_errors import block_errors_bare, check_in_trio_task
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.client.client_error import ClientClosed, MessageRefused
@@ -60,7 +60,7 @@ class MQClientInstance:
 
     def check_open(self) -> None:
         """Raise `ClientClosed` once the client has stopped, and `RuntimeError` outside of a Trio task."""
-        _check_in_trio_task()
+        check_in_trio_task("a client")
         if self.is_closed:
             raise ClientClosed(f"client {self.client_id} has stopped")
 
@@ -115,7 +115,7 @@ async def open_client_instance(
     `hooks` look at each request: `remoting.acl.AclClientRpcHook` signs them. What the block raises leaves it bare,
     unless a task of the client fails, too: see `block_errors_bare`. Raises `RuntimeError` outside of a Trio task.
     """
-    _check_in_trio_task()
+    check_in_trio_task("a client")
     processors, entropy = ProcessorTable(tracer), environment.entropy
     client_id = build_mq_client_id(config, entropy)
     timer = Timer()
@@ -136,14 +136,6 @@ async def open_client_instance(
             yield instance
         finally:
             instance.is_closed = True
-
-
-def _check_in_trio_task() -> None:
-    if not trio.lowlevel.in_trio_task():
-        raise RuntimeError(
-            "clients are for Trio's tasks, and this is not one: an asyncio program uses open_asyncio_client, or "
-            "TrioGuest.run for each call"
-        )
 
 
 def build_mq_client_id(config: ClientConfig, entropy: Entropy) -> str:

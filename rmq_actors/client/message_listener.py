@@ -71,11 +71,3 @@ class Orderly:
 
 
 MessageListener = Concurrently | Orderly
-
-
-def check_listener(listener: object) -> None:
-    """Raise `TypeError` for what is neither, such as the function alone."""
-    if not isinstance(listener, Concurrently | Orderly):
-        raise TypeError(
-            f"listener is {repr(listener)[:200]}: it takes Concurrently(async function) or Orderly(async function)"
-        )

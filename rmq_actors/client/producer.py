@@ -44,6 +44,7 @@ from rmq_actors.protocols.send_requests import Outgoing, outgoing_batch, outgoin
 from rmq_actors.protocols.send_retries import SEND_STATUS, SendRetries, SendStatus
 from rmq_actors.protocols.topic_publish_info import TopicPublishInfo
 from rmq_actors.protocols.transactional_messages import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
+from rmq_actors.settings.argument_checks import check_arguments, checked
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
 from rmq_actors.wire.headers.codec import decode_header
@@ -62,6 +63,8 @@ MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, A], MessageQue
 _COUNTER_SPAN = 2**31
 #: With less time left than this, a time-out is over: requests take whole ms.
 _OVER_S = 0.001
+#: Longer time-outs are looked at more closely.
+_TIMEOUT_END_MS = 2**31
 
 
 @attrs.define(eq=False, repr=False)
@@ -96,12 +99,16 @@ class Producer:
         What counts of the message are topic, body, properties and flag. Property DELAY is a level: the message is
         delivered later. A message to the next queue is sent again if it fails, retryTimesWhenSendFailed times.
         """
+        # `checked` would take a fifth of what follows.
+        if type(message) is not Message or queue is not None or not _is_timeout(timeout_ms):
+            check_arguments(Producer.send, message=message, queue=queue, timeout_ms=timeout_ms)
         deadline_s = self._deadline(timeout_ms)
         outgoing = self._make_ready(message)
         if queue is not None:
             self._refuse(check_queue(queue, message.topic))
         return await self._send_one(message, outgoing, queue, deadline_s)
 
+    @checked
     async def send_by_selector(
         self, message: Message, selector: MessageQueueSelector[A], argument: A, *, timeout_ms: int | None = None
     ) -> SendResult:
@@ -119,6 +126,7 @@ class Producer:
         self._refuse(check_queue(queue, message.topic))
         return await self._send_one(message, outgoing, queue, deadline_s)
 
+    @checked
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> SendResult:
@@ -137,6 +145,7 @@ class Producer:
             self._refuse(check_queue(queue, outgoing.topic))
         return await self._send(outgoing, queue, deadline_s)
 
+    @checked
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> None:
@@ -150,6 +159,7 @@ class Producer:
         address = await self._master_address(queue, deadline_s)
         await self._instance.requests.invoke_oneway(address, self._command(outgoing, queue), deadline_s)
 
+    @checked
     async def send_in_transaction(
         self, message: Message, argument: object = None, *, timeout_ms: int | None = None
     ) -> TransactionSendResult:
@@ -162,6 +172,7 @@ class Producer:
         `timeout_ms` is for storing the half message. The local transaction takes its own time, and after it telling the
         broker up to mqClientApiTimeout (3 s): that is tried also when `timeout_ms` is over.
         """
+        self._instance.check_open()
         if self._listener is None:
             self._refuse("a transaction needs a transaction_listener: give one to open_producer")
         listener = self._listener
@@ -185,6 +196,7 @@ class Producer:
             await self._end_transaction(stored, state, remark)
         return TransactionSendResult(stored, state)
 
+    @checked
     async def queues_of(self, topic: str, *, timeout_ms: int | None = None) -> Sequence[MessageQueue]:
         """The queues that messages of a topic may go to now (fetchPublishMessageQueues)."""
         return (await self._publish_info(topic, self._deadline(timeout_ms))).queues
@@ -358,6 +370,11 @@ def _no_queue(selector: object, returned: object) -> TypeError:
         returned.close()  # else Python warns of a coroutine that nobody awaited
         why = ": a selector is no async function"
     return TypeError(f"selector {selector!r} returns {returned!r} and no MessageQueue{why}")
+
+
+def _is_timeout(timeout_ms: int | None) -> bool:
+    """Whether a time-out is certainly one."""
+    return timeout_ms is None or (type(timeout_ms) is int and 0 <= timeout_ms < _TIMEOUT_END_MS)
 
 
 def _is_over(deadline_s: float) -> bool:

@@ -27,9 +27,10 @@ from rmq_actors.client.pulling import PULL_TIMEOUT_MS, SUSPEND_MS
 from rmq_actors.client.requests import deadline_after
 from rmq_actors.client.running_info import running_info
 from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
-from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription, check_subscriptions
+from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription
 from rmq_actors.protocols.rebalance import by_broker_name
 from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.wire.bodies.consumer_running_info import ConsumerRunningInfo
 from rmq_actors.wire.bodies.heartbeat import ConsumeType, MessageModel
 from rmq_actors.wire.bodies.message_queues import MessageQueue
@@ -68,6 +69,7 @@ class PullConsumer:
 
     # --- which messages -----------------------------------------------------------------------------------------------
 
+    @checked
     def subscribe(self, topic: str, sub_expression: str = SUB_ALL, expression_type: str = TAG) -> None:
         """Take a share of a topic's queues. Raises `ValueError` for a bad expression, or where queues are assigned."""
         member = self._member
@@ -79,6 +81,7 @@ class PullConsumer:
         member.client.heartbeats.groups_changed()
         member.rebalance_soon()
 
+    @checked
     def unsubscribe(self, topic: str) -> None:
         """Take no messages of a topic any more."""
         self._member.check_open()
@@ -86,6 +89,7 @@ class PullConsumer:
         self._member.client.heartbeats.groups_changed()
         self._member.rebalance_soon()
 
+    @checked
     def assign(self, queues: Iterable[MessageQueue], sub_expression: str = SUB_ALL) -> None:
         """Take exactly these queues, whoever else does. Raises `ValueError` where topics are subscribed."""
         member = self._member
@@ -100,17 +104,20 @@ class PullConsumer:
             member.subscriptions[topic] = build_subscription(topic, sub_expression, TAG)
         member.rebalance_soon()
 
+    @checked
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull nothing more of these queues; what is in memory is still given."""
         self._member.check_open()
         self._member.paused.update(queues)
 
+    @checked
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these queues again."""
         self._member.check_open()
         self._member.paused.difference_update(queues)
         self._member.wake_all()
 
+    @checked
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset: now, or once the queue is this consumer's. Raises `ValueError` for one below 0."""
         self._member.check_open()
@@ -120,6 +127,7 @@ class PullConsumer:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
+    @checked
     async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
         """The next messages, at most `poll_batch_size`; none if none came in time.
 
@@ -183,6 +191,7 @@ class PullConsumer:
             self._is_polled = False
             self._found.give_back()
 
+    @checked
     async def commit(self, timeout_ms: int | None = None) -> None:
         """Have brokers know what was polled before as consumed, what the last poll gave among it.
 
@@ -239,12 +248,14 @@ class PullConsumer:
 
     # --- by queue and offset ------------------------------------------------------------------------------------------
 
+    @checked
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that may be read. Raises `ClientError`."""
         deadline_s, routes = self._deadline(), self._member.client.routes
         await routes.route(topic, deadline_s)
         return list(routes.known_subscribe_queues(topic))
 
+    @checked
     async def pull(
         self,
         queue: MessageQueue,
@@ -268,22 +279,27 @@ class PullConsumer:
             deadline_s=deadline_after(PULL_TIMEOUT_MS if block_if_not_found else _PULL_TIMEOUT_MS),
         )
 
+    @checked
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's offset in a queue, as the store has it; None if there is none. Raises `ClientError`."""
         return await self._requests.query_consumer_offset(queue, self._deadline())
 
+    @checked
     async def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
         """Have the broker know the group's offset in a queue. Raises `ClientError`."""
         await self._requests.update_consumer_offset(queue, offset, self._deadline())
 
+    @checked
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset of the next message that the queue gets. Raises `ClientError`."""
         return await self._requests.max_offset(queue, self._deadline())
 
+    @checked
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the first message that is still there. Raises `ClientError`."""
         return await self._requests.min_offset(queue, self._deadline())
 
+    @checked
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at a time (ms since the epoch) or later. Raises `ClientError`."""
         return await self._requests.search_offset(queue, timestamp_ms, self._deadline())
@@ -331,11 +347,8 @@ async def run_pull_consumer(
 
     What was given last does not count by that, as the block may end before it was handled: `commit` says so.
 
-    `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one,
-    and `TypeError` for what is no such mapping.
+    `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one.
     """
-    if subscriptions is not None:
-        check_subscriptions(subscriptions)
     found = FoundMessages()
     membership = Membership.of(client, config, strategy, ConsumeType.CONSUME_ACTIVELY, commits=config.auto_commit)
     member = GroupMember(client, membership, found.add)

@@ -23,13 +23,14 @@ from rmq_actors.client.consumer_requests import decode_messages
 from rmq_actors.client.group_member import GroupMember, Membership, run_member
 from rmq_actors.client.held_queue import HeldQueue
 from rmq_actors.client.message_ext import MessageExt
-from rmq_actors.client.message_listener import MessageListener, Orderly, check_listener
+from rmq_actors.client.message_listener import MessageListener, Orderly
 from rmq_actors.client.running_info import running_info
 from rmq_actors.client.send_back import SendBack
 from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
 from rmq_actors.protocols.consume_results import max_reconsume_times, retry_topic
-from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription, check_subscriptions
+from rmq_actors.protocols.filter_api import SUB_ALL, TAG, build_subscription
 from rmq_actors.remoting.connection import RemotingRequest
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.wire.bodies.consumer_running_info import (
     CMResult,
     ConsumeMessageDirectlyResult,
@@ -64,6 +65,7 @@ class PushConsumer:
         """The queues that are this consumer's now, those of retries among them."""
         return [queue for queue, held in self._member.rebalancer.held.items() if not held.process_queue.dropped]
 
+    @checked
     def subscribe(self, topic: str, sub_expression: str = SUB_ALL, expression_type: str = TAG) -> None:
         """Consume a topic, too, or with another expression. Raises `ValueError` for a bad expression.
 
@@ -76,6 +78,7 @@ class PushConsumer:
         member.client.heartbeats.groups_changed()
         member.rebalance_soon()
 
+    @checked
     def unsubscribe(self, topic: str) -> None:
         """Consume a topic no longer."""
         self._member.check_open()
@@ -161,11 +164,8 @@ async def run_push_consumer(
 ) -> AsyncIterator[PushConsumer]:
     """A running consumer for the length of a block; at its normal end its offsets are committed.
 
-    `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one,
-    and `TypeError` for subscriptions or a listener of another type.
+    `subscriptions`: by topic an expression of tags, such as "*" or "TagA || TagB". Raises `ValueError` for a bad one.
     """
-    check_subscriptions(subscriptions)
-    check_listener(listener)
     service: ConsumeMessageService
     orderly = isinstance(listener, Orderly)
 

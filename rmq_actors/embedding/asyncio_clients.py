@@ -7,35 +7,38 @@ one `open_asyncio_client` at a time, and it gives as many producers, consumers a
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import attrs
 
 from rmq_actors.actors.asyncio_host import TrioGuest, open_trio_guest, run_in_asyncio
+from rmq_actors.client.client_error import ClientClosed
 from rmq_actors.client.config import ClientConfig, ProducerConfig
 from rmq_actors.client.consumer_config import DEFAULT_STRATEGY, PullConsumerConfig, PushConsumerConfig
 from rmq_actors.client.message_listener import MessageListener
-from rmq_actors.client.producer import MessageQueueSelector, Producer
-from rmq_actors.client.send_result import LocalTransactionState, SendResult, TransactionSendResult
+from rmq_actors.client.producer import Producer
+from rmq_actors.client.send_result import LocalTransactionState
 from rmq_actors.client.transactions import TransactionListener
 from rmq_actors.embedding.asyncio_consumers import (
     AsyncioAdmin,
     AsyncioPullConsumer,
     AsyncioPushConsumer,
+    InTrio,
+    awaited,
     in_asyncio,
 )
 from rmq_actors.embedding.clients import open_admin, open_producer
 from rmq_actors.embedding.consumers import open_pull_consumer, open_push_consumer
 from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
 from rmq_actors.remoting.tls import TlsClient
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.wire.acl_signature import SessionCredentials
-from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.record import Message, StoredMessage
 
-A = TypeVar("A")
+C = TypeVar("C")
 
 
 @attrs.frozen
@@ -54,59 +57,24 @@ class _AsyncioListener:
 
 
 @attrs.frozen
-class AsyncioProducer:
+class AsyncioProducer(InTrio[Producer]):
     """`client.producer.Producer` for asyncio tasks: the same calls, with the same results and errors.
 
-    `asyncio.timeout` and the cancellation of a task cancel a call as they cancel any other.
+    `asyncio.timeout` and the cancellation of a task cancel a call as they cancel any other. A transaction listener's
+    methods are asyncio's.
     """
-
-    _guest: TrioGuest
-    _producer: Producer
 
     @property
     def client_id(self) -> str:
         """How brokers name this client."""
-        return self._producer.client_id
+        return self._client.client_id
 
-    async def send(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
-    ) -> SendResult:
-        """See `Producer.send`."""
-        return await self._guest.run(
-            functools.partial(self._producer.send, queue=queue, timeout_ms=timeout_ms), message
-        )
-
-    async def send_by_selector(
-        self, message: Message, selector: MessageQueueSelector[A], argument: A, *, timeout_ms: int | None = None
-    ) -> SendResult:
-        """See `Producer.send_by_selector`."""
-        call = functools.partial(self._producer.send_by_selector, message, selector, argument, timeout_ms=timeout_ms)
-        return await self._guest.run(call)
-
-    async def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
-    ) -> SendResult:
-        """See `Producer.send_batch`."""
-        call = functools.partial(self._producer.send_batch, messages, queue=queue, timeout_ms=timeout_ms)
-        return await self._guest.run(call)
-
-    async def send_oneway(
-        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
-    ) -> None:
-        """See `Producer.send_oneway`."""
-        call = functools.partial(self._producer.send_oneway, message, queue=queue, timeout_ms=timeout_ms)
-        await self._guest.run(call)
-
-    async def send_in_transaction(
-        self, message: Message, argument: object = None, *, timeout_ms: int | None = None
-    ) -> TransactionSendResult:
-        """See `Producer.send_in_transaction`; the listener's methods are asyncio's."""
-        call = functools.partial(self._producer.send_in_transaction, message, argument, timeout_ms=timeout_ms)
-        return await self._guest.run(call)
-
-    async def queues_of(self, topic: str, *, timeout_ms: int | None = None) -> Sequence[MessageQueue]:
-        """See `Producer.queues_of`."""
-        return await self._guest.run(functools.partial(self._producer.queues_of, topic, timeout_ms=timeout_ms))
+    send = awaited(Producer.send)
+    send_by_selector = awaited(Producer.send_by_selector)
+    send_batch = awaited(Producer.send_batch)
+    send_oneway = awaited(Producer.send_oneway)
+    send_in_transaction = awaited(Producer.send_in_transaction)
+    queues_of = awaited(Producer.queues_of)
 
 
 @attrs.frozen
@@ -118,6 +86,7 @@ class AsyncioClient:
     _credentials: SessionCredentials | None
     _tls: TlsClient | None
 
+    @checked
     @contextlib.asynccontextmanager
     async def producer(
         self, producer_group: str | ProducerConfig, *, transaction_listener: TransactionListener | None = None
@@ -131,9 +100,10 @@ class AsyncioClient:
             credentials=self._credentials,
             tls=self._tls,
         )
-        async with self._guest.enter(opened) as producer:
+        async with self._entered(opened) as producer:
             yield AsyncioProducer(self._guest, producer)
 
+    @checked
     @contextlib.asynccontextmanager
     async def pull_consumer(
         self,
@@ -153,9 +123,10 @@ class AsyncioClient:
             tls=self._tls,
             directory=directory,
         )
-        async with self._guest.enter(opened) as consumer:
+        async with self._entered(opened) as consumer:
             yield AsyncioPullConsumer(self._guest, consumer)
 
+    @checked
     @contextlib.asynccontextmanager
     async def push_consumer(
         self,
@@ -177,17 +148,25 @@ class AsyncioClient:
             tls=self._tls,
             directory=directory,
         )
-        async with self._guest.enter(opened) as consumer:
+        async with self._entered(opened) as consumer:
             yield AsyncioPushConsumer(self._guest, consumer)
 
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[AsyncioAdmin]:
         """An administrator's client for the length of a block: see `open_admin`."""
         opened = open_admin(self._namesrv_addr, credentials=self._credentials, tls=self._tls)
-        async with self._guest.enter(opened) as admin:
+        async with self._entered(opened) as admin:
             yield AsyncioAdmin(self._guest, admin)
 
+    @contextlib.asynccontextmanager
+    async def _entered(self, opened: AbstractAsyncContextManager[C]) -> AsyncIterator[C]:
+        if self._guest.ended.done():
+            raise ClientClosed("the block of open_asyncio_client is over: it gives no more clients")
+        async with self._guest.enter(opened) as client:
+            yield client
 
+
+@checked
 @contextlib.asynccontextmanager
 async def open_asyncio_client(
     namesrv_addr: str | ClientConfig,

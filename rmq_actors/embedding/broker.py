@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import attrs
 
+from rmq_actors.actors.block_errors import opener
 from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
@@ -20,12 +20,14 @@ from rmq_actors.real_io.environment import real_environment
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.tls import Tls, TlsConfig
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.settings.configure import ConfigurationError, Properties
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder
+from rmq_actors.wire.address import IllegalAddress, check_host
 
 LISTEN_PORT = 10911
 _ROOT = "storePathRootDir"
@@ -63,6 +65,7 @@ class LoadedBroker:
         return {**shown, **values, _ROOT: str(self.store), _COMMIT_LOG: str(self.store / COMMIT_LOG_DIRECTORY)}
 
 
+@checked
 def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers: str | None = None) -> LoadedBroker:
     """The settings of a broker.conf, or of a broker without one. `name_servers` goes before its namesrvAddr.
 
@@ -94,6 +97,10 @@ def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers:
 def _base(values: Mapping[str, str], name_servers: str | None) -> BrokerConfig:
     """The settings that count if the file does not have them: addresses follow from where the broker listens."""
     host = values.get("bindAddress", "").strip() or RemotingServerConfig().listen_host
+    try:
+        check_host(host)
+    except IllegalAddress as error:
+        raise IllegalAddress(f"bindAddress: {error}") from error
     is_slave = values.get("brokerRole", "").strip() == BrokerRole.SLAVE.value
     store = MessageStoreConfig()
     if is_slave:
@@ -117,7 +124,8 @@ def _check_layout(properties: Properties, store: Path) -> None:
         )
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_configured_broker(
     loaded: LoadedBroker, *, recorder: Recorder | None = None
 ) -> AsyncIterator[BrokerController]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+from rmq_actors.actors.block_errors import opener
 from rmq_actors.client.admin import Admin
 from rmq_actors.client.client_instance import MQClientInstance, open_client_instance
 from rmq_actors.client.config import ClientConfig, ProducerConfig
@@ -20,6 +21,7 @@ from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.acl import AclClientRpcHook
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.tls import TlsClient
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.acl_signature import SessionCredentials
@@ -29,7 +31,8 @@ _NOWHERE = ("192.0.2.1", 9)
 _LOOPBACK = "127.0.0.1"
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_producer(
     namesrv_addr: str | ClientConfig,
     producer_group: str | ProducerConfig,
@@ -54,7 +57,8 @@ async def open_producer(
         yield producer
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_admin(
     namesrv_addr: str | ClientConfig,
     *,

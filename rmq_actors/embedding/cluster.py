@@ -13,17 +13,19 @@ from typing import NoReturn
 import attrs
 import trio
 
+from rmq_actors.actors.block_errors import opener
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.client.client_instance import MQClientInstance, open_client_instance
 from rmq_actors.client.config import ClientConfig
 from rmq_actors.embedding.brokers import Addresses, Brokers, check_topology, masters_first
-from rmq_actors.embedding.cluster_protocol import Unsupported
+from rmq_actors.embedding.cluster_protocol import BrokerDown, Unsupported
 from rmq_actors.embedding.held_ports import HeldPorts
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import open_name_server
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.tracing.event import RunInfo
@@ -51,6 +53,7 @@ def real_recorder(run: RunInfo, *, keep: bool = False) -> Recorder:
     return Recorder(run, lambda: (None, time.time_ns()), keep=keep)
 
 
+@checked
 def log_sha256(commit_log: CommitLog) -> str:
     """SHA-256 of the log's bytes from its minimum to its maximum offset, in hex."""
     digest = hashlib.sha256()
@@ -83,6 +86,7 @@ class RealCluster(Brokers):
     _held_ports: HeldPorts
     _processes: dict[str, _Process] = attrs.field(factory=dict, init=False)
     _reached_at: dict[str, Addresses] = attrs.field(factory=dict, init=False)
+    _is_over: bool = attrs.field(default=False, init=False)
 
     @property
     def name_server_address(self) -> str | None:
@@ -105,6 +109,7 @@ class RealCluster(Brokers):
             raise ValueError(f"no broker {name!r}: there are {', '.join(self._follows)}")
         if name in self._processes:
             raise ValueError(f"broker {name} is running")
+        self._check_open()
         await self._nursery.start(self._live, name)
 
     async def stop(self, name: str) -> None:
@@ -141,6 +146,7 @@ class RealCluster(Brokers):
     @contextlib.asynccontextmanager
     async def client(self, config: ClientConfig | None = None) -> AsyncIterator[MQClientInstance]:
         """See `Brokers.client`."""
+        self._check_open()
         async with open_client_instance(
             self._client_config(config, _HOST),
             real_environment(self._directory / "client"),
@@ -192,13 +198,22 @@ class RealCluster(Brokers):
                 self._held_ports.hold(name, host, ports)
                 process.ended.set()
 
+    def _check_open(self) -> None:
+        if self._is_over:
+            raise BrokerDown("the block of open_cluster is over, and all its brokers have stopped")
+
+    def close(self) -> None:
+        """The block is over: nothing can be started any more. For `open_cluster`."""
+        self._is_over = True
+
     async def stop_all(self) -> None:
         """Stop every broker in order, those that were started last first."""
         for name in reversed(list(self._processes)):
             await self.stop(name)
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_cluster(
     directory: str | os.PathLike[str],
     *,
@@ -221,7 +236,8 @@ async def open_cluster(
     free one.
 
     Raises `ValueError` for impossible brokers, and what `open_broker` raises; `trio.TooSlowError` if a slave is not
-    connected after 30 s. What fails within the block comes out of it in an exception group.
+    connected after 30 s. What the block raises leaves it as it is; an exception group says that
+    brokers failed, too.
     """
     directory = Path(directory)
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))
@@ -236,6 +252,7 @@ async def open_cluster(
         held_ports = stack.enter_context(HeldPorts())
         nursery = await stack.enter_async_context(trio.open_nursery())
         cluster = RealCluster(names, store, ha, directory, recorder, nursery, held_ports)
+        stack.callback(cluster.close)
         cluster.use_name_servers(namesrv_addr)
         try:
             for name in masters_first(names):

@@ -18,6 +18,7 @@ from rmq_actors.client.producer import Producer, run_producer
 from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
 from rmq_actors.client.push_consumer import PushConsumer, run_push_consumer
 from rmq_actors.client.transactions import TransactionListener
+from rmq_actors.settings.argument_checks import checked
 
 
 @attrs.define(eq=False, repr=False)
@@ -31,6 +32,7 @@ class ClusterClients(ABC):
         Raises `ValueError` if the cluster has no name server.
         """
 
+    @checked
     @contextlib.asynccontextmanager
     async def producer(
         self,
@@ -44,6 +46,7 @@ class ClusterClients(ABC):
         async with self.client(config) as instance, run_producer(instance, own, transaction_listener) as producer:
             yield producer
 
+    @checked
     @contextlib.asynccontextmanager
     async def push_consumer(
         self,
@@ -61,6 +64,7 @@ class ClusterClients(ABC):
         ):
             yield consumer
 
+    @checked
     @contextlib.asynccontextmanager
     async def consumer(
         self,
@@ -74,6 +78,7 @@ class ClusterClients(ABC):
         async with self.client(config) as instance, run_pull_consumer(instance, own, subscriptions) as consumer:
             yield consumer
 
+    @checked
     @contextlib.asynccontextmanager
     async def admin(self, *, config: ClientConfig | None = None) -> AsyncIterator[Admin]:
         """See `Cluster.admin`."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 
+from rmq_actors.actors.block_errors import opener
 from rmq_actors.client.config import ClientConfig
 from rmq_actors.client.consumer_config import DEFAULT_STRATEGY, PullConsumerConfig, PushConsumerConfig
 from rmq_actors.client.message_listener import MessageListener
@@ -14,11 +14,13 @@ from rmq_actors.client.push_consumer import PushConsumer, run_push_consumer
 from rmq_actors.embedding.clients import open_real_client
 from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
 from rmq_actors.remoting.tls import TlsClient
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.acl_signature import SessionCredentials
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_push_consumer(
     namesrv_addr: str | ClientConfig,
     consumer_group: str | PushConsumerConfig,
@@ -52,7 +54,8 @@ async def open_push_consumer(
         yield consumer
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_pull_consumer(
     namesrv_addr: str | ClientConfig,
     consumer_group: str | PullConsumerConfig,

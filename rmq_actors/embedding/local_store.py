@@ -6,16 +6,19 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 
+from rmq_actors.actors.block_errors import opener
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.real_io.environment import real_environment
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_message_store(
     directory: str | os.PathLike[str], config: MessageStoreConfig | None = None, *, recorder: Recorder | None = None
 ) -> AsyncIterator[MessageStore]:

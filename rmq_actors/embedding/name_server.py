@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 
+from rmq_actors.actors.block_errors import opener
 from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.embedding.properties_file import LoadedFile, load_config_file
 from rmq_actors.embedding.tls_settings import TLS_KEYS, load_tls_config
@@ -17,12 +18,14 @@ from rmq_actors.namesrv.namesrv_controller import NamesrvController, open_name_s
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.remoting.tls import TlsServer, tls_server
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.settings.configure import Properties
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.recorder import Recorder
 
 
+@checked
 def load_namesrv_config(path: str | os.PathLike[str] | None = None) -> LoadedFile[NamesrvConfig]:
     """The settings of a namesrv.conf, or of a name server without one: its files are then below ~/namesrv.
 
@@ -41,7 +44,8 @@ def load_namesrv_config(path: str | os.PathLike[str] | None = None) -> LoadedFil
     return attrs.evolve(loaded, config=config)
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_local_name_server(
     directory: str | os.PathLike[str], config: NamesrvConfig | None = None, *, recorder: Recorder | None = None
 ) -> AsyncIterator[NamesrvController]:
@@ -54,7 +58,8 @@ async def open_local_name_server(
         yield controller
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_configured_name_server(
     loaded: LoadedFile[NamesrvConfig], *, recorder: Recorder | None = None
 ) -> AsyncIterator[NamesrvController]:

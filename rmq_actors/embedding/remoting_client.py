@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from rmq_actors.actors.block_errors import block_errors_bare
+from rmq_actors.actors.block_errors import opener
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.real_io.entropy import SystemEntropy
@@ -14,11 +13,13 @@ from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.remoting.tls import TlsClient
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Recorder
 
 
-@contextlib.asynccontextmanager
+@checked
+@opener
 async def open_remoting_client(
     config: RemotingClientConfig | None = None,
     *,
@@ -33,7 +34,7 @@ async def open_remoting_client(
     """
     recorder = recorder or real_recorder(RunInfo("embedding", "client", 0, source="broker"))
     tracer, entropy = recorder.tracer("client"), SystemEntropy()
-    async with block_errors_bare(open_actor_system("client", tracer, entropy=entropy)) as system:
+    async with open_actor_system("client", tracer, entropy=entropy) as system:
         client = RemotingClient(
             config or RemotingClientConfig(), entropy, tracer, ProcessorTable(tracer), hooks, tls=tls
         )

@@ -6,7 +6,7 @@ import attrs
 
 from rmq_actors.protocols.allowed_addresses import parse_networks
 from rmq_actors.settings.field_types import typed_fields
-from rmq_actors.wire.address import IllegalAddress, parse_address
+from rmq_actors.wire.address import IllegalAddress, check_host, parse_address
 from rmq_actors.wire.ha_frames import MAX_BODY_BYTES, SLAVE_BUFFER_BYTES, TRANSFER_HEADER_BYTES
 
 _BUFFER = [attrs.validators.ge(0), attrs.validators.le(2**31 - 1)]
@@ -18,6 +18,13 @@ def _address(_: object, attribute: attrs.Attribute[str | None], value: str | Non
             parse_address(value)
         except IllegalAddress as error:
             raise IllegalAddress(f"{attribute.name}: {error}") from error
+
+
+def _host(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        check_host(value)
+    except IllegalAddress as error:
+        raise IllegalAddress(f"{attribute.name}: {error}") from error
 
 
 def _networks(_: object, attribute: attrs.Attribute[str], value: str) -> None:
@@ -36,7 +43,7 @@ class HaConfig:
 
     #: Where slaves connect. Loopback, the default, lets no other machine follow; "0.0.0.0" lets any, and slaves are not
     #: asked who they are: keep the port behind a firewall.
-    ha_listen_host: str = "127.0.0.1"
+    ha_listen_host: str = attrs.field(default="127.0.0.1", validator=_host)
     #: None: the port above listenPort, where RocketMQ's slaves expect it, or 10912 without one. 0: one that the system
     #: chooses, which others learn from name servers alone.
     ha_listen_port: int | None = attrs.field(

@@ -57,7 +57,9 @@ class HAService(ServiceThread):
         Raises `OSError` naming an address that cannot be bound.
         """
         # A name such as localhost may stand for several addresses.
-        listeners = await open_tcp_listeners(self.config.ha_listen_host, self.config.listen_port)
+        listeners = await open_tcp_listeners(
+            self.config.ha_listen_host, self.config.listen_port, settings="haListenHost or bindAddress, haListenPort"
+        )
         send, receive = ACCEPTED.open()
         async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
             stack.callback(_close_accepted, receive)

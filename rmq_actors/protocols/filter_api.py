@@ -6,7 +6,6 @@ The broker compares hash codes of tags, which collide; the consumer compares the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from rmq_actors.wire.bodies.heartbeat import SubscriptionData
 from rmq_actors.wire.java_string import java_hash_code
@@ -15,17 +14,6 @@ SUB_ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
 PROPERTY_TAGS = "TAGS"
-
-
-def check_subscriptions(subscriptions: object) -> None:
-    """Raise `TypeError` for what does not give each topic an expression, such as the name of a topic, or a list."""
-    if not isinstance(subscriptions, Mapping) or not all(
-        isinstance(topic, str) and isinstance(expression, str | None) for topic, expression in subscriptions.items()
-    ):
-        raise TypeError(
-            f"subscriptions is {repr(subscriptions)[:200]}: it takes an expression for each topic, such as "
-            '{"Orders": "*"}'
-        )
 
 
 def build_subscription(

@@ -12,6 +12,7 @@ from rmq_actors.protocols.send_rules import (
 )
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.dispatch_request import PROPERTY_DELAY
+from rmq_actors.wire.java_numbers import INT32
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK
 from rmq_actors.wire.record import Message
 
@@ -48,7 +49,7 @@ def check_producer_group(group: str) -> str | None:
 
 
 def check_message(message: Message, max_message_size_bytes: int) -> str | None:
-    """Why a message cannot be sent (Validators.checkMessage)."""
+    """Why a message cannot be sent (Validators.checkMessage). Raises `TypeError` for a property that is no text."""
     refusal = check_topic_to_send(message.topic)
     if refusal is not None:
         return refusal.remark
@@ -56,6 +57,12 @@ def check_message(message: Message, max_message_size_bytes: int) -> str | None:
         return "the message body length is zero"
     if len(message.body) > max_message_size_bytes:
         return f"the message body has {len(message.body)} bytes, at most {max_message_size_bytes} are allowed"
+    if message.properties:
+        for name, value in message.properties.items():
+            if type(name) is not str or type(value) is not str:
+                raise TypeError(f"Message.properties must hold text, not {name!r:.80}: {value!r:.80}")
+    if message.flag != 0 and (type(message.flag) is not int or message.flag not in INT32):
+        raise TypeError(f"Message.flag must be a whole number of 32 bits, not {message.flag!r:.80}")
     return None
 
 

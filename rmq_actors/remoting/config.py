@@ -5,11 +5,19 @@ from __future__ import annotations
 import attrs
 
 from rmq_actors.settings.field_types import typed_fields
+from rmq_actors.wire.address import IllegalAddress, check_host
 from rmq_actors.wire.frame_reader import buffer_bytes_for
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _AT_LEAST_1 = attrs.validators.ge(1)
 _PORT = [attrs.validators.ge(0), attrs.validators.le(65535)]
+
+
+def _host(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        check_host(value)
+    except IllegalAddress as error:
+        raise IllegalAddress(f"{attribute.name}: {error}") from error
 
 
 @attrs.frozen(field_transformer=typed_fields)
@@ -53,7 +61,7 @@ class RemotingServerConfig:
 
     #: Where it listens. Loopback, the default, serves no other machine; "0.0.0.0" serves all: then protect the port by
     #: access control, TLS or a firewall.
-    listen_host: str = "127.0.0.1"
+    listen_host: str = attrs.field(default="127.0.0.1", validator=_host)
     #: 0 lets the system choose a free one, which is another one after each start.
     listen_port: int = attrs.field(default=8888, validator=_PORT)
     #: How many connections may be open; one more is closed at once. Each may hold what `limits` say.

@@ -302,7 +302,10 @@ class AclFileWatchService(ServiceThread):
         if self.file not in paths and self._disk.exists(self.file):
             paths.append(self.file)
         if not paths:
-            raise PlainAclError(f"access control needs {self.file}, or files in {self.directory}: there are none")
+            raise PlainAclError(
+                f"access control needs {self.file}, or files in {self.directory}: there are none "
+                "(aclEnable=true; rocketmqHome says where)"
+            )
         if len(paths) > _FILES_MAX:
             raise PlainAclError(f"{self.directory}: {len(paths)} files, at most {_FILES_MAX} are read")
         return {path: self._read_file(path) for path in paths}

@@ -63,7 +63,10 @@ class RemotingServer:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and serve until asked to stop. Raises `OSError` naming an address that cannot be bound."""
         listeners = await open_tcp_listeners(
-            self.config.listen_host, self.config.listen_port, backlog=self.config.backlog
+            self.config.listen_host,
+            self.config.listen_port,
+            settings="bindAddress, listenPort",
+            backlog=self.config.backlog,
         )
         async with trio.open_nursery() as connections:
             with self._accepting:

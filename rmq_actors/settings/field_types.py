@@ -10,7 +10,7 @@ import enum
 import functools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
@@ -18,7 +18,17 @@ import attrs
 #: How much of a refused value is shown.
 _SHOWN_CHARS = 200
 
-_NAMES = {bool: "True or False", int: "a whole number", float: "a number", str: "text", tuple: "a tuple"}
+_NAMES = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple: "a tuple",
+    Mapping: "a mapping",
+    Sequence: "a sequence",
+    Iterable: "an iterable",
+    Callable: "a function",
+}
 
 
 def typed_fields(config_type: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
@@ -58,7 +68,7 @@ def _converter(
 
 def taken_as_they_are(hint: object) -> frozenset[type]:
     """The types whose own values, not those of subclasses, `typed_value` hands back whatever they are."""
-    choices = _choices(hint)
+    choices = choices_of(hint)
     kinds = {kind for choice in choices if isinstance(kind := get_origin(choice) or choice, type)}
     if float in kinds:
         kinds.add(int)
@@ -67,20 +77,21 @@ def taken_as_they_are(hint: object) -> frozenset[type]:
     return frozenset(kinds)
 
 
-def _choices(hint: object) -> tuple[object, ...]:
+def choices_of(hint: object) -> tuple[object, ...]:
+    """What an annotation allows: the parts of a union, or itself."""
     return get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
 
 
 def typed_value(value: object, hint: object) -> object:
     """`value` as `hint` has it. Raises `ValueError` saying what it must be."""
-    choices = _choices(hint)
+    choices = choices_of(hint)
     for choice in choices:
         if isinstance(choice, type) and issubclass(choice, enum.Enum) and isinstance(value, str):
             return _member(value, choice)
     if any(_is_of(value, choice) for choice in choices):
         return value
     wanted = " or ".join(_name(choice) for choice in choices)
-    raise ValueError(f"must be {wanted}, not {_shown(value)}")
+    raise ValueError(f"must be {wanted}, not {shown(value)}")
 
 
 def _member(text: str, kind: type[enum.Enum]) -> enum.Enum:
@@ -88,7 +99,7 @@ def _member(text: str, kind: type[enum.Enum]) -> enum.Enum:
     if found is None:
         found = next((member for member in kind if member.value == text), None)
     if found is None:
-        raise ValueError(f"must be {_name(kind)}, not {_shown(text)}")
+        raise ValueError(f"must be {_name(kind)}, not {shown(text)}")
     return found
 
 
@@ -100,7 +111,13 @@ def _is_of(value: object, hint: object) -> bool:
         return True  # nothing that can be checked at one value, such as Any
     if isinstance(value, bool):
         return kind in {bool, object}
+    if getattr(kind, "_is_protocol", False):
+        return all(hasattr(value, name) for name in _members_of(kind))
     return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _members_of(protocol: type) -> list[str]:
+    return [name for name in {**vars(protocol), **protocol.__annotations__} if not name.startswith("_")]
 
 
 def _name(hint: object) -> str:
@@ -114,5 +131,9 @@ def _name(hint: object) -> str:
     return _NAMES.get(kind, getattr(kind, "__name__", str(kind))) if isinstance(kind, type) else str(kind)
 
 
-def _shown(value: object) -> str:
-    return repr(value)[:_SHOWN_CHARS]
+def shown(value: object) -> str:
+    """A value that is refused, as an error shows it."""
+    try:
+        return repr(value)[:_SHOWN_CHARS]
+    except Exception:  # noqa: BLE001 - whatever somebody has written; Python shows no number of 4,300 digits either
+        return f"a {type(value).__name__} that cannot be shown"

@@ -33,6 +33,14 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def check_host(text: str) -> None:
+    """Raise `IllegalAddress` for what can be no host's name or address, whether or not there is such a host."""
+    try:
+        parse_address(f"{text}:1")
+    except IllegalAddress as error:
+        raise IllegalAddress(f"{text[:_SHOWN_CHARS]!r} is no host's name or address") from error
+
+
 def address_text(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
     """A socket's address (IPv4 or IPv6) as "host:port"."""
     return f"{address[0]}:{address[1]}"

@@ -26,7 +26,7 @@ from rmq_actors.wire.record import (
     EncodedMessage,
     MessageIllegal,
     PropertiesSizeExceeded,
-    check_body,
+    check_message_types,
     encode_host,
     encode_topic,
     record_parts,
@@ -52,7 +52,7 @@ class MessageBatch:
     """Messages of one queue, to be appended together (MessageExtBatch). `body` is the client's; hosts are "ip:port"."""
 
     topic: str
-    body: bytes = attrs.field(validator=check_body)
+    body: bytes = attrs.field(validator=check_message_types)
     queue_id: int = 0
     properties: Mapping[str, str] = attrs.field(factory=dict)
     sys_flag: int = 0

@@ -8,18 +8,26 @@ import gc
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 import trio
 
 from rmq_actors import (
+    CLUSTER_STORE,
     Concurrently,
     MessageRefused,
+    load_broker_config,
     open_admin,
     open_asyncio_client,
+    open_cluster,
+    open_configured_broker,
+    open_local_name_server,
+    open_message_store,
     open_producer,
     open_pull_consumer,
     open_push_consumer,
+    open_trio_guest,
 )
 from rmq_actors.actors.block_errors import block_errors_bare
 from rmq_actors.client.message_ext import MessageExt
@@ -164,25 +172,58 @@ async def nothing(messages: Sequence[MessageExt], context: ConsumeConcurrentlyCo
     pass
 
 
-def openers() -> list[AbstractAsyncContextManager[object]]:
+def openers(directory: Path) -> list[AbstractAsyncContextManager[object]]:
+    conf = directory / "broker.conf"
+    conf.write_text(f"storePathRootDir={directory}/broker\nlistenPort=0\nhaListenPort=0\n")
     return [
         open_producer(NOBODY, "group"),
         open_admin(NOBODY),
         open_pull_consumer(NOBODY, "group"),
         open_push_consumer(NOBODY, "group", {}, Concurrently(nothing)),
         open_remoting_client(),
+        open_cluster(directory / "cluster", slaves=0, name_server=True),
+        open_configured_broker(load_broker_config(conf)),
+        open_local_name_server(directory / "namesrv"),
+        open_message_store(directory / "store", CLUSTER_STORE),
     ]
 
 
 @pytest.mark.trio
-@pytest.mark.parametrize("nth", range(5))
-@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()])
-async def test_what_the_block_of_a_client_raises_leaves_it_bare(nth: int, error: BaseException) -> None:
+@pytest.mark.parametrize("nth", range(9))
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()], ids=repr)
+async def test_what_the_block_of_an_opener_raises_leaves_it_bare(
+    nth: int, error: BaseException, tmp_path: Path
+) -> None:
     with pytest.raises(type(error)) as raised:
-        async with openers()[nth]:
+        async with openers(tmp_path)[nth]:
             raise error
     assert raised.value is error
     assert error.__context__ is None
+
+
+@pytest.mark.parametrize("nth", range(9))
+def test_what_the_block_of_an_opener_raises_in_asyncio_leaves_it_bare(nth: int, tmp_path: Path) -> None:
+    error = ValueError("mine")
+
+    async def main() -> None:
+        async with open_trio_guest() as guest, guest.enter(openers(tmp_path)[nth]):
+            raise error
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        asyncio.run(main())
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("nth", range(9))
+def test_an_opener_that_asyncio_enters_without_a_guest_says_what_to_use(nth: int, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with openers(tmp_path)[nth]:
+            pass
+
+    told = r"^open_\w+ is for Trio's tasks, and this is none: .* open_asyncio_client .* open_trio_guest\(\)"
+    with pytest.raises(RuntimeError, match=told):
+        asyncio.run(main())
+    assert [path.name for path in tmp_path.iterdir()] == ["broker.conf"]
 
 
 @pytest.mark.trio

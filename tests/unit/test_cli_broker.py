@@ -251,10 +251,13 @@ def test_name_servers_that_are_given_and_empty_are_an_error(tmp_path: Path, empt
 def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for lines in ([f"haListenPort={port}"], [f"listenPort={port + 2}", "haListenPort=0"]):
+        for lines, settings in (
+            ([f"haListenPort={port}"], "haListenHost or bindAddress, haListenPort"),
+            ([f"listenPort={port + 2}", "haListenPort=0"], "bindAddress, listenPort"),
+        ):
             done = run("broker", "-c", conf(tmp_path, *lines))
             assert done.returncode == 1
-            assert done.stdout.endswith(f" cannot start: 127.0.0.1:{port}: Address already in use\n")
+            assert done.stdout.endswith(f" cannot start: 127.0.0.1:{port}: Address already in use ({settings})\n")
             assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -264,7 +267,8 @@ def test_a_port_of_metrics_that_is_taken_is_named(tmp_path: Path) -> None:
         ended = run("broker", "-c", conf(tmp_path, f"metricsPromExporterPort={port}"))
     assert ended.returncode == ExitCode.CHECK_FAILED
     assert ended.stdout.splitlines()[-1].endswith(
-        f"ERROR rmq_actors.cli.broker the broker cannot start: 127.0.0.1:{port}: Address already in use"
+        f"ERROR rmq_actors.cli.broker the broker cannot start: 127.0.0.1:{port}: Address already in use "
+        "(metricsPromExporterHost, metricsPromExporterPort)"
     )
 
 
@@ -272,7 +276,8 @@ def test_an_address_that_is_none_is_shown_with_the_others(tmp_path: Path) -> Non
     done = run("broker", "-c", conf(tmp_path, "haListenHost=192.0.2.1", "haListenPort=5"))
     assert done.returncode == 1
     assert re.search(
-        r"ERROR .* cannot start: .*ssign requested address; it would listen on 127.0.0.1:0, 192.0.2.1:5, and",
+        r"ERROR .* cannot start: .*ssign requested address \(haListenHost or bindAddress, haListenPort\); "
+        r"it would listen on 127.0.0.1:0, 192.0.2.1:5, and",
         done.stdout,
     )
     assert "Traceback" not in done.stdout + done.stderr
@@ -314,6 +319,11 @@ BAD = {
     "brokerRole=SLAVE": "a slave's brokerId must be > 0, not 0",
     "brokerRole=SLAVE\nbrokerId=1": "brokerRole=SLAVE needs haMasterAddress, or name servers that know it",
     "bindAddress=0.0.0.0": "brokerIP1 '0.0.0.0' is not an address at which others reach it",
+    "bindAddress=10.0.0.1:80": "bindAddress: '10.0.0.1:80' is no host's name or address",
+    "brokerIP1=10.0.0.1:10911": "brokerIP1: '10.0.0.1:10911' is no host's name or address",
+    "brokerIP2=http://a": "brokerIP2: 'http://a' is no host's name or address",
+    "haListenHost=a b": "haListenHost=a b: 'a b' is no host's name or address",
+    "metricsPromExporterHost=a b": "metricsPromExporterHost=a b: 'a b' is no host's name or address",
     "storePathCommitLog=/elsewhere": "line 4: storePathCommitLog=/elsewhere: the log is kept in ",
     "tls.server.keyPath=/key": "tls.server.keyPath belongs into the file",
 }

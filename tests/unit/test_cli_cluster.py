@@ -76,7 +76,8 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         command = [*COMMAND, "--dir", str(tmp_path), "--name-server-port", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert re.search(rf"ERROR .* cannot start: .*127\.0\.0\.1:{port}: Address already in use\n$", done.stdout)
+    told = rf"ERROR .* cannot start: .*127\.0\.0\.1:{port}: Address already in use \(bindAddress, listenPort\)\n$"
+    assert re.search(told, done.stdout)
     assert "Traceback" not in done.stdout + done.stderr
 
 

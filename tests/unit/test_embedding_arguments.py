@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,8 +12,9 @@ import pytest
 from rmq_actors.client.message_ext import MessageExt
 from rmq_actors.client.message_listener import Concurrently, ConsumeConcurrentlyContext
 from rmq_actors.embedding.asyncio_clients import open_asyncio_client
-from rmq_actors.embedding.clients import open_admin, open_producer
+from rmq_actors.embedding.broker import load_broker_config, open_configured_broker
 from rmq_actors.embedding.cluster import open_cluster
+from rmq_actors.embedding.cluster_protocol import BrokerDown
 from rmq_actors.embedding.consumers import open_pull_consumer, open_push_consumer
 from rmq_actors.embedding.local_store import open_message_store
 from rmq_actors.embedding.name_server import open_local_name_server
@@ -48,57 +48,50 @@ async def _ignore(messages: Sequence[MessageExt], context: ConsumeConcurrentlyCo
     pass
 
 
-@pytest.mark.parametrize(
-    "opened",
-    [
-        lambda: open_producer("127.0.0.1:1", "group"),
-        lambda: open_admin("127.0.0.1:1"),
-        lambda: open_pull_consumer("127.0.0.1:1", "group"),
-        lambda: open_push_consumer("127.0.0.1:1", "group", {}, Concurrently(_ignore)),
-    ],
-    ids=["producer", "admin", "pull consumer", "push consumer"],
-)
-def test_a_trio_client_that_asyncio_opens_says_what_to_use_instead(
-    opened: Callable[[], AbstractAsyncContextManager[object]],
-) -> None:
-    async def main() -> None:
-        async with opened():
+@pytest.mark.trio
+async def test_an_address_that_is_not_this_machines_is_named_with_its_setting(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={tmp_path}/store\nlistenPort=0\nhaListenPort=0\nbindAddress=192.0.2.1\n")
+    told = r"192\.0\.2\.1:0: .* \(haListenHost or bindAddress, haListenPort\)$"
+    with pytest.raises(OSError, match=told):
+        async with open_configured_broker(load_broker_config(conf)):
             pass
-
-    with pytest.raises(RuntimeError, match=r"clients are for Trio's tasks.* open_asyncio_client"):
-        asyncio.run(main())
 
 
 @pytest.mark.trio
+async def test_a_cluster_whose_block_is_over_says_so(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path, slaves=0, store=SMALL, name_server=True) as cluster:
+        pass
+    over = "the block of open_cluster is over"
+    with pytest.raises(BrokerDown, match=over):
+        await cluster.start("master")
+    with pytest.raises(BrokerDown, match=over):
+        async with cluster.producer():
+            pass
+    with pytest.raises(BrokerDown):
+        await cluster.stop("master")
+
+
 @pytest.mark.parametrize("subscriptions", ["Orders", ["Orders"], {"Orders": 5}, {5: "*"}], ids=repr)
-async def test_subscriptions_that_are_no_mapping_are_named(subscriptions: object) -> None:
+def test_subscriptions_that_are_no_mapping_are_named(subscriptions: object) -> None:
     given = cast("dict[str, str]", subscriptions)
-    for opened in (
-        open_pull_consumer("127.0.0.1:1", "group", given),
-        open_push_consumer("127.0.0.1:1", "group", given, Concurrently(_ignore)),
-    ):
-        with pytest.raises(TypeError, match=r"^subscriptions is .*: it takes an expression for each topic, such as"):
-            async with opened:
-                pass
+    with pytest.raises(TypeError, match=r"^open_pull_consumer: subscriptions must be an expression for each topic"):
+        open_pull_consumer("127.0.0.1:1", "group", given)
+    with pytest.raises(TypeError, match=r"^open_push_consumer: subscriptions must be an expression for each topic"):
+        open_push_consumer("127.0.0.1:1", "group", given, Concurrently(_ignore))
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("listener", [_ignore, None, "bill"], ids=["function", "None", "text"])
-async def test_a_listener_of_no_kind_is_named(listener: object) -> None:
-    with pytest.raises(TypeError, match=r"^listener is .*: it takes Concurrently\(async function\) or Orderly"):
-        async with open_push_consumer("127.0.0.1:1", "group", {"Orders": "*"}, cast("Concurrently", listener)):
-            pass
+def test_a_listener_of_no_kind_is_named(listener: object) -> None:
+    takes = r"listener must be Concurrently\(async function\) or Orderly"
+    with pytest.raises(TypeError, match=f"^open_push_consumer: {takes}"):
+        open_push_consumer("127.0.0.1:1", "group", {"Orders": "*"}, cast("Concurrently", listener))
 
-
-def test_a_listener_of_no_kind_is_named_in_asyncio() -> None:
     async def main() -> None:
-        async with (
-            open_asyncio_client("127.0.0.1:1") as client,
-            client.push_consumer("group", {"Orders": "*"}, cast("Concurrently", _ignore)),
-        ):
-            pass
+        async with open_asyncio_client("127.0.0.1:1") as client:
+            client.push_consumer("group", {"Orders": "*"}, cast("Concurrently", listener))
 
-    with pytest.raises(TypeError, match=r"^listener is .*: it takes Concurrently\(async function\) or Orderly"):
+    with pytest.raises(TypeError, match=f"^AsyncioClient.push_consumer: {takes}"):
         asyncio.run(main())
 
 
@@ -110,6 +103,16 @@ def test_a_body_that_is_no_bytes_is_refused_where_it_is_written(body: object) ->
         with pytest.raises(TypeError, match=rf"^{made.__name__}\.body must be bytes, not {kind}") as raised:
             made("T", cast("bytes", body))
         assert ("encode it" in str(raised.value)) == isinstance(body, str)
+
+
+@pytest.mark.parametrize("made", [Message, MessageBatch])
+def test_a_topic_and_properties_of_another_type_are_refused_where_they_are_written(made: type[Message]) -> None:
+    with pytest.raises(TypeError, match=rf"^{made.__name__}\.topic must be text, not 5$"):
+        made(cast("str", 5), b"x")
+    with pytest.raises(TypeError, match=rf"^{made.__name__}\.properties must be a mapping, not None$"):
+        made("T", b"x", properties=cast("dict[str, str]", None))
+    with pytest.raises(TypeError, match=rf"^{made.__name__}\.properties must be a mapping, not \['KEYS'\]$"):
+        made("T", b"x", properties=cast("dict[str, str]", ["KEYS"]))
 
 
 @pytest.mark.parametrize("body", [b"x", bytearray(b"x"), memoryview(b"x")], ids=lambda body: type(body).__name__)
