@@ -304,10 +304,12 @@ class Producer:
         """Where to send; the route is asked for again if the broker's master is not known."""
         routes = self._instance.routes
         address = routes.master_address(queue.broker_name)
-        if address is None:
-            with contextlib.suppress(NoRoute):
-                await routes.update(queue.topic, deadline_s)
-            address = routes.master_address(queue.broker_name)
+        # A topic that no broker has yet is where the one is that it will be made after.
+        for topic in (queue.topic, self.config.create_topic_key):
+            if address is None:
+                with contextlib.suppress(NoRoute):
+                    await routes.update(topic, deadline_s)
+                address = routes.master_address(queue.broker_name)
         if address is None:
             raise BrokerUnreachable(f"topic {queue.topic}: no master of {queue.broker_name} is known")
         return self._instance.config.send_address(address)

@@ -371,6 +371,23 @@ def test_a_send_that_was_made_has_failed_when_its_master_leaves_the_routes_befor
     run(body, invariants=())
 
 
+def test_the_first_message_of_a_topic_goes_to_a_master_that_is_back_at_once() -> None:
+    """Its route is that of the topic that it is made after: a send asked for its own alone, which there is none of."""
+
+    async def body(cluster: SimCluster) -> None:
+        async with cluster.producer() as producer:
+            await producer.queues_of(TOPIC)
+            await cluster.kill("a")
+            await trio.sleep(0.2)  # the name server knows
+            with pytest.raises(SendFailed, match="no master of broker-a is known"):
+                await producer.send(Message(TOPIC, b"x"))
+            await cluster.start("a")
+            await cluster.wait_until_registered()
+            assert (await producer.send(Message(TOPIC, b"x"))).status is SendStatus.SEND_OK
+
+    run(body, store=ASYNC_STORE)
+
+
 def test_what_is_stored_is_told_when_its_master_leaves_the_routes_before_the_next_attempt() -> None:
     async def body(cluster: SimCluster) -> None:
         config = ProducerConfig("PG", send_msg_timeout_ms=60_000, retry_another_broker_when_not_store_ok=True)
