@@ -160,7 +160,9 @@ def imported(source: str) -> set[tuple[str, str]]:
 
 def blocks() -> list[tuple[str, str]]:
     """Each example, and each block of Python in README and docs that imports something, with where it is."""
-    found = [(f"examples/{path.name}", path.read_text()) for path in sorted((PROJECT / "examples").glob("*.py"))]
+    found = [
+        (str(path.relative_to(PROJECT)), path.read_text()) for path in sorted((PROJECT / "examples").rglob("*.py"))
+    ]
     for path in [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]:
         found += [
             (str(path.relative_to(PROJECT)), block)

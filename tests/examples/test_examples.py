@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,11 +30,28 @@ def run_example(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_example_is_run() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED} | OTHERS
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"order_service"}
 
 
 def test_every_example_is_on_a_page() -> None:
     pages = "".join(page.read_text() for page in (PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")))
-    assert [path.name for path in EXAMPLES.glob("*.py") if f"examples/{path.name}" not in pages] == []
+    names = [str(path.relative_to(PROJECT)) for path in EXAMPLES.rglob("*.py") if "__pycache__" not in path.parts]
+    assert [name for name in names if name not in pages] == []
+
+
+def test_the_order_service_passes_its_own_tests(tmp_path: Path) -> None:
+    """As its users run them: in its directory, without this project's settings of pytest."""
+    own = ("-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", f"--basetemp={tmp_path / 'temporary'}")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pytest", "-q", *own],
+        cwd=EXAMPLES / "order_service",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 passed" in done.stdout
 
 
 @pytest.mark.parametrize("name", EXPECTED)
