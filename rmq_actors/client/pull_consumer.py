@@ -121,8 +121,6 @@ class PullConsumer:
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at an offset: now, or once the queue is this consumer's. Raises `ValueError` for one below 0."""
         self._member.check_open()
-        if offset < 0:
-            raise ValueError(f"offset {offset} of {queue} is below 0")
         self._member.rebalancer.seek(queue, offset)
 
     # --- messages -----------------------------------------------------------------------------------------------------
