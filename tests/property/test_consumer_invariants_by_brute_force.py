@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.testing.clients import CHAOS_TOPIC
-from rmq_actors.testing.invariants import Consumed, Held, InTime, Invariant, Orderly, SendOk
+from rmq_actors.testing.invariants import Consumed, Given, Held, InTime, Invariant, Orderly, SendOk
 from rmq_actors.testing.invariants.orderly import ORDERLY_GROUP
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.consumer import ConsumerQueue
@@ -194,6 +194,39 @@ def test_send_ok_is_what_the_broker_said(history: list[tuple[str, int, str]]) ->
             is_broken |= status in {"SEND_OK", "SUCCESS"} and "PUT_OK" not in its_own
         if is_broken or story.broken:
             break
+    assert bool(story.broken) is is_broken
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_broken"),
+    [
+        ({}, False),
+        ({"offset": 1}, True),
+        ({"queue_offset": 1}, True),
+        ({"queue_id": 1}, True),
+        ({"topic": "Orders"}, True),
+        ({"key": "b"}, True),
+        ({"status": "consumed", "key": "b"}, False),  # it was looked at when it was given
+    ],
+)
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_what_is_given_stands_in_a_log(changes: dict[str, Any], is_broken: bool, is_gone: bool) -> None:
+    """Also in one that is gone: it was pulled before."""
+    story = Story()
+    story.watch(Given)
+    story.append(MASTER, chaos_record(0))
+    if is_gone:
+        story.promote(SLAVE, is_longest=True)
+        story.append(SLAVE, chaos_record(0, "c"))
+    given: dict[str, Any] = {
+        "status": "begin",
+        "offset": 0,
+        "topic": CHAOS_TOPIC,
+        "queue_id": 0,
+        "queue_offset": 0,
+        "key": "a",
+    }
+    story.recorder.record(ClientConsume(group=ORDERLY_GROUP, client="x", **(given | changes)), "consumers")
     assert bool(story.broken) is is_broken
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmq_actors.client import producer
+from rmq_actors.client import message_ext, producer
 from rmq_actors.client.consume_message_service import ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService
 from rmq_actors.client.held_queue import HeldQueue
 from rmq_actors.client.message_ext import MessageExt
@@ -114,9 +114,21 @@ def offset_of_the_last_one_that_ended(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProcessQueue, "remove_messages", remove_messages)
 
 
+def properties_of_another_message(patch: pytest.MonkeyPatch) -> None:
+    first: list[Any] = []
+    decode = message_ext.properties_of
+
+    def properties_of(after_body: bytes) -> Any:
+        first.append(decode(after_body))
+        return first[0]
+
+    patch.setattr(message_ext, "properties_of", properties_of)
+
+
 @pytest.mark.parametrize(
     ("bug", "first_seed", "invariant"),
     [
+        (properties_of_another_message, 0, "given"),
         (committed_before_the_listener_ends, 2, "consumed"),
         # Seldom seen: a member must end between its poll and what it does with the messages.
         (polled_is_committed, 269, "consumed"),

@@ -15,6 +15,7 @@ from rmq_actors.testing.invariants.delayed import Delayed
 from rmq_actors.testing.invariants.derived import Derived
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
+from rmq_actors.testing.invariants.given import Given
 from rmq_actors.testing.invariants.held import Held
 from rmq_actors.testing.invariants.in_time import InTime
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
@@ -52,6 +53,7 @@ __all__ = [
     "Derived",
     "Divergence",
     "FollowedUnasked",
+    "Given",
     "Held",
     "InTime",
     "Invariant",
@@ -101,6 +103,6 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Leaks,
 )
 #: What must hold for producers and consumer groups besides.
-CLIENT_INVARIANTS: tuple[type[Invariant[Any]], ...] = (InTime, Held, Orderly, Consumed)
+CLIENT_INVARIANTS: tuple[type[Invariant[Any]], ...] = (InTime, Held, Given, Orderly, Consumed)
 #: Once one of these has come to pass, nothing is promised any more.
 REPLICATION_LIMITS: tuple[type[Limit[Any]], ...] = (FollowedUnasked, DamagedMaster, QueueBegunAgain)

@@ -1,0 +1,44 @@
+"""What a consumer gives to its listener stands in a log."""
+
+from __future__ import annotations
+
+import attrs
+
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.logs_of_masters import LogsOfMasters
+from rmq_actors.testing.view import ClusterView
+from rmq_actors.tracing.events.run import ClientConsume
+from rmq_actors.tracing.events.store import LogAppend
+from rmq_actors.wire.dispatch_request import PROPERTY_KEYS
+
+_Looked = ClientConsume | LogAppend
+
+
+@attrs.define(eq=False)
+class Given(Invariant[_Looked]):
+    """A message that a listener is given is one that some log has there: of that topic and queue, with that key.
+
+    Both of its offsets are those of the log: the one where it stands, and the one in its queue.
+    """
+
+    name = "given"
+    kinds = (ClientConsume, LogAppend)
+
+    _logs: LogsOfMasters = attrs.field(factory=LogsOfMasters, init=False)
+
+    def check(self, event: _Looked, view: ClusterView) -> str | None:
+        """One message."""
+        if isinstance(event, LogAppend):
+            self._logs.note(event, view)
+            return None
+        if event.status != "begin":
+            return None
+        given = event.topic, event.queue_id, event.queue_offset, event.key
+        messages = self._logs.messages_at(event.offset, view)
+        found = [
+            (each.topic, each.queue_id, each.queue_offset, each.properties.get(PROPERTY_KEYS, "")) for each in messages
+        ]
+        if given in found:
+            return None
+        there = found[0] if found else "no message"
+        return f"{event.client} gives topic, queue, offset and key {given} of {event.offset}; there is {there}"
