@@ -131,7 +131,13 @@ class ApplicationClients(Writers):
         return self.may_write and self.puts_left > 0
 
     async def _with_producer(self, name: str, use: Callable[[Producer, Admin], Awaitable[None]]) -> None:
-        own = ProducerConfig(f"{name}-group", send_msg_timeout_ms=_TIMEOUT_MS)
+        workload = self.brokers.workload
+        own = ProducerConfig(
+            f"{name}-group",
+            send_msg_timeout_ms=_TIMEOUT_MS,
+            auto_batch=workload.auto_batch,
+            send_latency_fault_enable=workload.latency_faults,
+        )
         async with (
             open_application_client(self.brokers, self._producers, name) as client,
             run_producer(client, own) as producer,

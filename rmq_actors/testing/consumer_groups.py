@@ -7,7 +7,7 @@ ConsumerGroups ──▶ Member (a client, a consumer, a listener)   one task ea
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import attrs
@@ -22,12 +22,19 @@ from rmq_actors.client.message_listener import (
     Concurrently,
     ConsumeConcurrentlyContext,
     ConsumeOrderlyContext,
+    MessageListener,
     Orderly,
 )
 from rmq_actors.client.pull_consumer import PullConsumer, run_pull_consumer
 from rmq_actors.client.push_consumer import run_push_consumer
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.allocation import (
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueConsistentHash,
+    AllocateMessageQueueStrategy,
+)
 from rmq_actors.protocols.consume_results import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.clients import CHAOS_TOPIC, LOOK_EVERY_S
@@ -52,6 +59,15 @@ _AGAIN_S = 0.5
 #: The level of what comes again: 1 s. What is sent back by a client that got no answer waits longer each time, a minute
 #: after it has come again twice: after more, it would come when the run is long over.
 _AGAIN_LEVEL, _AGAIN_MAX = 1, 3
+#: Those of `ALLOCATIONS`.
+_STRATEGIES: Mapping[str, AllocateMessageQueueStrategy] = {
+    each.name: each
+    for each in (
+        AllocateMessageQueueAveragely(),
+        AllocateMessageQueueAveragelyByCircle(),
+        AllocateMessageQueueConsistentHash(),
+    )
+}
 #: How long a queue stands still whose message is not consumed, with order.
 _SUSPENDED_MS = 100
 
@@ -200,16 +216,20 @@ class ConsumerGroups:
         async with open_application_client(self.brokers, member.node, f"{member.kind}-{member.number}") as client:
             member.client_id, member.tracer = client.client_id, client.tracer
             self._tell_member("joined", member)
-            group, topics = member.group, {CHAOS_TOPIC: "*"}
+            workload = self.brokers.workload
+            group, topics, strategy = member.group, {CHAOS_TOPIC: "*"}, _STRATEGIES[workload.allocation]
             first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
             if member.kind == "pull":
                 own = PullConsumerConfig(group, consume_from_where=first, auto_commit=False, poll_batch_size=4)
-                async with run_pull_consumer(client, own, topics) as pulling:
+                async with run_pull_consumer(client, own, topics, strategy=strategy) as pulling:
                     await self._poll(member, pulling)
                 return
-            listener = self._concurrently(member) if member.kind == "concurrent" else self._orderly(member)
             config = PushConsumerConfig(group, consume_from_where=first, consume_thread_max=4)
-            async with run_push_consumer(client, config, topics, listener):
+            listener: MessageListener = self._orderly(member)
+            if member.kind == "concurrent":
+                listener = self._concurrently(member)
+                config = attrs.evolve(config, consume_message_batch_max_size=workload.consume_batch)
+            async with run_push_consumer(client, config, topics, listener, strategy=strategy):
                 await member.leave.wait()
 
     async def _poll(self, member: Member, consumer: PullConsumer) -> None:

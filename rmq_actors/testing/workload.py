@@ -34,11 +34,16 @@ _FAIL_OVERS_MAX = 3
 KINDS_OF_GROUPS = ("concurrent", "orderly", "pull")
 GROUPS = ("none", *KINDS_OF_GROUPS, "all")
 _MEMBER_CHANGES_MAX = 20
+#: How the members of a group share queues, by the strategies' names.
+ALLOCATIONS = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
+_CONSUME_BATCH_MAX = 32
 _TOPIC_LIVES_MAX = 100
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
 #: How often messages go through clients.
 _CLIENTS = 0.5
+#: How often producers have these settings.
+_AUTO_BATCH, _LATENCY_FAULTS = 0.4, 0.2
 #: How often a master that may have a transient pool has one, and how often logs are cleaned.
 _POOL = 0.3
 _CLEANING = 0.3
@@ -103,7 +108,10 @@ class Workload:
     so many times in all; it needs `clients`.
 
     With `groups` the clients are this project's own producers and consumers: a group of concurrent, orderly or pull
-    consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again.
+    consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again. With
+    `auto_batch` (autoBatch) messages of concurrent tasks leave together, with `latency_faults`
+    (sendLatencyFaultEnable) producers avoid brokers that were slow; concurrent listeners get up to `consume_batch`
+    messages (consumeMessageBatchMaxSize), and members share queues by `allocation`.
 
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
@@ -144,6 +152,10 @@ class Workload:
     retries: float = attrs.field(default=0.0, validator=_share)
     groups: str = attrs.field(default="none", validator=_one_of(*GROUPS))
     member_changes: int = attrs.field(default=0, validator=_whole_number(0, _MEMBER_CHANGES_MAX))
+    auto_batch: bool = attrs.field(default=False, validator=_flag)
+    latency_faults: bool = attrs.field(default=False, validator=_flag)
+    consume_batch: int = attrs.field(default=1, validator=_whole_number(1, _CONSUME_BATCH_MAX))
+    allocation: str = attrs.field(default=ALLOCATIONS[0], validator=_one_of(*ALLOCATIONS))
     topic_lives: int = attrs.field(default=0, validator=_whole_number(0, _TOPIC_LIVES_MAX))
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
@@ -237,6 +249,7 @@ def draw_retries(rng: random.Random, seed: int) -> Workload:
 
 def draw_produce_consume(rng: random.Random, seed: int) -> Workload:
     """A random one of producers and consumer groups whose members come and go, and most masters are lost."""
+    settings = random.Random(f"clients' settings/{seed}")
     return attrs.evolve(
         draw_fail_overs(rng, seed),
         clients=True,
@@ -244,6 +257,10 @@ def draw_produce_consume(rng: random.Random, seed: int) -> Workload:
         retries=rng.choice((0.0, 0.1, 0.3)),
         groups=rng.choice(("all", "all", *KINDS_OF_GROUPS)),
         member_changes=rng.choice((0, 2, 5)),
+        auto_batch=settings.random() < _AUTO_BATCH,
+        latency_faults=settings.random() < _LATENCY_FAULTS,
+        consume_batch=settings.choice((1, 1, 1, 4, 32)),
+        allocation=settings.choice((ALLOCATIONS[0], *ALLOCATIONS)),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,9 +19,14 @@ from rmq_actors.client.send_back import SendBack
 from rmq_actors.protocols.process_queue import ProcessQueue
 from rmq_actors.protocols.send_retries import SEND_STATUS, SendStatus
 from rmq_actors.testing.scenarios import PRODUCE_CONSUME, random_case, run_case, scenario_of
+from rmq_actors.testing.workload import ALLOCATIONS, Workload
 from rmq_actors.tracing.event import of_kind
+from rmq_actors.tracing.events.actor import ActorStart
 from rmq_actors.tracing.events.consumer import ConsumerQueue
 from rmq_actors.tracing.events.run import ClientConsume, ClientMember
+from rmq_actors.wire import plain_record
+from sim_net import Schedule
+from sim_net.search.search import Case, Parameter
 
 #: Between them all that can happen to a member does.
 SEEDS = (0, 1, 6, 12, 14, 42, 51)
@@ -35,6 +42,28 @@ def test_every_run_passes() -> None:
     assert {event.group for event in consumed} == {"concurrent-group", "orderly-group", "pull-group"}
     assert {event.status for event in consumed} >= {"begin", "consumed", "later"}
     assert any(of_kind(each.events, ConsumerQueue) for each in results)
+
+
+def test_settings_of_clients_are_drawn() -> None:
+    workloads = [Workload.of(random_case(seed, scenario=PRODUCE_CONSUME).parameters) for seed in range(60)]
+    assert {(each.auto_batch, each.latency_faults) for each in workloads} == set(product((False, True), repeat=2))
+    assert {each.consume_batch for each in workloads} == {1, 4, 32}
+    assert {each.allocation for each in workloads} == set(ALLOCATIONS)
+
+
+@pytest.mark.parametrize("allocation", ALLOCATIONS)
+def test_a_run_has_the_settings_of_its_case(allocation: str) -> None:
+    parameters: dict[str, Parameter] = {"puts": 30, "pause_s": 0.1, "in_flight": 5, "clients": True, "groups": "all"}
+    parameters |= {"auto_batch": True, "latency_faults": True, "consume_batch": 4, "allocation": allocation}
+    result = run_case(Case(1, Schedule(), parameters))
+    assert (result.outcome, result.failure) == ("passed", "")
+    assert any(event.actor.endswith("ProduceAccumulator") for event in of_kind(result.events, ActorStart))
+    together = Counter(  # each call of the listener takes a time of its own
+        (event.client, event.sim_time_ns)
+        for event in of_kind(result.events, ClientConsume)
+        if (event.group, event.status) == ("concurrent-group", "consumed")
+    )
+    assert 1 < max(together.values()) <= 4
 
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -116,10 +145,9 @@ def offset_of_the_last_one_that_ended(patch: pytest.MonkeyPatch) -> None:
 
 def properties_of_another_message(patch: pytest.MonkeyPatch) -> None:
     first: list[Any] = []
-    decode = message_ext.properties_of
 
     def properties_of(after_body: bytes) -> Any:
-        first.append(decode(after_body))
+        first.append(plain_record.properties_of(after_body))
         return first[0]
 
     patch.setattr(message_ext, "properties_of", properties_of)
@@ -131,7 +159,7 @@ def properties_of_another_message(patch: pytest.MonkeyPatch) -> None:
         (properties_of_another_message, 0, "given"),
         (committed_before_the_listener_ends, 2, "consumed"),
         # Seldom seen: a member must end between its poll and what it does with the messages.
-        (polled_is_committed, 269, "consumed"),
+        (polled_is_committed, 470, "consumed"),
         (refused_locks_are_taken, 46, "orderly"),
         (process_queue_is_not_dropped, 0, "held"),
         (flush_slave_timeout_is_send_ok, 42, "send_ok"),
