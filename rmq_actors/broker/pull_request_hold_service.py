@@ -118,10 +118,10 @@ class PullRequestHoldService(ServiceThread):
 
 def request_bytes(command: RemotingCommand) -> int:
     """About how much memory a request takes: a peer's header is as long as it likes."""
-    texts = [command.remark or "", *command.unknown_fields]
+    size_bytes = _REQUEST_AROUND_BYTES + len(command.body) + _text_bytes(command.remark or "")
     for name, value in (command.ext_fields or {}).items():
-        texts += (name, value)
-    return _REQUEST_AROUND_BYTES + len(command.body) + sum(_FIELD_AROUND_BYTES + _text_bytes(text) for text in texts)
+        size_bytes += _FIELD_AROUND_BYTES + _text_bytes(name) + _text_bytes(value)
+    return size_bytes + sum(map(_text_bytes, command.unknown_fields))
 
 
 def _text_bytes(text: str) -> int:

@@ -14,10 +14,12 @@ from rmq_actors.client.client_instance import MQClientInstance
 from rmq_actors.client.config import ProducerConfig
 from rmq_actors.client.consumer_requests import PullResult
 from rmq_actors.client.held_queue import HeldQueue
+from rmq_actors.client.message_ext import MessageExt
 from rmq_actors.client.message_listener import Concurrently, MessageListener, Orderly
 from rmq_actors.client.producer import run_producer
 from rmq_actors.client.pull_consumer import PullConsumer
 from rmq_actors.client.pulling import Puller
+from rmq_actors.client.rebalancing import Rebalancer
 from rmq_actors.protocols.pull_results import PullStatus
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.testing.sim_cluster import SIM_STORE
@@ -141,3 +143,42 @@ def test_what_was_pulled_of_a_queue_that_begins_later_now_is_consumed(monkeypatc
         assert pulls[:3] == [0, 2, 4]
 
     ClientWorld.run(use)
+
+
+def test_with_order_a_queue_whose_lock_is_not_to_be_had_then_is_taken_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take_again, lock, refused = Rebalancer.take_again, Rebalancer._lock, list[MessageQueue]()
+
+    async def refuse(*_: object) -> bool:
+        return False
+
+    async def without_its_lock(rebalancer: Rebalancer, held: HeldQueue, offset: int) -> bool:
+        refused.append(held.queue)
+        monkeypatch.setattr(Rebalancer, "_lock", refuse)
+        try:
+            return await take_again(rebalancer, held, offset)
+        finally:
+            monkeypatch.setattr(Rebalancer, "_lock", lock)
+
+    monkeypatch.setattr(Rebalancer, "take_again", without_its_lock)
+
+    async def use(world: ClientWorld) -> None:
+        given = list[bytes]()
+
+        async def listen(messages: Sequence[MessageExt], _: object) -> None:
+            given.extend(message.body for message in messages)
+
+        async with queue_of_ten(world) as client, push_consumer_of(client, Orderly(listen)):
+            while len(given) < 10:
+                await trio.sleep(0.1)
+            await fail_over(world)
+            await trio.sleep(60)
+            await send(client, LATER)
+            with trio.fail_after(60):
+                while LATER[-1] not in given:
+                    await trio.sleep(0.1)
+        assert refused == [QUEUE]
+        assert given[10:] == LATER
+
+    ClientWorld.run(use, store=STORE)
