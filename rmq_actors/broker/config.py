@@ -195,7 +195,8 @@ class BrokerConfig:
     #: How much clients may have it keep for them. RocketMQ has no such keys.
     quotas: Quotas = attrs.field(factory=Quotas)
     #: Send consumers that lag far behind to a slave, which takes the reads of old messages off the master's disk; and
-    #: those that have caught up back to the broker that their group names.
+    #: those that have caught up back to the broker that their group names. False: the master is always suggested; a
+    #: slave serves whoever asks it all the same, as in RocketMQ, or nobody could read while the master is down.
     slave_read_enable: bool = False
     #: Turn groups off that are far behind the end of the log (`consumer_fallbehind_threshold_bytes`), looked at every 3
     #: minutes: they read from the disk, which slows everybody else down. Such a group gets nothing any more until an

@@ -202,6 +202,51 @@ def test_what_names_no_queue_is_passed_over_with_a_line_in_the_log(caplog: pytes
     assert "REAL_TOPIC None" in caplog.text
 
 
+def test_a_delayed_message_is_in_further_queues_when_it_is_delivered_and_by_its_own_number() -> None:
+    """It was in them at once, under the number of its level."""
+
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            for topic in ("Other", TOPIC):
+                await client.send(topic, b"first", 3)
+            properties = {"DELAY": "1", "INNER_MULTI_DISPATCH": "Other,%LMQ%a"}
+            assert (await client.send(TOPIC, b"late", 3, properties))[0] == ResponseCode.SUCCESS
+            await trio.sleep(0.5)
+            offsets = servers.controller("a-0").store.offsets
+            assert [offsets.get_max_offset_in_queue("Other", queue) for queue in range(4)] == [0, 0, 0, 1]
+            assert offsets.get_max_offset_in_queue("%LMQ%a", 0) == 0
+            await trio.sleep(1)
+            assert bodies(await pull_all(client, TOPIC, 3)) == [b"first", b"late"]
+            assert bodies(await pull_all(client, "Other", 3)) == [b"first", b"late"]
+            assert offsets.get_max_offset_in_queue("Other", 0) == 0
+            assert offsets.get_max_offset_in_queue("%LMQ%a", 0) == 1
+
+    run(use, enable_multi_dispatch=True, enable_lmq=True)
+
+
+def test_retries_and_dead_letters_are_not_in_further_queues() -> None:
+    """They are for their group: whoever reads the further queues would get the message again with each of them."""
+
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            await client.send(TOPIC, b"first")
+            assert (await client.send(TOPIC, b"failed", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))[0] == 0
+            await trio.sleep(0.1)
+            await client.heartbeat(subscription(TOPIC))
+            failed = (await pull_all(client))[1]
+            assert (await client.send_back(failed, delay_level=1)).code == ResponseCode.SUCCESS
+            await trio.sleep(1.5)
+            (retry,) = await pull_all(client, "%RETRY%CG")
+            assert retry.body == b"failed"
+            assert (await client.send_back(retry, delay_level=-1)).code == ResponseCode.SUCCESS
+            await trio.sleep(0.1)
+            offsets = servers.controller("a-0").store.offsets
+            assert offsets.get_max_offset_in_queue("%DLQ%CG", 0) == 1
+            assert offsets.get_max_offset_in_queue("%LMQ%a", 0) == 1
+
+    run(use, enable_multi_dispatch=True, enable_lmq=True)
+
+
 @pytest.mark.parametrize("what", ["its properties have grown", "too many light queues"])
 def test_what_further_queues_make_undeliverable_is_passed_over(what: str, caplog: pytest.LogCaptureFixture) -> None:
     """Retries of every group are on these levels too: they would wait for ever."""
@@ -219,7 +264,7 @@ def test_what_further_queues_make_undeliverable_is_passed_over(what: str, caplog
                 await put(b"bad", SCHEDULE_TOPIC, **waiting)
                 await put(b"plain", INNER_MULTI_DISPATCH="%LMQ%b,%LMQ%c")
             else:
-                for _ in range(9):
+                for _ in range(10):
                     await put(b"plain", INNER_MULTI_DISPATCH="%LMQ%a")
                 stored = {**waiting, "pad": "", "INNER_MULTI_QUEUE_OFFSET": "9"}
                 pad = "p" * (MAX_PROPERTIES_BYTES - len(encode_properties(stored)))

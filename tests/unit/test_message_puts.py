@@ -298,6 +298,9 @@ async def test_without_the_setting_or_without_a_name_it_is_a_plain_message(tmp_p
         (LMQ, "Mine", "Victim", "1"),
         (LMQ, "Mine", " ", None),
         (LMQ, OP_HALF_TOPIC, "Victim", None),
+        (LMQ, "SCHEDULE_TOPIC_XXXX", "Victim", None),
+        (LMQ, "%RETRY%group", "Victim", None),
+        (LMQ, "%DLQ%group", "Victim", None),
         ({}, "Mine", "Victim", None),
     ],
 )
@@ -310,6 +313,25 @@ async def test_what_a_client_says_of_its_index_in_further_queues_is_not_stored(
     append_of(put(appended, topic=topic, properties={**FORGED, "INNER_MULTI_DISPATCH": names, "KEYS": "k"}))
     stored = appended.messages()[1].properties
     assert (stored.get("INNER_MULTI_QUEUE_OFFSET"), stored["KEYS"]) == (expected, "k")
+
+
+@pytest.mark.trio
+async def test_a_delayed_message_takes_offsets_in_further_queues_when_it_is_delivered(tmp_path: Path) -> None:
+    appended = LogPuts.open(tmp_path, 80_000, max_lmq_consume_queue_num=1, **LMQ)
+    delayed = {"INNER_MULTI_DISPATCH": "other,%LMQ%a", "DELAY": "5"}
+    append_of(put(appended, queue_id=2, properties=delayed))
+    (stored,) = appended.messages()
+    assert (stored.topic, stored.queue_id, stored.properties["REAL_QID"]) == ("SCHEDULE_TOPIC_XXXX", 4, "2")
+    assert "INNER_MULTI_QUEUE_OFFSET" not in stored.properties
+    assert [appended.log.next_queue_offset("other", queue) for queue in (2, 4)] == [0, 0]
+    append_of(put(appended, queue_id=2, properties=dict(stored.properties), delay_time_level=0))
+    assert appended.messages()[1].properties["INNER_MULTI_QUEUE_OFFSET"] == "0,0"
+    assert [appended.log.next_queue_offset("other", queue) for queue in (2, 4)] == [1, 0]
+    # What could not be delivered is refused as it is sent.
+    too_many = {"INNER_MULTI_DISPATCH": ",".join(["%LMQ%a"] * 4670), "DELAY": "5"}
+    assert put(appended, properties=too_many).status is PutStatus.UNKNOWN_ERROR
+    append_of(put(appended, properties={"INNER_MULTI_DISPATCH": "%LMQ%b"}))
+    assert put(appended, properties=delayed).status is PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
 
 
 @pytest.mark.trio

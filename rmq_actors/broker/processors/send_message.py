@@ -10,7 +10,7 @@ from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.broker.processors.end_transaction import Authorize
 from rmq_actors.broker.waiting_sends import WaitingSends
 from rmq_actors.ports.entropy import Entropy
-from rmq_actors.protocols.further_queues import check_further_queues
+from rmq_actors.protocols.further_queues import check_further_queues, has_further_queues
 from rmq_actors.protocols.plain_access import permission_to_send
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.send_rules import Destination, MissingGroup, MissingTopic, Refusal, SendRules
@@ -218,7 +218,7 @@ class SendMessageProcessor:
     def _message(
         self, request: RemotingRequest, header: SendMessageRequestHeader, to: Destination, properties: dict[str, str]
     ) -> Message:
-        if PROPERTY_INNER_MULTI_DISPATCH in properties:
+        if PROPERTY_INNER_MULTI_DISPATCH in properties and has_further_queues(to.topic):
             self._check_further_queues(request, properties[PROPERTY_INNER_MULTI_DISPATCH], to.queue_id)
         return Message(
             topic=to.topic,

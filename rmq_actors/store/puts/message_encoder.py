@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from rmq_actors.protocols.further_queues import has_further_queues
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.files.topic_names import check_topic, is_lmq
 from rmq_actors.store.log.commit_log import CommitLog
@@ -23,7 +24,6 @@ from rmq_actors.wire.dispatch_request import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
-    TRANSACTION_TOPICS,
     split_multi_dispatch,
 )
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, encode_properties
@@ -72,8 +72,14 @@ class MessageEncoder:
                 properties = {**properties}
                 del properties[PROPERTY_INNER_MULTI_QUEUE_OFFSET]
                 message = attrs.evolve(message, properties=properties)
-            if self._is_multi_dispatched(message):
-                return self._encode_multi_dispatch(self._delayed(message))
+            if self._config.enable_multi_dispatch and has_further_queues(message.topic):
+                delayed = self._delayed(message)
+                encoded = self._encode_multi_dispatch(
+                    attrs.evolve(delayed, topic=message.topic, queue_id=message.queue_id)
+                )
+                if delayed is message:
+                    return encoded
+                # It would be refused when it is delivered if it were now.
         if PROPERTY_DELAY in properties or message.delay_time_level:
             delayed = self._delayed(message)
             if delayed is not message:
@@ -84,10 +90,6 @@ class MessageEncoder:
             max_message_size_bytes=self._config.max_message_size_bytes,
             properties=encode_properties(properties, without=without),
         )
-
-    def _is_multi_dispatched(self, message: Message) -> bool:
-        """Not before its transaction has been committed: consumers of its other queues would see it."""
-        return self._config.enable_multi_dispatch and message.topic not in TRANSACTION_TOPICS
 
     def _delayed(self, message: Message) -> Message:
         """The message as it waits in SCHEDULE_TOPIC_XXXX, or the same one if it is not to be delayed."""
