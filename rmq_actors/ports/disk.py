@@ -101,8 +101,9 @@ class Disk(Protocol):
     ) -> DiskFile:
         """Open a file.
 
-        With `allocate_bytes` a missing file is created, with its missing directories, as that many zeros; an existing
-        one is opened as it is, or is `FileExistsError` if the creation is to be `exclusive`. Without, a missing file is
+        With `allocate_bytes` a missing file is created, with its missing directories, as that many zeros; its name is
+        not seen before it has its length, where the file system can do that. An existing file is opened as it is, or is
+        `FileExistsError` if the creation is to be `exclusive`. Without `allocate_bytes`, a missing file is
         `FileNotFoundError`. If it is created `private`, no other user may read it.
         """
         ...

@@ -39,6 +39,10 @@ _SYNC_THREADS: Final = 16
 _SYNCS_A_THREAD: Final = 8
 #: Linux 5.14; Python does not name it yet.
 _MADV_POPULATE_WRITE: Final = 23
+#: What file systems and kernels say that cannot make a file without a name, or give it one; without /proc too.
+_NO_NAMELESS_FILES: Final = frozenset(
+    {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM, errno.EACCES, errno.EXDEV}
+)
 #: File systems that overwrite a block in place: once it is allocated, writing to it cannot run out of space.
 _IN_PLACE: Final = frozenset({"ext4", "xfs", "tmpfs"})
 
@@ -211,6 +215,12 @@ class OsDisk:
         if create:
             _make_directories(target.parent)
         flags, mode = os.O_RDONLY if read_only else os.O_RDWR, 0o600 if private else 0o644
+        if create and allocate_bytes and not read_only and _create_whole(target, mode, allocate_bytes):
+            try:
+                return OsFile(path, allocate_bytes, os.open(target, flags | os.O_CLOEXEC))
+            except BaseException:
+                os.unlink(target)
+                raise
         fd = os.open(target, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
         try:
             if create and allocate_bytes is not None:
@@ -283,6 +293,34 @@ class OsDisk:
         status = os.statvfs(self.root)
         used_blocks = status.f_blocks - status.f_bfree
         return OsDiskUsage(used_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+
+
+def _create_whole(target: Path, mode: int, size_bytes: int) -> bool:
+    """Create a file that has its length when its name is seen; False if the file system cannot do that.
+
+    A process that is killed in between leaves nothing: RocketMQ does not start over a log file of length 0, nor over a
+    temporary name beside it. On a journaling file system a power loss does not separate the two either. Open it by its
+    name: of this descriptor /proc, and so lsof, say that its file is deleted. Raises `OSError`.
+    """
+    if not hasattr(os, "O_TMPFILE"):
+        return False
+    try:
+        fd = os.open(target.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno in _NO_NAMELESS_FILES:
+            return False
+        raise
+    try:
+        os.ftruncate(fd, size_bytes)
+        # A directory's descriptor, which an absolute path does not need, has Python call linkat, which follows links.
+        os.link(f"/proc/self/fd/{fd}", target.absolute(), src_dir_fd=fd)
+    except OSError as error:
+        if error.errno in _NO_NAMELESS_FILES:
+            return False
+        raise
+    finally:
+        os.close(fd)
+    return True
 
 
 def _file_size(fd: int, path: str) -> int:

@@ -105,8 +105,11 @@ class FileTree:
         """The directory at a path. OSError ENOENT or ENOTDIR."""
         return self._directory(_parts(path), path)
 
-    def create(self, path: str) -> CachedFile:
-        """Put a new file where nothing is; missing directories are made. OSError ENOTDIR."""
+    def create(self, path: str, size_bytes: int) -> CachedFile:
+        """Put a new file of zeros where nothing is; missing directories are made. OSError ENOTDIR.
+
+        It has its length before it has its name, as a nameless file (O_TMPFILE) that is linked.
+        """
         *above, name = _parts(path)
         directory = self._root
         for part in above:
@@ -118,6 +121,8 @@ class FileTree:
                 directory.bind(part, entry, next(self._serials))
             directory = entry
         file = CachedFile()
+        if size_bytes:
+            file.resize(size_bytes, next(self._serials))
         directory.bind(name, file, next(self._serials))
         return file
 

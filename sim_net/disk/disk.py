@@ -228,9 +228,7 @@ class SimDisk:
             assert allocate_bytes is not None
             if allocate_bytes < 0:
                 raise os_error(errno.EINVAL, path)
-            entry = self._tree.create(path)
-            if allocate_bytes:
-                self.resize(entry, allocate_bytes)
+            entry = self._tree.create(path, allocate_bytes)
         file = SimFile(self, path, entry, read_only=read_only)
         self._open_files.add(file)
         return file

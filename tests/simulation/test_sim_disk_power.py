@@ -160,6 +160,13 @@ def test_a_name_may_be_durable_before_its_bytes_and_its_length() -> None:
     assert {content(left_by(program, seed), "f") for seed in SEEDS} == {b"", bytes(4), b"data"}
 
 
+def test_in_the_order_of_changes_a_new_file_has_its_length_before_its_name() -> None:
+    async def program(node: Node) -> None:
+        node.disk.open("d/f", allocate_bytes=4)
+
+    assert {content(left_by(program, seed, "prefix"), "d/f") for seed in SEEDS} == {None, bytes(4)}
+
+
 @BOTH
 def test_a_rename_happens_whole_or_not_at_all(unsynced: Unsynced) -> None:
     def renaming(*, sync: bool) -> Program:

@@ -7,6 +7,7 @@ import fcntl
 import mmap
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,54 @@ def test_a_file_that_cannot_be_allocated_is_not_left_behind(tmp_path: Path, monk
     assert disk.list("") == []
     disk.open("log", allocate_bytes=100).close()
     assert (tmp_path / "log").stat().st_size == 100
+
+
+def test_a_new_file_has_its_length_before_its_name_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java does not start over a log file of length 0, which a process left that was killed in between."""
+    seen, truncate = list[list[str]](), os.ftruncate
+
+    def killed(fd: int, size: int) -> None:
+        seen.append([each.name for each in (tmp_path / "d").iterdir()])
+        truncate(fd, size)
+
+    monkeypatch.setattr(os, "ftruncate", killed)
+    disk = OsDisk(tmp_path)
+    file = disk.open("d/log", allocate_bytes=100, exclusive=True, private=True)
+    assert seen == [[]]
+    assert (disk.list("d"), file.size_bytes, bytes(file.map())) == (["log"], 100, bytes(100))
+    status = (tmp_path / "d/log").stat()
+    assert (status.st_size, status.st_nlink, stat.S_IMODE(status.st_mode)) == (100, 1, 0o600)
+    assert Path(f"/proc/self/fd/{file._fd}").readlink() == tmp_path / "d/log"
+    file.write_at(98, b"abcd")
+    assert (tmp_path / "d/log").read_bytes()[-4:] == b"abcd"
+    with pytest.raises(FileExistsError):
+        disk.open("d/log", allocate_bytes=1, exclusive=True)
+
+
+@pytest.mark.parametrize("lacks", ["the file system", "/proc"])
+def test_where_files_cannot_be_without_a_name_they_are_created_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    open_, tried = os.open, list[object]()
+
+    def open_named(path: Path, flags: int, *rest: int) -> int:
+        if lacks == "the file system" and flags & os.O_TMPFILE == os.O_TMPFILE:
+            tried.append(path)
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return open_(path, flags, *rest)
+
+    def link(source: str, *_: object, **__: object) -> None:
+        tried.append(source)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+
+    monkeypatch.setattr(os, "open", open_named)
+    monkeypatch.setattr(os, "link", link)
+    disk = OsDisk(tmp_path)
+    disk.open("d/log", allocate_bytes=100, exclusive=True).close()
+    assert len(tried) == 1
+    assert (disk.list("d"), (tmp_path / "d/log").stat().st_size) == (["log"], 100)
+    with pytest.raises(FileExistsError):
+        disk.open("d/log", allocate_bytes=100, exclusive=True)
 
 
 def test_names(tmp_path: Path) -> None:
