@@ -238,7 +238,7 @@ class Producer:
                     return _outcome(outgoing.topic, brokers, stored, error, is_over=_is_over(deadline_s))
                 chosen = self._select(info, brokers[-1] if brokers else None)
             brokers.append(chosen.broker_name)
-            begun_s = trio.current_time()
+            begun_s = trio.current_time() if config.send_latency_fault_enable else 0.0
             try:
                 stored = await self._attempt(outgoing, chosen, deadline_s)
             except MessageRefused:
@@ -283,6 +283,8 @@ class Producer:
         )
 
     def _learn(self, queue: MessageQueue, begun_s: float, *, failed: bool) -> None:
+        if not self.config.send_latency_fault_enable:
+            return
         now_s = trio.current_time()
         self._strategy.update_fault_item(queue.broker_name, (now_s - begun_s) * 1000, now_s * 1000, isolation=failed)
 
@@ -291,7 +293,8 @@ class Producer:
         if counter is None:
             begin = int(self._instance.environment.entropy.random() * _COUNTER_SPAN)
             counter = self._counters[info.topic] = SendWhichQueue(begin)
-        return self._strategy.select_one_message_queue(info, counter, last_broker_name, trio.current_time() * 1000)
+        now_s = trio.current_time() if self.config.send_latency_fault_enable else 0.0
+        return self._strategy.select_one_message_queue(info, counter, last_broker_name, now_s * 1000)
 
     async def _publish_info(self, topic: str, deadline_s: float) -> TopicPublishInfo:
         routes, config = self._instance.routes, self.config
@@ -338,7 +341,7 @@ class Producer:
     def _next_id(self) -> str:
         clock = self._instance.environment.wall_clock
         now_ms = clock.now_ms()
-        return self._unique_ids.next(now_ms, clock.utc_offset_s(now_ms))
+        return self._unique_ids.next(now_ms, clock.utc_offset_s)
 
     def _deadline(self, timeout_ms: int | None) -> float:
         self._instance.check_open()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import attrs
+from typing import NamedTuple
 
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
 from rmq_actors.protocols.transactional_messages import PROPERTY_TRANSACTION_PREPARED
@@ -12,9 +11,7 @@ from rmq_actors.wire.batch import BATCH_ITEM_BYTES, encode_batch, encode_batch_i
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.body_compression import compress_body
 from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY
-from rmq_actors.wire.headers.codec import encode_header
-from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
-from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, decode_properties, encode_properties
+from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, decode_properties, encode_properties, properties_text
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE, Message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -24,8 +21,7 @@ PROPERTY_RECONSUME_TIME = "RECONSUME_TIME"
 PROPERTY_MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
 
 
-@attrs.frozen
-class Outgoing:
+class Outgoing(NamedTuple):
     """A message, or a batch, made ready once for all attempts: what does not depend on the queue.
 
     `msg_id`: the unique ids, with commas between those of a batch.
@@ -60,8 +56,8 @@ def outgoing_message(message: Message, unique_id: str, compress_over_bytes: int,
         times = int(properties.pop(PROPERTY_RECONSUME_TIME, "0"))
         text = properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None)
         times_max = None if text is None else int(text)
-    encoded = encode_properties(properties).decode()
-    return Outgoing(message.topic, msg_id, body, encoded, sys_flag, message.flag, False, times, times_max)
+    text = properties_text(properties)
+    return Outgoing(message.topic, msg_id, body, text, sys_flag, message.flag, False, times, times_max)
 
 
 def outgoing_batch(messages: Sequence[Message], unique_ids: Sequence[str]) -> Outgoing:
@@ -109,21 +105,26 @@ def send_command(
     default_topic: str,
     default_topic_queue_nums: int,
 ) -> RemotingCommand:
-    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE, of one attempt."""
-    header = SendMessageRequestHeaderV2(
-        producer_group=producer_group,
-        topic=outgoing.topic,
-        default_topic=default_topic,
-        default_topic_queue_nums=default_topic_queue_nums,
-        queue_id=queue.queue_id,
-        sys_flag=outgoing.sys_flag,
-        born_timestamp=born_timestamp_ms,
-        flag=outgoing.flag,
-        properties=outgoing.properties,
-        reconsume_times=outgoing.reconsume_times,
-        max_reconsume_times=outgoing.max_reconsume_times,
-        batch=outgoing.is_batch,
-        broker_name=queue.broker_name,
-    )
+    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE, of one attempt: a `SendMessageRequestHeaderV2`, written out.
+
+    To encode the header by its type takes three times as long.
+    """
+    ext_fields = {
+        "a": producer_group,
+        "b": outgoing.topic,
+        "c": default_topic,
+        "d": str(default_topic_queue_nums),
+        "e": str(queue.queue_id),
+        "f": str(outgoing.sys_flag),
+        "g": str(born_timestamp_ms),
+        "h": str(outgoing.flag),
+        "i": outgoing.properties,
+        "j": str(outgoing.reconsume_times),
+        "k": "false",
+        "m": "true" if outgoing.is_batch else "false",
+        "n": queue.broker_name,
+    }
+    if outgoing.max_reconsume_times is not None:
+        ext_fields["l"] = str(outgoing.max_reconsume_times)
     code = RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
-    return RemotingCommand(code, encode_header(header), body=outgoing.body)
+    return RemotingCommand(code, ext_fields, body=outgoing.body)

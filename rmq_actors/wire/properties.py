@@ -29,9 +29,19 @@ def encode_properties(properties: Mapping[str, str], *, without: str | None = No
 
     Raises `IllegalProperty` for a name or value that would not come back, but for empty values, which Java writes too.
     """
+    return _checked(properties, without)[1]
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """What `encode_properties` encodes. Raises as it does."""
+    return _checked(properties, None)[0]
+
+
+def _checked(properties: Mapping[str, str], without: str | None) -> tuple[str, bytes]:
+    """Properties as text, and encoded."""
     entries = [f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items() if name != without]
     if not entries:
-        return b""
+        return "", b""
     text = PROPERTY_SEPARATOR.join(entries)
     if (
         text.count(NAME_VALUE_SEPARATOR) != len(entries)
@@ -45,7 +55,7 @@ def encode_properties(properties: Mapping[str, str], *, without: str | None = No
     except UnicodeEncodeError as error:
         raise IllegalProperty(f"property {_name_at(text, error.start)!r} is no Unicode text: {error}") from error
     check_not_torn(data)
-    return data
+    return text, data
 
 
 def _name_at(text: str, at: int) -> str:

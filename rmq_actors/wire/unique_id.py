@@ -9,11 +9,10 @@ bytes, like the process, are random.
 from __future__ import annotations
 
 import ipaddress
-import struct
+from collections.abc import Callable
 
 import attrs
 
-_TAIL = struct.Struct(">iH")
 _DAY_MS = 86_400_000
 #: A clock that was set back by less than this counts as standing still, as in RocketMQ.
 _SET_BACK_MS = 1_000_000
@@ -31,7 +30,7 @@ def month_began_ms(now_ms: int, utc_offset_s: int) -> int:
     return (local_days - day_of_month) * _DAY_MS - utc_offset_s * 1000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)  # else the counter's every step would run hooks of attrs
 class UniqueIds:
     """The ids of one producer: 65,536 different ones in each ms. `token`: 6 random bytes."""
 
@@ -45,15 +44,14 @@ class UniqueIds:
     def __attrs_post_init__(self) -> None:
         self._prefix = (ipaddress.ip_address(self.ip).packed + self.token).hex().upper()
 
-    def next(self, now_ms: int, utc_offset_s: int) -> str:
-        """Another id."""
+    def next(self, now_ms: int, utc_offset_s: Callable[[int], int]) -> str:
+        """Another id. `utc_offset_s`: how many seconds local time is ahead of UTC at a time in ms."""
         if now_ms >= self._next_check_ms:
-            self._began_ms = month_began_ms(now_ms, utc_offset_s)
+            self._began_ms = month_began_ms(now_ms, utc_offset_s(now_ms))
             self._next_check_ms = now_ms - now_ms % _DAY_MS + _DAY_MS
         since_ms = now_ms - self._began_ms
         if -_SET_BACK_MS < since_ms < 0:
             since_ms = 0
-        # The field has 32 bits, and Java's cast keeps the lowest.
-        since_ms = (since_ms + 2**31) % 2**32 - 2**31
         counter, self._counter = self._counter, (self._counter + 1) & 0xFFFF
-        return self._prefix + _TAIL.pack(since_ms, counter).hex().upper()
+        # The field has 32 bits, and Java's cast keeps the lowest.
+        return f"{self._prefix}{since_ms & 0xFFFFFFFF:08X}{counter:04X}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rmq_actors.protocols.message_checks import check_batch, check_consumer_group, check_message, check_producer_group
-from rmq_actors.protocols.send_requests import outgoing_batch, outgoing_message, send_command
+from rmq_actors.protocols.send_requests import Outgoing, outgoing_batch, outgoing_message, send_command
 from rmq_actors.protocols.send_retries import SendRetries, SendStatus
 from rmq_actors.wire.batch import decode_batch
 from rmq_actors.wire.bodies.message_queues import MessageQueue
@@ -15,6 +17,8 @@ from rmq_actors.wire.body_compression import (
     compress_body,
     decompress_body,
 )
+from rmq_actors.wire.headers.codec import encode_header
+from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
 from rmq_actors.wire.properties import decode_properties
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.request_code import RequestCode
@@ -152,6 +156,47 @@ def test_the_request_of_a_message_and_of_a_batch() -> None:
     assert batch.msg_id == "A,B"
 
 
+@given(
+    queue_id=st.integers(-1, 2**31 - 1),
+    born_timestamp_ms=st.integers(0, 2**63 - 1),
+    sys_flag=st.integers(0, 2**31 - 1),
+    flag=st.integers(-(2**31), 2**31 - 1),
+    properties=st.text(max_size=20),
+    is_batch=st.booleans(),
+    reconsume_times=st.integers(0, 20),
+    max_reconsume_times=st.none() | st.integers(0, 20),
+)
+def test_a_request_carries_the_header_of_its_type(
+    queue_id: int,
+    born_timestamp_ms: int,
+    sys_flag: int,
+    flag: int,
+    properties: str,
+    is_batch: bool,
+    reconsume_times: int,
+    max_reconsume_times: int | None,
+) -> None:
+    outgoing = Outgoing("T", "ID", b"x", properties, sys_flag, flag, is_batch, reconsume_times, max_reconsume_times)
+    queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=queue_id)
+    command = send_command(outgoing, queue, "PG", born_timestamp_ms, default_topic="TBW102", default_topic_queue_nums=4)
+    expected = SendMessageRequestHeaderV2(
+        producer_group="PG",
+        topic="T",
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        sys_flag=sys_flag,
+        born_timestamp=born_timestamp_ms,
+        flag=flag,
+        properties=properties,
+        reconsume_times=reconsume_times,
+        max_reconsume_times=max_reconsume_times,
+        batch=is_batch,
+        broker_name="broker-a",
+    )
+    assert command.ext_fields == encode_header(expected)
+
+
 # --- unique ids ------------------------------------------------------------------------------------------------------
 
 DAY_MS = 86_400_000
@@ -173,15 +218,19 @@ def test_ids_count_the_ms_of_the_local_month(now_ms: int, offset_s: int, began_m
     assert month_began_ms(now_ms, offset_s) == began_ms
 
 
+def _utc(_at_ms: int) -> int:
+    return 0
+
+
 def test_an_id_says_address_process_time_and_number() -> None:
     ids = UniqueIds("10.1.2.3", b"\x00\x01\x02\x03\x04\x05")
-    assert ids.next(1_704_067_200_000 + 258, 0) == "0A0102030001020304050000" + "0102" + "0000"
-    assert ids.next(1_704_067_200_000 + 258, 0)[-4:] == "0001"
-    assert len(UniqueIds("::1", bytes(6)).next(0, 0)) == 56
+    assert ids.next(1_704_067_200_000 + 258, _utc) == "0A0102030001020304050000" + "0102" + "0000"
+    assert ids.next(1_704_067_200_000 + 258, _utc)[-4:] == "0001"
+    assert len(UniqueIds("::1", bytes(6)).next(0, _utc)) == 56
 
 
 def test_ids_differ_within_a_ms_and_the_next_month_begins_again() -> None:
     ids = UniqueIds("10.1.2.3", bytes(6))
-    assert len({ids.next(5, 0) for _ in range(65_536)}) == 65_536
-    assert ids.next(31 * DAY_MS + 1, 0)[20:28] == "00000001"
-    assert ids.next(31 * DAY_MS - 500, 0)[20:28] == "00000000", "a clock that was set back a little stands still"
+    assert len({ids.next(5, _utc) for _ in range(65_536)}) == 65_536
+    assert ids.next(31 * DAY_MS + 1, _utc)[20:28] == "00000001"
+    assert ids.next(31 * DAY_MS - 500, _utc)[20:28] == "00000000", "a clock that was set back a little stands still"
