@@ -7,7 +7,6 @@ checked when it came, so that reading a field raises nothing.
 from __future__ import annotations
 
 import logging
-import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -94,12 +93,18 @@ class MessageExt(_OfRecord):
         def __getattr__(self, name: str) -> object:
             """The value of a field that was not read yet; from now on it is the field's."""
             decode = _DECODERS.get(name)
-            if decode is None:
+            if decode is not None:
+                value = decode(self, *_get_record(self))
+                object.__setattr__(self, name, value)
+                return value
+            if name not in _AT_HAND:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            head, after_body, broker_name = _get_record(self)
-            value = decode(self, head, after_body, broker_name)
-            object.__setattr__(self, name, value)
-            return value
+            head, _, broker_name = _get_record(self)
+            for set_number, place in _SET_NUMBERS:
+                set_number(self, head[place])
+            _set_broker_name(self, broker_name)
+            _set_is_compressed(self, False)
+            return getattr(self, name)
 
     @staticmethod
     def of_plain(record: PlainRecord, broker_name: str) -> MessageExt:
@@ -148,39 +153,39 @@ class MessageExt(_OfRecord):
         )
 
 
+def _setter(name: str) -> Callable[[MessageExt, Any], None]:
+    """Sets a field, of a message that is being made."""
+    setter: Callable[[MessageExt, Any], None] = vars(MessageExt)[name].__set__
+    return setter
+
+
 _new_message = object.__new__
-_get_record = vars(_OfRecord)["_record"].__get__
-_set_record = vars(_OfRecord)["_record"].__set__
-_set_body = vars(MessageExt)["body"].__set__
-_set_queue_offset = vars(MessageExt)["queue_offset"].__set__
+_get_record, _set_record = vars(_OfRecord)["_record"].__get__, vars(_OfRecord)["_record"].__set__
+_set_body, _set_queue_offset = _setter("body"), _setter("queue_offset")
+_set_broker_name, _set_is_compressed = _setter("broker_name"), _setter("is_compressed")
 
-#: A field of a message, out of its record.
-_Decode = Callable[[MessageExt, tuple[Any, ...], bytes, str], object]
+#: Numbers of a record: they were all unpacked together, so that the first one that is read brings the others.
+_NUMBERS = {
+    "queue_id": QUEUE_ID,
+    "physical_offset": PHYSICAL_OFFSET,
+    "reconsume_times": RECONSUME_TIMES,
+    "sys_flag": SYS_FLAG,
+    "flag": FLAG,
+    "born_timestamp_ms": BORN_TIMESTAMP,
+    "store_timestamp_ms": STORE_TIMESTAMP,
+    "prepared_transaction_offset": PREPARED_TRANSACTION_OFFSET,
+}
+_SET_NUMBERS = tuple((_setter(name), place) for name, place in _NUMBERS.items())
+_AT_HAND = frozenset({*_NUMBERS, "broker_name", "is_compressed"})
 
-
-def _number(place: int) -> _Decode:
-    get = operator.itemgetter(place)
-    return lambda _message, head, _after_body, _broker_name: get(head)
-
-
-#: All fields but those that every consumer needs.
-_DECODERS: Mapping[str, _Decode] = {
+#: Texts of a record, each out of what stands before its body, after it, and the name of its broker.
+_DECODERS: Mapping[str, Callable[[MessageExt, tuple[Any, ...], bytes, str], object]] = {
     "topic": lambda _message, _head, after_body, _broker_name: topic_of(after_body),
     "properties": lambda _message, _head, after_body, _broker_name: properties_of(after_body),
-    "broker_name": lambda _message, _head, _after_body, broker_name: broker_name,
-    "queue_id": _number(QUEUE_ID),
     "msg_id": lambda message, _head, _after_body, _broker_name: (
         message.properties.get(PROPERTY_UNIQ_KEY) or message.offset_msg_id
     ),
     "offset_msg_id": lambda _message, head, _after_body, _broker_name: message_id_of(head),
-    "physical_offset": _number(PHYSICAL_OFFSET),
-    "reconsume_times": _number(RECONSUME_TIMES),
-    "sys_flag": _number(SYS_FLAG),
-    "flag": _number(FLAG),
-    "born_timestamp_ms": _number(BORN_TIMESTAMP),
     "born_host": lambda _message, head, _after_body, _broker_name: born_host_of(head),
-    "store_timestamp_ms": _number(STORE_TIMESTAMP),
     "store_host": lambda _message, head, _after_body, _broker_name: store_host_of(head),
-    "prepared_transaction_offset": _number(PREPARED_TRANSACTION_OFFSET),
-    "is_compressed": lambda _message, _head, _after_body, _broker_name: False,
 }
