@@ -33,6 +33,10 @@ from rmq_actors.wire.response_code import ResponseCode
 
 _log = logging.getLogger(__name__)
 
+#: As plain numbers: `in` of an enum's flags takes 1 us.
+_COMMIT_OFFSET, _SUSPEND = PullSysFlag.COMMIT_OFFSET.value, PullSysFlag.SUSPEND.value
+_SUBSCRIPTION = PullSysFlag.SUBSCRIPTION.value
+
 
 @attrs.define(eq=False)
 class PullMessageProcessor:
@@ -103,7 +107,7 @@ class PullMessageProcessor:
     def _process(
         self, request: RemotingRequest, header: PullMessageRequestHeader, *, may_hold: bool
     ) -> RemotingCommand | None:
-        clients, flags, began_s = self._clients, PullSysFlag(header.sys_flag), trio.current_time()
+        clients, flags, began_s = self._clients, header.sys_flag, trio.current_time()
         group = self._check(request, header)
         store = clients.store
         result = store.reads.get_message(
@@ -120,14 +124,9 @@ class PullMessageProcessor:
         corrects = not config.is_slave or config.store.offset_check_in_slave
         puller = Puller(config.is_slave, config.slave_read_enable, corrects)
         answer = pull_answer(result, header.queue_offset, group, puller)
-        if may_hold and PullSysFlag.COMMIT_OFFSET in flags and not config.is_slave:
+        if may_hold and flags & _COMMIT_OFFSET and not config.is_slave:
             self._commit(request, header)
-        if (
-            answer.code is ResponseCode.PULL_NOT_FOUND
-            and may_hold
-            and PullSysFlag.SUSPEND in flags
-            and self._hold(request, header)
-        ):
+        if answer.code is ResponseCode.PULL_NOT_FOUND and may_hold and flags & _SUSPEND and self._hold(request, header):
             return None
         if answer.code is ResponseCode.SUCCESS:
             latency_ms = int(1000 * (trio.current_time() - began_s))
@@ -198,13 +197,13 @@ class PullMessageProcessor:
         return group
 
     def _filter(
-        self, header: PullMessageRequestHeader, flags: PullSysFlag, group_config: SubscriptionGroupConfig
+        self, header: PullMessageRequestHeader, flags: int, group_config: SubscriptionGroupConfig
     ) -> MessageFilter | None:
         """What the subscription in the pull wants, or that of the group's heartbeats. Raises `RpcRefused`.
 
         None: every message. Reading is cheaper then.
         """
-        if PullSysFlag.SUBSCRIPTION in flags:
+        if flags & _SUBSCRIPTION:
             code, remark = ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
             try:
                 found = build_subscription(header.topic, header.subscription, header.expression_type)

@@ -221,12 +221,13 @@ class MessageReads:
         if not entries:
             _log.warning("%s queue %d has %d to %d, but no entry %d", topic, queue_id, first, end, offset)
             return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, offset, queue.roll_next_file(offset), first, end)
-        scan = _Scan(self._config, self._commit_log, self._readable_to(), self._in_memory_bytes)
+        log_end = self._commit_log.max_offset
+        scan = _Scan(self._config, self._commit_log, log_end, self._readable_to(), self._in_memory_bytes)
         scanned = scan.run(entries, queue, max_msg_nums, message_filter)
         if scanned == 0:
             # The entry is there, its record is not yet to be seen: as if the queue ended here.
             return self._nothing(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, offset, first, offset)
-        fall_behind = self._commit_log.max_offset - scan.last_offset
+        fall_behind = log_end - scan.last_offset
         return GetMessageResult(
             scan.status,
             offset + scanned,
@@ -249,13 +250,14 @@ class _Scan:
     """One walk over entries of a queue. After it: what was found, and where the last entry looked at points."""
 
     def __init__(
-        self, config: MessageStoreConfig, commit_log: ReadableLog, readable_to: int, in_memory_bytes: int
+        self, config: MessageStoreConfig, commit_log: ReadableLog, log_end: int, readable_to: int, in_memory_bytes: int
     ) -> None:
         self._config = config
         self._commit_log = commit_log
+        self._log_end = log_end
         self._readable_to = readable_to
         #: Records before it are taken to be on the disk alone.
-        self._in_memory_from = commit_log.max_offset - in_memory_bytes
+        self._in_memory_from = log_end - in_memory_bytes
         self.status = GetMessageStatus.NO_MATCHED_MESSAGE
         self.messages: list[memoryview] = []
         self.total_bytes = 0
@@ -268,9 +270,10 @@ class _Scan:
         self, entries: memoryview, queue: ConsumeQueue, max_msg_nums: int, message_filter: MessageFilter | None
     ) -> int:
         """Fill `messages`; how many entries are done with."""
-        readable_to = self._readable_to
-        log_min, log_end = self._commit_log.min_offset, self._commit_log.max_offset
-        scanned = self._take_plain(entries, max_msg_nums) if message_filter is None else 0
+        readable_to, log_min, log_end = self._readable_to, self._commit_log.min_offset, self._log_end
+        scanned = self._take_plain(entries, max_msg_nums, log_min) if message_filter is None else 0
+        if scanned * QUEUE_ENTRY.size == len(entries):
+            return scanned
         for offset, size, tags_code in QUEUE_ENTRY.iter_unpack(entries[scanned * QUEUE_ENTRY.size :]):
             is_blank = size == BLANK_SIZE
             if not is_blank:
@@ -294,7 +297,7 @@ class _Scan:
                     break
         return scanned
 
-    def _take_plain(self, entries: memoryview, max_msg_nums: int) -> int:
+    def _take_plain(self, entries: memoryview, max_msg_nums: int, log_min: int) -> int:
         """Take the first entries, up to one that needs a second look: how many.
 
         Each is of a whole record in the same file, in memory, that may be seen, within all limits. What `run` does of
@@ -302,7 +305,7 @@ class _Scan:
         """
         log, config, unpack_head = self._commit_log, self._config, _RECORD_HEAD.unpack_from
         first_offset: int = QUEUE_ENTRY.unpack_from(entries)[0]
-        seen_from, seen_to = max(log.min_offset, self._in_memory_from), min(self._readable_to, log.max_offset)
+        seen_from, seen_to = max(log_min, self._in_memory_from), min(self._readable_to, self._log_end)
         if not seen_from <= first_offset < seen_to:
             return 0
         view, file_begin = log.file_at(first_offset)
