@@ -5,7 +5,7 @@ Java is on the other end of each connection, as the slave or as the master.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -66,11 +66,10 @@ MORE_CUTS = (
 )
 
 
-@pytest.fixture(params=["4.9.7", "5.3.1"])
-def runtime(request: pytest.FixtureRequest) -> JavaRuntime:
-    """Of either RocketMQ."""
-    fixture = {"4.9.7": "java_runtime", "5.3.1": "java_runtime_5"}[request.param]
-    return request.getfixturevalue(fixture)  # type: ignore[no-any-return]
+@pytest.fixture
+def runtimes(java_runtime: JavaRuntime, java_runtime_5: JavaRuntime) -> Mapping[str, JavaRuntime]:
+    """Of the Java brokers, by version."""
+    return {"4.9.7": java_runtime, "5.3.1": java_runtime_5}
 
 
 def put(master: Broker) -> None:
@@ -110,7 +109,7 @@ def cut_each(
         wait_for_same_log(master, slave)
 
 
-def java_slave_of_ours(servers: Servers, runtime: JavaRuntime) -> None:
+def java_slave_of_ours(servers: Servers, runtime: JavaRuntime, every: int) -> None:
     # A 5.3.1 slave follows no haMasterAddress: a name server has to tell.
     name_server = servers.name_server("namesrv")
     name_server.start()
@@ -125,20 +124,32 @@ def java_slave_of_ours(servers: Servers, runtime: JavaRuntime) -> None:
         haSendHeartbeatInterval=REPORT_MS,
     )
     with open_ha_proxy((PROXY_HOST, ha_port), ("127.0.0.1", ha_port)) as proxy:
-        cut_each(master, slave, proxy, CUTS)
+        cut_each(master, slave, proxy, CUTS[every - 1 :: every])
 
 
-def our_slave_of_java(servers: Servers, runtime: JavaRuntime) -> None:
+def our_slave_of_java(servers: Servers, runtime: JavaRuntime, every: int) -> None:
     master = servers.java_broker("java-master", runtime)
     with open_ha_proxy(("127.0.0.1", 0), ("127.0.0.1", master.listen_port + 1)) as proxy:
         slave = servers.own_broker(
             "our-slave", brokerRole="SLAVE", brokerId=1, haMasterAddress=proxy.address, masterAddr=master.address
         )
-        cut_each(master, slave, proxy, (*CUTS, *MORE_CUTS), held_back_bytes_max=RECORD_BYTES - 1)
+        cut_each(master, slave, proxy, (*CUTS, *MORE_CUTS)[::every], held_back_bytes_max=RECORD_BYTES - 1)
 
 
-def test_cuts_and_kills_at_any_byte_of_a_frame(runtime: JavaRuntime, servers: Servers) -> None:
+@pytest.mark.parametrize(
+    ("version", "every"),
+    [
+        pytest.param("4.9.7", 1, id="4.9.7"),
+        pytest.param("5.3.1", 2, id="5.3.1, every second cut"),
+        pytest.param("5.3.1", 1, id="5.3.1", marks=pytest.mark.long),
+    ],
+)
+def test_cuts_and_kills_at_any_byte_of_a_frame(
+    version: str, every: int, runtimes: Mapping[str, JavaRuntime], servers: Servers
+) -> None:
     """In both roles beside each other: they mostly wait."""
     with ThreadPoolExecutor(2) as threads:
-        for ended in [threads.submit(each, servers, runtime) for each in (java_slave_of_ours, our_slave_of_java)]:
+        for ended in [
+            threads.submit(each, servers, runtimes[version], every) for each in (java_slave_of_ours, our_slave_of_java)
+        ]:
             ended.result()

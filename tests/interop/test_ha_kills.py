@@ -148,7 +148,15 @@ def kill_each_beside_each_other(pairs: Sequence[Pair]) -> None:
         raise BaseExceptionGroup("not the same", [*failed.values()])
 
 
-@pytest.mark.parametrize("kinds", [pytest.param(SOME, id="some"), pytest.param(OTHERS, id="others", marks=LONG)])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        # A slave of 5.3.1 takes two minutes: it asks for its master's metadata once in one.
+        pytest.param(SOME[:1], id="4.9.7"),
+        pytest.param(SOME[1:], id="5.3.1", marks=LONG),
+        pytest.param(OTHERS, id="others", marks=LONG),
+    ],
+)
 def test_our_masters_and_java_slaves(kinds: Kinds, runtimes: Mapping[str, JavaRuntime], servers: Servers) -> None:
     # A 5.3.1 slave follows no haMasterAddress: a name server has to tell.
     name_server = servers.name_server("namesrv")
