@@ -42,8 +42,8 @@ def stale(path: Path, root: Path, sources: dict[Path, Source]) -> Iterator[str]:
 
 
 def _is_there(test: str, root: Path) -> bool:
-    """Whether a file defines the test: "tests/<file>.py::<test>"."""
-    path, _, name = test.partition("::")
+    """Whether a file defines the test: "tests/<file>.py::<test>", perhaps with a parameter in brackets."""
+    path, _, name = test.partition("[")[0].partition("::")
     file = root / path
     return (
         file.is_file()

@@ -94,12 +94,21 @@ def test_the_lines_are_replaced_at_their_depth(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tests", ["def test_flush_twice():\n    ...\n", "flush = test_flush()\n", None])
 def test_a_test_that_is_gone_is_named(tmp_path: Path, tests: str | None) -> None:
-    """Only the run of that mutant found it, and `make test` runs one in eight."""
+    """Only the run of that mutant found it, and `make test` runs one in 24."""
     file = tree(tmp_path, log=LOG) / "tests" / "test_log.py"
     file.unlink()
     if tests is not None:
         file.write_text(tests)
     assert told(tmp_path, "rmq_actors.log:flush") == ["names a test that is not there: tests/test_log.py::test_flush"]
+
+
+def test_a_test_may_be_named_with_a_parameter(tmp_path: Path) -> None:
+    tree(tmp_path, log=LOG)
+    text = MUTANT.replace("::test_flush", "::test_flush[twice - or more]")
+    assert told(tmp_path, "rmq_actors.log:flush", text) == []
+    assert told(tmp_path, "rmq_actors.log:flush", text.replace("::test_flush[", "::test_sync[")) == [
+        "names a test that is not there: tests/test_log.py::test_sync[twice - or more]"
+    ]
 
 
 def test_a_function_that_moves_within_its_file_needs_nothing(tmp_path: Path) -> None:
