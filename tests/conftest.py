@@ -16,10 +16,19 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.architecture.budget_table import budget_lines, read_budgets, seconds_by_directory
+from tests.worlds.second_runs import SecondRuns
 
-settings.register_profile("dev", deadline=None, print_blob=True)
+#: Half of what Hypothesis takes: `make test-long` has forty times as many.
+_EXAMPLES = 50
+
+settings.register_profile("dev", deadline=None, max_examples=_EXAMPLES, print_blob=True)
 settings.register_profile(
-    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    deadline=None,
+    derandomize=True,
+    max_examples=_EXAMPLES,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "long", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -84,8 +93,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupSc
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--budgets`, which `make test` gives."""
+    """`--budgets` and `--second-runs`, which `make test` gives."""
     parser.addoption("--budgets", action="store_true", help="end with the seconds of each directory and its budget")
+    parser.addoption(
+        "--second-runs", action="store_true", help="run a test of real processes that fails once more; few may need it"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Second runs, where they are asked for: who looks for a bug wants to see the first failure."""
+    if config.getoption("second_runs"):
+        config.pluginmanager.register(SecondRuns(), "second-runs")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

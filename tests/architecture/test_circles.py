@@ -6,6 +6,7 @@ import-linter does not see imports of type checkers alone, so that two modules o
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -77,6 +78,7 @@ KNOWN = {
 }
 
 
+@functools.cache
 def imports() -> dict[str, set[str]]:
     """Each module of the product, and which of the others it names in any import, wherever that stands."""
     paths = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import pytest
 
@@ -65,13 +66,15 @@ def says_why(cls: ast.ClassDef, what: str) -> bool:
     return bool((LINES_REASON if what == "lines" else FIELDS_REASON).search(text))
 
 
-def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+@functools.cache
+def classes() -> Sequence[tuple[str, ast.ClassDef]]:
     """Each class of the product, as module:class."""
+    found = []
     for path in (PROJECT / "rmq_actors").rglob("*.py"):
         module = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                yield f"{module}:{node.name}", node
+        nodes = ast.walk(ast.parse(path.read_text()))
+        found += [(f"{module}:{node.name}", node) for node in nodes if isinstance(node, ast.ClassDef)]
+    return found
 
 
 def test_larger_classes_are_those_that_are_named() -> None:

@@ -54,6 +54,7 @@ def test_the_order_service_passes_its_own_tests(tmp_path: Path) -> None:
     assert "6 passed" in done.stdout
 
 
+@pytest.mark.long  # `make test` runs them with the wheel and what each names at its head: tests/packaging
 @pytest.mark.parametrize("name", EXPECTED)
 def test_example(name: str) -> None:
     done = run_example(f"examples/{name}.py")

@@ -29,7 +29,7 @@ def test_the_list_is_that_of_the_classes() -> None:
         pytest.skip("there is no javap beside java")
     listed = listed_keys()
     # One call for all classes: each call costs a Java process a second.
-    command = [javap, "-J-XX:TieredStopAtLevel=1", "-p", "-cp", classpath, *listed]
+    command: list[str | Path] = [javap, "-J-XX:TieredStopAtLevel=1", "-p", "-cp", classpath, *listed]
     shown = subprocess.run(command, check=True, capture_output=True, text=True)
     classes = {found[1]: found[0] for found in _CLASS.finditer(shown.stdout)}
     assert classes.keys() == listed.keys()

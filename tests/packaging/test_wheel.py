@@ -24,12 +24,13 @@ from tests.worlds.extras import PROJECT, project, promised
 PIP_TIMEOUT_S = 900
 COMMAND_TIMEOUT_S = 180
 
-pytestmark = pytest.mark.timeout(2 * PIP_TIMEOUT_S)
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(2 * PIP_TIMEOUT_S)]
 
 EXTRAS = frozenset(project()["optional-dependencies"])
-INSTALLED = [(), ("cli",), ("server",), ("testing",)]
-#: pyarrow and pyspark take long to install. Their commands need `cli` too, as the pages say.
-LARGE = [("trace",), ("spark",), ("cli", "trace"), ("cli", "spark"), tuple(sorted(EXTRAS))]
+INSTALLED = [(), ("cli",), ("testing",)]
+#: pyarrow and pyspark take long to install. Their commands need `cli` too, as the pages say. What [server] brings,
+#: tests/architecture/test_extras.py sees as well.
+LARGE = [("server",), ("trace",), ("spark",), ("cli", "trace"), ("cli", "spark"), tuple(sorted(EXTRAS))]
 
 IMPORT_ALL = """
 import importlib, sys, traceback

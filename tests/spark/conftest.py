@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+        if "spark" in getattr(item, "fixturenames", ()) and HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
             # The first of them waits for Java to start.
             item.add_marker(pytest.mark.timeout(300))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import threading
+import json
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from py4j.clientserver import FinalizerWorker
-from py4j.protocol import Py4JNetworkError
 
-from rmq_actors.analysis.session import JavaMissing, check_java, open_session
+from rmq_actors.analysis.session import JavaMissing, check_java
 from rmq_actors.tracing.spool import TraceWriter
+from tests.spark import interrupted_session
+from tests.spark.interrupted_session import Told
 from tests.worlds.interrupted_command import DEADLINE_S, Command, Ended, started
 from tests.worlds.trace_story import Story, run_of
 
@@ -39,40 +39,27 @@ def interrupted(command: Command) -> Ended:
     return ended
 
 
-def test_what_fails_as_an_interrupt_leaves_java_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture(scope="module")
+def told() -> Told:
+    """By a process whose session an interrupt has left."""
     try:
         check_java()
     except JavaMissing as missing:
         pytest.skip(str(missing))
-    by_an_interrupt, by_itself = BrokenPipeError(), BrokenPipeError()
-    by_an_interrupt.__context__ = KeyboardInterrupt()
-    with open_session():
-        for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
-            logger.error("interrupted", exc_info=by_an_interrupt)
-            logger.error("lost", exc_info=by_itself)
-    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["lost", "lost"]
+    command = [sys.executable, "-m", interrupted_session.__name__]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return Told(**json.loads(done.stdout))
 
 
-def test_objects_that_are_let_go_after_an_interrupt_are_not_told_to_the_dead_java(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    try:
-        check_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
-    held = []
-    with pytest.raises(KeyboardInterrupt), open_session() as session:  # noqa: PT012  # an interrupt amid the work
-        java: Any = session._jvm
-        held = [java.java.lang.Object() for _ in range(50)]  # as every data frame holds some
-        held.pop()
-        try:
-            raise KeyboardInterrupt
-        finally:
-            # As when Java is asked for something on the way out: the interrupt has reached it, too.
-            raise Py4JNetworkError("Answer from Java side is empty")
-    held.clear()
-    assert [thread for thread in threading.enumerate() if isinstance(thread, FinalizerWorker)] == []
-    assert caplog.messages == []
+def test_what_fails_as_an_interrupt_leaves_java_is_not_told(told: Told) -> None:
+    assert told.within == ["lost", "lost"]
+
+
+def test_objects_that_are_let_go_after_an_interrupt_are_not_told_to_the_dead_java(told: Told) -> None:
+    assert told.left_by == "KeyboardInterrupt"
+    assert told.afterwards == []
+    assert told.finalizers == 0
 
 
 def test_while_java_starts(traces: Path, tmp_path: Path) -> None:

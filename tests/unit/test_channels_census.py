@@ -92,7 +92,9 @@ def users_of(name: str) -> set[str]:
     return {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
-        if "golden" not in path.relative_to(PACKAGE).parts and name in attribute_names(path.read_text())
+        if "golden" not in path.relative_to(PACKAGE).parts
+        and name in (text := path.read_text())
+        and name in attribute_names(text)
     }
 
 

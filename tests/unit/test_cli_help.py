@@ -54,8 +54,9 @@ def test_no_line_ends_before_it_must(path: tuple[str, ...], width: int) -> None:
 
 def test_what_stands_in_brackets_is_not_taken_for_markup() -> None:
     """Rich would leave it out."""
+    commands: Any = typer.main.get_command(app)
     for path in PATHS:
-        command: Any = typer.main.get_command(app)
+        command = commands
         for name in path:
             command = command.commands[name]
         shown = " ".join(" ".join(lines) for lines in prose(path, 120)).split()
