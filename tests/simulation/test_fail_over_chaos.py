@@ -22,7 +22,7 @@ from sim_net.search.search import Case, Parameter
 from tests.simulation.found_schedules import OTHER_SEEDS, found_schedules
 from tests.worlds.recording import E
 
-SEEDS, MORE_SEEDS = range(20), range(20, 48)
+SEEDS, MORE_SEEDS = range(32), range(32, 48)
 BROKERS = FAIL_OVER.topology
 #: What the scenario or its checker once took wrongly for a fault of the product, or the product did wrong.
 FOUND = found_schedules(FAIL_OVER.name)

@@ -19,7 +19,7 @@ from tests.simulation.name_server_chaos import CHAOS_KINDS, Plan, Result, random
 from tests.simulation.name_server_command import keep, load
 
 CASES = sorted((Path(__file__).parent / "name_server_cases").glob("*.json"))
-SEEDS = range(24)
+SEEDS = range(40)
 
 #: What has to happen somewhere in `SEEDS`: kinds of events with their status.
 EXPECTED = {

@@ -22,7 +22,7 @@ from sim_net import Schedule, World, fault_kind
 from sim_net.search.search import Case, Parameter
 from tests.simulation.found_schedules import OTHER_SEEDS, found_schedules
 
-SEEDS, MORE_SEEDS = range(16), range(16, 40)
+SEEDS, MORE_SEEDS = range(24), range(24, 40)
 FOUND = found_schedules(OPERATED.name)
 CALM: dict[str, Parameter] = {"puts": 12, "pause_s": 0.1}
 

@@ -39,7 +39,7 @@ from sim_net.search.search import Case, Parameter
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 FOUND = sorted((Path(__file__).parent / "found_cases").glob("*.json"))
-SEEDS, MORE_SEEDS = range(48), range(48, 160)
+SEEDS, MORE_SEEDS = range(64), range(64, 160)
 
 
 @pytest.fixture(scope="module")
