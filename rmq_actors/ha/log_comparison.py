@@ -44,8 +44,8 @@ class LogComparison:
         offsets, _ = await self._records.from_offset(begins[number])
         if not offsets:
             return begins[number]
-        last = offsets[await self._ask(find_record(offsets))]
-        return last + len(self._records.at(last))
+        last = await self._ask(find_record(offsets))
+        return None if last is None else offsets[last] + len(self._records.at(offsets[last]))
 
     async def _ask(self, questions: Questions[T]) -> T:
         try:

@@ -126,16 +126,20 @@ def find_file(begins: Sequence[int]) -> Questions[int | None]:
     return None if low_answer is Answer.MISSING else low
 
 
-def find_record(offsets: Sequence[int]) -> Questions[int]:
-    """The last of a file's records that the master has too, by its number; it has the first one.
+def find_record(offsets: Sequence[int]) -> Questions[int | None]:
+    """The last of a file's records that the master has too, by its number; it had the first one when it was asked.
 
-    Asks at most log2 of their number, rounded up.
+    None if it has deleted the file since then: what it lacks after the last one tells nothing then. Asks at most log2
+    of their number, rounded up, and one more question.
     """
-    low, high = 0, len(offsets)
+    low, high, after = 0, len(offsets), Answer.OTHER
     while high - low > 1:
         middle = (low + high) // 2
-        if (yield offsets[middle]) is Answer.SAME:
+        answer = yield offsets[middle]
+        if answer is Answer.SAME:
             low = middle
         else:
-            high = middle
+            high, after = middle, answer
+    if after is Answer.MISSING and (yield offsets[low]) is Answer.MISSING:
+        return None
     return low
