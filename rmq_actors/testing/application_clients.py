@@ -6,7 +6,7 @@ A master may be lost before any slave has copied the topic that it made; then th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 import trio
@@ -21,11 +21,9 @@ from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.protocols.queue_selection import select_message_queue_by_hash
 from rmq_actors.protocols.send_retries import SendStatus
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
-from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS, Writers
+from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS
+from rmq_actors.testing.clients_apart import ClientsApart
 from rmq_actors.testing.consumer_groups import ConsumerGroups, group_of, open_application_client, tell_call
-from rmq_actors.testing.sim_brokers import Beside
-from rmq_actors.testing.topology import PRODUCERS
-from rmq_actors.testing.workload import RECORD_BESIDE_BODY_BYTES
 from rmq_actors.tracing.events.run import ClientSend
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, SCHEDULE_TOPIC
@@ -37,8 +35,8 @@ _TIMEOUT_MS = 3_000
 #: An administrator asks name servers and brokers, one after the other.
 _ADMIN_MS = 12_000
 _QUEUES = 4
-#: How often messages go as a batch, of 2 to this many; and how often to the queue of their key.
-_BATCHES, _BATCHED_MAX, _BY_KEY = 0.15, 4, 0.2
+#: How often a single message goes to the queue of its key.
+_BY_KEY = 0.2
 _STATUS = {
     SendStatus.SEND_OK: PutStatus.PUT_OK,
     SendStatus.FLUSH_DISK_TIMEOUT: PutStatus.FLUSH_DISK_TIMEOUT,
@@ -48,26 +46,17 @@ _STATUS = {
 
 
 @attrs.define(eq=False)
-class ApplicationClients(Writers):
+class ApplicationClients(ClientsApart):
     """See the module."""
 
     groups: ConsumerGroups = attrs.field(init=False)
-    _producers: Node = attrs.field(init=False)
-    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
-    #: How many calls wait for their answers.
-    _waiting: int = attrs.field(default=0, init=False)
     _made: int = attrs.field(default=0, init=False)
     #: Those that must be sent again.
     _again: list[Message] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._producers = self.brokers.world.node(PRODUCERS)
         self.groups = ConsumerGroups(self.brokers, lambda: self.puts_left > 0 and self.may_write)
-
-    def beside(self, name: str) -> Iterable[Beside]:
-        """Nothing: they have machines of their own."""
-        return ()
 
     def boot(self) -> None:
         """Start the machines of producers and consumers."""
@@ -92,15 +81,6 @@ class ApplicationClients(Writers):
     def are_done(self) -> bool:
         """Whether members have stopped coming and going."""
         return self.groups.is_settled
-
-    def has_let_go(self, name: str) -> bool:
-        """Whether no producer waits for an answer, or has a connection to the broker on which a request may come."""
-        if self._waiting:
-            return False
-        broker = self.brokers.broker(name)
-        assert broker.remoting is not None
-        connections = broker.remoting.remoting_server.connections.values()
-        return all(each.remote_address.rpartition(":")[0] != self._producers.address for each in connections)
 
     def has_all_delayed(self, broker: BrokerController) -> bool:
         """Whether a master has delivered whatever was sent back."""
@@ -178,19 +158,7 @@ class ApplicationClients(Writers):
             failed.append(result)
 
     def _take(self) -> list[Message]:
-        """The next message, or several that go as a batch; the log takes a batch into one file."""
-        entropy, messages = self._producers.entropy, list[Message]()
-        wanted = 2 + int(entropy.random() * (_BATCHED_MAX - 1)) if entropy.random() < _BATCHES else 1
-        room_bytes = self.brokers.workload.log_file_bytes
-        while not messages or (len(messages) < wanted and self.puts_left > 0):
-            message = self._again.pop() if self._again else self._new(self._body(self._producers))
-            room_bytes -= len(message.body) + RECORD_BESIDE_BODY_BYTES
-            if messages and room_bytes < 0:
-                self._again.append(message)
-                break
-            messages.append(message)
-            self.puts_left -= 1
-        return messages
+        return self._take_from(self._again, lambda: self._new(self._body(self._producers)))
 
     def _new(self, body: bytes) -> Message:
         self._made += 1
@@ -254,14 +222,7 @@ class ApplicationClients(Writers):
             else:
                 answers.append((_STATUS[result.status], decode_message_id(result.offset_msg_id)[1] + 1))
 
-        over = trio.Event()
-
-        async def run() -> None:
-            await self._with_producer("last-producer", send)
-            over.set()
-
-        self._producers.start_soon(run)
-        await over.wait()
+        await self._within(self._producers, lambda: self._with_producer("last-producer", send))
         return answers[0]
 
     # --- the end ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import attrs
 import trio
@@ -20,13 +20,12 @@ from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.remoting.processor import ProcessorTable
-from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS, Writers
+from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS
+from rmq_actors.testing.clients_apart import ClientsApart
 from rmq_actors.testing.invariants.delayed import DELAY_LEVELS_USED
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
-from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.thin_client import Pulled, ThinClient, send_request, subscription
-from rmq_actors.testing.topology import CONSUMERS, PRODUCERS
-from rmq_actors.testing.workload import RECORD_BESIDE_BODY_BYTES
+from rmq_actors.testing.topology import CONSUMERS
 from rmq_actors.tracing.events.run import ClientPull, ClientRead, ClientSend
 from rmq_actors.wire.batch import encode_batch
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
@@ -43,8 +42,6 @@ from sim_net import Node
 #: Longer than a broker takes to answer a put, whatever happens to it.
 _TIMEOUT_MS = 5_000
 _HOLD_MS = 2_000
-#: How often messages go as a batch, of 2 to this many.
-_BATCHES, _BATCHED_MAX = 0.15, 4
 #: How often a consumer asks a slave.
 _OF_SLAVES = 0.25
 #: How often a message that is sent back is given up at once.
@@ -96,14 +93,10 @@ class _Cursor:
 
 
 @attrs.define(eq=False)
-class RemoteClients(Writers):
+class RemoteClients(ClientsApart):
     """See the module. Each message that a consumer reads is compared with what a producer has sent."""
 
-    _producers: Node = attrs.field(init=False)
     _consumers: Node = attrs.field(init=False)
-    _stopping: trio.Event = attrs.field(factory=trio.Event, init=False)
-    #: How many messages wait for their answers.
-    _waiting: int = attrs.field(default=0, init=False)
     #: By key, and by queue those that must be sent again.
     _sent: dict[str, SentMessage] = attrs.field(factory=dict, init=False)
     _again: dict[int, list[SentMessage]] = attrs.field(
@@ -112,12 +105,7 @@ class RemoteClients(Writers):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        world = self.brokers.world
-        self._producers, self._consumers = world.node(PRODUCERS), world.node(CONSUMERS)
-
-    def beside(self, name: str) -> Iterable[Beside]:
-        """Nothing: they have machines of their own."""
-        return ()
+        self._consumers = self.brokers.world.node(CONSUMERS)
 
     def boot(self) -> None:
         """Start both machines."""
@@ -129,15 +117,6 @@ class RemoteClients(Writers):
         self._stopping.set()
         await self._producers.wait_down()
         await self._consumers.wait_down()
-
-    def has_let_go(self, name: str) -> bool:
-        """Whether no producer waits for an answer, or has a connection to the broker on which a request may come."""
-        if self._waiting:
-            return False
-        broker = self.brokers.broker(name)
-        assert broker.remoting is not None
-        connections = broker.remoting.remoting_server.connections.values()
-        return all(each.remote_address.rpartition(":")[0] != self._producers.address for each in connections)
 
     def _master(self) -> str | None:
         brokers = self.brokers
@@ -200,21 +179,11 @@ class RemoteClients(Writers):
         stored.append(status)
 
     def _take(self, queue_id: int) -> list[SentMessage]:
-        """The next message, or several that go as a batch; the log takes a batch into one file."""
-        entropy, again, messages = self._producers.entropy, self._again[queue_id], list[SentMessage]()
-        wanted = 2 + int(entropy.random() * (_BATCHED_MAX - 1)) if entropy.random() < _BATCHES else 1
-        room_bytes = self.brokers.workload.log_file_bytes
-        while not messages or (len(messages) < wanted and self.puts_left > 0):
-            message = again.pop() if again else self._new(queue_id, self._body(self._producers), self._draw_level())
-            room_bytes -= len(message.body) + RECORD_BESIDE_BODY_BYTES
-            if messages and (room_bytes < 0 or message.level):
-                again.append(message)
-                break
-            messages.append(message)
-            self.puts_left -= 1
-            if message.level:
-                break  # a batch cannot be delayed
-        return messages
+        def new() -> SentMessage:
+            return self._new(queue_id, self._body(self._producers), self._draw_level())
+
+        # A batch cannot be delayed.
+        return self._take_from(self._again[queue_id], new, lambda message: message.level > 0)
 
     def _draw_level(self) -> int:
         delays, entropy = self.brokers.workload.delays, self._producers.entropy
@@ -387,12 +356,9 @@ class RemoteClients(Writers):
 
     async def _at(self, node: Node, name: str, use: Callable[[RemotingClient], Awaitable[None]]) -> None:
         """Run `use` in the node's process, with a client of its own."""
-        over = trio.Event()
 
         async def run() -> None:
             async with self._open(name, node) as remoting:
                 await use(remoting)
-            over.set()
 
-        node.start_soon(run)
-        await over.wait()
+        await self._within(node, run)

@@ -133,11 +133,22 @@ PUBLIC = {
         "run_case",
         "run_handler",
     },
+    "rmq_actors.analysis": {
+        "JavaMissing",
+        "TraceCheckFailed",
+        "TraceSourceError",
+        "Traces",
+        "fault_intervals",
+        "open_session",
+        "puts",
+        "replication_lag",
+    },
 }
 #: The doors of what stands alone.
 _OTHER_DOORS = {
     "rmq_actors.actors",
     "rmq_actors.tracing",
+    "rmq_actors.tracing.spool",
     "sim_net",
     "sim_net.search.search",
     "sim_net.faults.strategies",

@@ -1,11 +1,12 @@
-"""This project's producer and consumer beside RocketMQ's Java client 4.9.7, at the same broker, in one run.
+"""This project's producer and consumer beside RocketMQ's Java client 4.9.7 and a bare one, at one broker, in one run.
 
 `python -m tests.bench.python_clients --rounds 5 [--broker ours]`. They take turns at one broker, RocketMQ 4.9.7 unless
 it says otherwise, with the settings of `java_clients`: 32 messages in flight (32 tasks here, and there both 32
 threads and callbacks; the faster one counts), and pulls of 32 messages from 1 and 4 queues. This project's client
 decodes most of a message when it is read: "and read" has the body, the tags and the id of each one read. A ratio is the
 median of the rounds'. CPU time is the client's, a message. Wall time counts what waits: look at CPU time on a shared
-machine.
+machine. The bare client (`bare_client`) is sockets and struct, and takes every record apart: Python can hardly do with
+less.
 
 `--profile`: no Java; one case of the producer under cProfile, by its functions' own time.
 """
@@ -38,6 +39,7 @@ from rmq_actors import (
     open_producer,
     open_pull_consumer,
 )
+from tests.bench.bare_client import Connection, Done, master_of, pull_all, send_all
 from tests.bench.java_clients import Bench, both_sides, java_client, measured, spread, start_brokers
 from tests.bench.measuring import bare_checkpoint_us, hardware
 from tests.bench.store_runs import OURS, ROCKETMQ
@@ -155,13 +157,51 @@ def pull(name_server: str, topic: str, in_flight: int, *, reads: bool = False) -
     return trio.run(main)
 
 
+def _measure_bare(work: Callable[[Done], None]) -> Mapping[str, float]:
+    """The figures of `measured`, of a loop without tasks."""
+    phase = Phase(time.perf_counter() + _WARM_UP_S)
+    cpu_began_s = 0.0
+
+    def done(messages: int, failed: int) -> bool:
+        nonlocal cpu_began_s
+        if not cpu_began_s and time.perf_counter() >= phase.began_s:
+            cpu_began_s, phase.began_s = time.process_time(), time.perf_counter()
+            return True
+        phase.done(messages - failed)
+        phase.done(failed, ok=False)
+        return not phase.is_over()
+
+    work(done)
+    messages = phase.messages or float("nan")
+    return {
+        "per_s": messages / (time.perf_counter() - phase.began_s),
+        "client_us": (time.process_time() - cpu_began_s) / messages * 1e6,
+        "failed": phase.failed,
+    }
+
+
+def send_bare(name_server: str, body_bytes: int) -> Mapping[str, float]:
+    """So many frames under way on one connection."""
+    connection = Connection(*master_of(name_server, TOPIC))
+    with contextlib.closing(connection):
+        return _measure_bare(lambda done: send_all(connection, TOPIC, bytes(body_bytes), IN_FLIGHT, done))
+
+
+def pull_bare(name_server: str, topic: str, in_flight: int) -> Mapping[str, float]:
+    """A pull of each queue under way."""
+    connection = Connection(*master_of(name_server, topic))
+    with contextlib.closing(connection):
+        return _measure_bare(lambda done: pull_all(connection, topic, in_flight, done))
+
+
 @attrs.frozen
 class Line:
-    """A case: the values of Java's and of this project's rounds."""
+    """A case: the values of the rounds of Java, this project and the bare client."""
 
     case: str
     java: list[Mapping[str, float]]
     ours: list[Mapping[str, float]]
+    bare: list[Mapping[str, float]]
     goal: float
 
     def text(self) -> str:
@@ -175,7 +215,7 @@ class Line:
             *(spread([run["per_s"] for run in side]) for side in (self.java, self.ours)),
             f"{ratio:.2f}",
             f">= {self.goal:g}: {verdict}",
-            *(spread([run["client_us"] for run in side]) for side in (self.java, self.ours)),
+            *(spread([run["client_us"] for run in side]) for side in (self.java, self.ours, self.bare)),
             f"{sum(run['failed'] for run in self.ours):.0f}",
         )
         return f"| {' | '.join(cells)} |"
@@ -191,11 +231,7 @@ def compare(bench: Bench, broker: str) -> list[Line]:
             bench.client.ask("send", side.name_server, TOPIC, "async", IN_FLIGHT, body, 0, _JAVA_WARM_UP_MS // 2)
             bench.client.ask("send", side.name_server, TOPIC, "sync", IN_FLIGHT, body, 0, _JAVA_WARM_UP_MS // 2)
         for body in BODIES:
-            java, plain, together = (
-                list[Mapping[str, float]](),
-                list[Mapping[str, float]](),
-                list[Mapping[str, float]](),
-            )
+            java, plain, together, bare = (list[Mapping[str, float]]() for _ in range(4))
             for _ in range(bench.rounds):
                 words = (side.name_server, TOPIC)
                 modes = [
@@ -204,25 +240,24 @@ def compare(bench: Bench, broker: str) -> list[Line]:
                 java.append(max(modes, key=lambda run: run["per_s"]))
                 plain.append(send(side.name_server, body, auto_batch=False))
                 together.append(send(side.name_server, body, auto_batch=True))
-            lines.append(Line(f"send, {IN_FLIGHT} in flight, {body} B", java, plain, SEND_GOAL))
-            lines.append(Line(f"send with auto_batch, {IN_FLIGHT} in flight, {body} B", java, together, BATCH_GOAL))
+                bare.append(send_bare(side.name_server, body))
+            lines.append(Line(f"send, {IN_FLIGHT} in flight, {body} B", java, plain, bare, SEND_GOAL))
+            batched = f"send with auto_batch, {IN_FLIGHT} in flight, {body} B"
+            lines.append(Line(batched, java, together, bare, BATCH_GOAL))
         for body in BODIES:
             topic = f"TopicPull{body}"
             bench.client.ask("send", side.name_server, topic, "async", IN_FLIGHT, body, 0, _FILL_MS)
             for in_flight in PULLS:
                 bench.client.ask("pull", side.name_server, topic, in_flight, 32, 0, _JAVA_WARM_UP_MS // 2)
-                java, ours, read = (
-                    list[Mapping[str, float]](),
-                    list[Mapping[str, float]](),
-                    list[Mapping[str, float]](),
-                )
+                java, ours, read, bare = (list[Mapping[str, float]]() for _ in range(4))
                 for _ in range(bench.rounds):
                     java.append(measured(bench.client, brokers, "pull", side.name_server, topic, in_flight, 32))
                     ours.append(pull(side.name_server, topic, in_flight))
                     read.append(pull(side.name_server, topic, in_flight, reads=True))
+                    bare.append(pull_bare(side.name_server, topic, in_flight))
                 case = f"pulls of 32, {in_flight} in flight, {body} B"
-                lines.append(Line(case, java, ours, PULL_GOAL))
-                lines.append(Line(f"{case}, and read", java, read, PULL_GOAL))
+                lines.append(Line(case, java, ours, bare, PULL_GOAL))
+                lines.append(Line(f"{case}, and read", java, read, bare, PULL_GOAL))
     return lines
 
 
@@ -260,7 +295,8 @@ def main() -> None:
             profile(bench, broker)
             return
         lines = compare(bench, broker)
-    heads = ("", "Java, messages/s", "Python, messages/s", "ratio", "goal", "Java, CPU us", "Python, CPU us", "failed")
+    rates = ("Java, messages/s", "Python, messages/s", "ratio", "goal")
+    heads = ("", *rates, "Java, CPU us", "Python, CPU us", "bare, CPU us", "failed")
     sys.stdout.write(f"| {' | '.join(heads)} |\n|{'--|' * len(heads)}\n")
     sys.stdout.write("\n".join(line.text() for line in lines))
     sys.stdout.write(f"\n\n{broker}'s broker; {hardware()}; a bare Trio checkpoint takes {checkpoint_us:.1f} us\n")

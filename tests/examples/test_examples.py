@@ -11,25 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.example_outputs import EXAMPLES, EXPECTED, PROJECT, TWO_MASTERS
+from rmq_actors.analysis.session import JavaMissing, check_java
+from tests.worlds.example_outputs import EXAMPLES, EXPECTED, PROJECT, SPARK_EXPECTED, TWO_MASTERS
 
 #: With tests of their own.
 OTHERS = {"chat_server", "simulated_chat"}
 
 
-def run_example(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_example(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", *arguments],
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout_s,
         check=False,
     )
 
 
 def test_every_example_is_run() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED} | OTHERS
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED, *SPARK_EXPECTED} | OTHERS
     assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"order_service"}
 
 
@@ -60,6 +61,18 @@ def test_example(name: str) -> None:
     done = run_example(f"examples/{name}.py")
     assert done.returncode == 0, done.stderr
     assert re.search(EXPECTED[name], done.stdout), done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", SPARK_EXPECTED)
+def test_an_example_of_spark(name: str) -> None:
+    try:
+        check_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    done = run_example(f"examples/{name}.py", timeout_s=240)
+    assert done.returncode == 0, done.stderr
+    assert re.search(SPARK_EXPECTED[name], done.stdout), done.stdout
 
 
 def test_the_asynchronous_masters_run_too() -> None:

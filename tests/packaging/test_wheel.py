@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.worlds.example_outputs import EXAMPLES, EXPECTED
+from tests.worlds.example_outputs import EXAMPLES, EXPECTED, SPARK_EXPECTED
 from tests.worlds.extras import PROJECT, project, promised
 
 #: A registry may be slow: pip's own time-outs, and their repetitions, come first.
@@ -271,7 +271,9 @@ def test_ten_lines_test_a_service_with_the_wheel_and_pytest_alone(
     assert "No module named 'hypothesis'" in missing.stderr
 
 
-@pytest.mark.parametrize("name", [*EXPECTED, "simulated_chat"])
+@pytest.mark.parametrize(
+    "name", [*EXPECTED, "simulated_chat", *(pytest.param(name, marks=pytest.mark.long) for name in SPARK_EXPECTED)]
+)
 def test_an_example_runs_with_what_its_head_installs(name: str, install: Install) -> None:
     head = (EXAMPLES / f"{name}.py").read_text()
     command = rf"^Run it: pip install '?rmq-actors(?:\[([a-z,]+)\])?'?, then python examples/{name}\.py"
@@ -283,8 +285,9 @@ def test_an_example_runs_with_what_its_head_installs(name: str, install: Install
         shutil.copytree(EXAMPLES, examples)
     ended = installation.run("python", "-W", "error", str(examples / f"{name}.py"))
     # The chat server has a bug, which is found.
-    assert ended.returncode == (0 if name in EXPECTED else 1), ended.stderr
-    assert re.search(EXPECTED.get(name, r"^run \d+ fails, with \d faults"), ended.stdout), ended.stdout
+    printed = EXPECTED | SPARK_EXPECTED
+    assert ended.returncode == (0 if name in printed else 1), ended.stderr
+    assert re.search(printed.get(name, r"^run \d+ fails, with \d faults"), ended.stdout), ended.stdout
 
 
 def test_tests_of_users_run_with_the_extra_of_tests(install: Install) -> None:

@@ -51,3 +51,10 @@ EXPECTED = {
     "simulated_echo": r"line 2 came back after 4\.\d+ s[\s\S]*both runs: digest [0-9a-f]{32}",
     "two_masters_two_slaves": TWO_MASTERS.format(kind="sync", role="SYNC_MASTER"),
 }
+#: What needs Spark, and so Java.
+SPARK_EXPECTED = {
+    "analyze_traces": (
+        r"20 runs, \d+ events\n( +[A-Z]\w+: +\d+ puts, median +\d+\.\d ms, slowest +\d+\.\d ms\n)+"
+        r"( +no fault: +\d+ puts, median +\d+\.\d ms, slowest +\d+\.\d ms\n)"
+    ),
+}
