@@ -152,7 +152,12 @@ class BrokerRemoting:
             lambda: self._store, lambda: self.config.broker_cluster_name, self._environment.wall_clock
         )
         clients = ClientRequests(
-            self.metadata, lambda: self.config, lambda: self._store, lambda: self._store_host, self._stats
+            self.metadata,
+            lambda: self.config,
+            lambda: self._store,
+            lambda: self._store_host,
+            self._stats,
+            self._tracer,
         )
         self._protection = BrokerProtectionService(clients)
         pool, consumers = self._pools.table, self._housekeeping.consumers

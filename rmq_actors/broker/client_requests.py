@@ -28,6 +28,8 @@ from rmq_actors.protocols.send_rules import (
 from rmq_actors.remoting.hooks import RpcRefused
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.running_flags import RunningFlag
+from rmq_actors.tracing.events.broker import BrokerOffsetBack
+from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.response_code import ResponseCode
 
@@ -50,6 +52,7 @@ class ClientRequests:
     #: The "ip:port" under which this broker's messages are stored.
     store_host: Callable[[], str]
     stats: BrokerStatsManager
+    tracer: Tracer
 
     @property
     def store(self) -> MessageStore:
@@ -127,7 +130,8 @@ class ClientRequests:
     def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take a consumer's offset. Raises `QuotaRefused` for a new one without room or with endless names."""
         offsets = self.metadata.consumer_offsets
-        if offsets.query_offset(group, topic, queue_id) < 0:
+        before = offsets.query_offset(group, topic, queue_id)
+        if before < 0:
             if (too_long := check_lengths(group, topic)) is not None:
                 raise QuotaRefused(too_long.code, too_long.remark)
             try:
@@ -136,6 +140,12 @@ class ClientRequests:
                 remark = f"the offset of {group[:_SHOWN_CHARS]!r} in {topic[:_SHOWN_CHARS]!r} is not kept: {error}"
                 raise QuotaRefused(ResponseCode.SYSTEM_ERROR, remark) from error
         offsets.commit_offset(client_host, group, topic, queue_id, offset)
+        if offset < before:
+            self.tracer.emit(
+                BrokerOffsetBack(
+                    group=group, topic=topic, queue_id=queue_id, queue_offset=before, queue_offset_next=offset
+                )
+            )
 
     def _check_changes_tables(self) -> None:
         """Raise `RpcRefused` on a slave, whose tables are its master's."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rmq_actors.testing.invariants import ConsumerOffsets, QueueOffsets, TopicLives
+from rmq_actors.tracing.events.broker import BrokerOffsetBack
 from tests.worlds.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut
 from tests.worlds.topic_story import TOPIC, ask, read_last, serve, tell_offset, topic_record
 
@@ -224,3 +225,17 @@ def test_what_a_deleted_topic_had_says_nothing_of_its_next_life() -> None:
         attributes = ANSWER | {"part": "consumer_offsets"}
         story.emit(SLAVE, "broker.slave_synchronize", status="changed", attributes=attributes)
     assert story.seen == []
+
+
+@pytest.mark.parametrize("set_back_to", [None, 4, 2, 0])
+def test_an_offset_of_a_slave_goes_back_only_where_a_client_has_set_it_back(set_back_to: int | None) -> None:
+    story = Story(takes_parts=False)
+    story.watch(ConsumerOffsets)
+    attributes = ANSWER | {"part": "consumer_offsets"}
+    for offset in (5, 2):
+        if offset < 5 and set_back_to is not None:
+            offsets = {"queue_offset": 5, "queue_offset_next": set_back_to}
+            story.recorder.record(BrokerOffsetBack(group="Group", topic=TOPIC, queue_id=0, **offsets), SLAVE)
+        story.offsets[SLAVE] = {f"{TOPIC}@Group": {0: offset}}
+        story.emit(SLAVE, "broker.slave_synchronize", status="changed", attributes=attributes)
+    assert story.seen == (["consumer_offsets"] if set_back_to in {None, 4} else [])

@@ -91,6 +91,18 @@ class BrokerPersistOffsets(
     part: str
 
 
+class BrokerOffsetBack(
+    Event, kind="broker.offset_back", emitter="broker.client_requests", actor="ConsumerManageProcessor"
+):
+    """A group is set back in a queue, from queue_offset to queue_offset_next: to read again, or by a late request."""
+
+    group: str = attribute("messaging.consumer.group.name")
+    topic: str
+    queue_id: int
+    queue_offset: int
+    queue_offset_next: int
+
+
 class BrokerDeliver(
     Event, kind="broker.deliver", emitter="broker.schedule_message_service", actor="ScheduleMessageService"
 ):
