@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, NoReturn, TypeVar, TypeVarTuple
@@ -32,6 +33,13 @@ class TrioEnded(RuntimeError):
 
 class AsyncioCancelled(RuntimeError):
     """An asyncio task that worked for Trio was cancelled, and not by Trio."""
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    """How errors name a function. What a partial has for it is not shown: that may be a message of many MiB."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
 async def _outlast(ended: asyncio.Future[None]) -> None:
@@ -172,7 +180,7 @@ class TrioGuest:
         something else. TrioEnded if the guest has ended or ends meanwhile; RuntimeError outside of an asyncio task of
         the guest's loop.
         """
-        call = self._begin(getattr(async_fn, "__qualname__", None) or repr(async_fn), async_fn, *args)
+        call = self._begin(_name_of(async_fn), async_fn, *args)
         await call.wait_for(call.ended)
         return call.result()
 

@@ -44,6 +44,37 @@ def test_guests_after_one_another() -> None:
     asyncio.run(run())
 
 
+def test_nobody_looks_at_what_a_function_is_called_with() -> None:
+    """It may be a message of many MiB, whose text would be made for each call, and be a part of the error."""
+
+    class Long:
+        def __repr__(self) -> str:
+            pytest.fail("looked at")
+
+    class Callee:
+        async def __call__(self, argument: Long) -> Long:
+            return argument
+
+    async def echo(seconds: float, argument: Long) -> Long:
+        await trio.sleep(seconds)
+        return argument
+
+    async def run() -> None:
+        argument = Long()
+        calls = (
+            functools.partial(functools.partial(echo, argument=argument), 0),
+            functools.partial(Callee(), argument),
+        )
+        async with open_trio_guest() as guest:
+            for call in calls:
+                assert await guest.run(call) is argument
+        for call, name in zip(calls, ("echo", "Callee"), strict=True):
+            with pytest.raises(TrioEnded, match=f"has ended: .*{name} cannot run"):
+                await guest.run(call)
+
+    asyncio.run(run())
+
+
 def test_a_call_from_the_wrong_place_is_refused() -> None:
     async def in_trio(guest: TrioGuest) -> None:
         with pytest.raises(RuntimeError, match="in Trio, await the function itself"):
