@@ -79,7 +79,7 @@ class ClientRequests:
         if timeout_ms < 1:
             raise ClientTimeout(f"{address}: no time is left for request {command.code}")
         try:
-            response = await self._client.invoke(address, command, timeout_ms)
+            response = await self._client.invoke(address, command, timeout_ms, deadline_s=deadline_s)
         except RemotingError as error:
             raise client_error(error) from error
         except IllegalAddress as error:

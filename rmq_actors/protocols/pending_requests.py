@@ -44,8 +44,12 @@ class PendingRequests(Generic[T]):
         """The waiter of this answer, which waits no more; None for an answer that is late, repeated or to nothing."""
         return self._waiting.pop(opaque, None)
 
+    def waiting(self) -> list[T]:
+        """The waiters of all requests."""
+        return list(self._waiting.values())
+
     def end_all(self) -> list[T]:
         """End all requests and return their waiters: no answer will come."""
-        waiters = list(self._waiting.values())
+        waiters = self.waiting()
         self._waiting.clear()
         return waiters

@@ -99,20 +99,31 @@ class RemotingClient(ServiceThread):
         task_status.started()
         await close_idle_connections(self.connections, self.config.limits.idle_s)
 
-    async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int, *, deadline_s: float | None = None
+    ) -> RemotingCommand:
         """Send a request to "host:port" and wait for its answer, whatever its code; connect first if need be.
+
+        `deadline_s`: when the time-out ends, if a part of it has passed already.
 
         Raises `RemotingConnectError`, `RemotingSendRequestError`, `RemotingTimeoutError`,
         `RemotingTooMuchRequestError`, `IllegalAddress`, and what a hook raises.
         """
-        deadline_s = trio.current_time() + timeout_ms / 1000
-        connection = await self._connection(address, deadline_s)
+        if deadline_s is None:
+            deadline_s = trio.current_time() + timeout_ms / 1000
+        connection = self._open_connection(address) or await self._connection(address, deadline_s)
         return await connection.invoke(command, timeout_ms, deadline_s=deadline_s)
 
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         """Send a one-way request; `timeout_ms` is for connecting. Raises as `invoke`."""
         connection = await self._connection(address, trio.current_time() + timeout_ms / 1000)
         connection.invoke_oneway(command)
+
+    def _open_connection(self, address: str) -> RemotingConnection | None:
+        peer = self._peers.get(address)
+        if peer is None or peer.connection is None or peer.connection.close_reason is not None:
+            return None
+        return peer.connection
 
     async def _connection(self, address: str, deadline_s: float) -> RemotingConnection:
         """An open connection. Tasks share one attempt to connect, and hear of its failure at once."""

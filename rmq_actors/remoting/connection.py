@@ -2,7 +2,8 @@
 
 One receive buffer is one unit of work: all its requests are processed, then all answers go out in one send. For answers
 that come later, and requests of this side, a task is started that sends, unless one is sending already. So an idle
-connection is one task, and a request costs no task, no event and no time-out.
+connection is one task, and a request costs no task, no event and no time-out; from the first request of this side on,
+one more task watches the deadlines of all of these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from rmq_actors.protocols.pending_requests import PendingRequests
+from rmq_actors.remoting.awaited_answers import AwaitedAnswers
 from rmq_actors.remoting.config import ConnectionLimits
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.row_group import ROWS_MAX, RowGroup
@@ -79,12 +80,6 @@ class ConnectionListener(Protocol):
         ...
 
 
-@attrs.define(eq=False)
-class _Waiter:
-    answered: trio.Event = attrs.field(factory=trio.Event)
-    response: RemotingCommand | None = None
-
-
 @attrs.define(eq=False, repr=False)
 class RemotingConnection:
     """One connection. The server or client that makes it must `run` it.
@@ -114,7 +109,7 @@ class RemotingConnection:
     frames_received: int = attrs.field(default=0, init=False)
     _last_active_s: float = attrs.field(factory=trio.current_time, init=False)
     _reader: FrameReader = attrs.field(init=False)
-    _pending: PendingRequests[_Waiter] = attrs.field(init=False)
+    _pending: AwaitedAnswers = attrs.field(init=False)
     _outgoing: list[bytes] = attrs.field(factory=list, init=False)
     _outgoing_bytes: int = attrs.field(default=0, init=False)
     #: The bytes of answers among the frames that wait, and whether requests of this side are among them, too.
@@ -135,7 +130,7 @@ class RemotingConnection:
         tell = self.holds_large
         holds_large = None if tell is None else functools.partial(tell, self)
         self._reader = FrameReader(self._limits.frame_max_length_bytes, holds_large)
-        self._pending = PendingRequests(self._limits.in_flight_requests_max)
+        self._pending = AwaitedAnswers.at_most(self._limits.in_flight_requests_max)
 
     @property
     def outgoing_bytes(self) -> int:
@@ -157,6 +152,7 @@ class RemotingConnection:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
+                self._pending.open(nursery)
                 try:
                     listener.on_connected(self)
                     await self._read_until_end()
@@ -164,13 +160,13 @@ class RemotingConnection:
                         await self._send_last()
                 finally:
                     # Before the nursery ends: answers still come, and it takes no new task any more.
+                    self._pending.close()
                     self._nursery = None
                     self._note_end("cancelled")
                 nursery.cancel_scope.cancel()
         finally:
             self._transport.close()
-            for waiter in self._pending.end_all():
-                waiter.answered.set()
+            self._pending.end_all()
             assert self.close_reason is not None
             listener.on_closed(self, self.close_reason)
 
@@ -257,29 +253,27 @@ class RemotingConnection:
         Raises `RemotingTimeoutError`, `RemotingSendRequestError`, `RemotingTooMuchRequestError`, `ValueError` for a
         frame that is too long, and what hooks raise.
         """
-        waiter = _Waiter()
-        opaque = self._pending.begin(waiter)
-        if opaque is None:
+        awaited = self._pending.begin(trio.current_time() + timeout_ms / 1000 if deadline_s is None else deadline_s)
+        if awaited is None:
             raise RemotingTooMuchRequestError(
                 f"{self.remote_address}: {len(self._pending)} requests are waiting for answers already"
             )
         try:
-            command.opaque = opaque
+            command.opaque = awaited.opaque
             command.flag &= ~(RESPONSE_FLAG | ONEWAY_FLAG)
             self._send_request(command)
-            with trio.move_on_at(trio.current_time() + timeout_ms / 1000 if deadline_s is None else deadline_s):
-                await waiter.answered.wait()
+            response = await awaited.answer()
         finally:
-            self._pending.end(opaque)
-        if waiter.response is None:
-            if waiter.answered.is_set():
+            self._pending.forget(awaited)
+        if response is None:
+            if awaited.is_lost:
                 self._check_open(command)
             raise RemotingTimeoutError(
                 f"{self.remote_address}: no answer to request {command.code} within {timeout_ms} ms"
             )
         for hook in self.request_hooks:
-            hook.after_response(self.remote_address, command, waiter.response)
-        return waiter.response
+            hook.after_response(self.remote_address, command, response)
+        return response
 
     def invoke_oneway(self, command: RemotingCommand) -> None:
         """Send a one-way request.
@@ -410,14 +404,10 @@ class RemotingConnection:
         _log.info("%s: %s sends unknown header fields %s", self._owner, self.remote_address, command.unknown_fields)
 
     def _take_response(self, command: RemotingCommand) -> None:
-        waiter = self._pending.end(command.opaque)
-        if waiter is None:
+        if not self._pending.take(command):
             _log.info(
                 "%s: %s answers request %d, which nobody waits for", self._owner, self.remote_address, command.opaque
             )
-            return
-        waiter.response = command
-        waiter.answered.set()
 
     async def _relieve(self) -> None:
         """The peer does not take its answers: read nothing more from it until everything is sent."""
