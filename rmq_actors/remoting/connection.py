@@ -184,16 +184,18 @@ class RemotingConnection:
     def send(self, command: RemotingCommand) -> None:
         """Send a frame after those that wait already; do nothing once the connection has ended.
 
-        A peer for which more than `write_buffer_max_bytes` wait is cut off. Raises `ValueError` for a frame that is
-        too long.
+        An answer leaves as those of `send_answers`. A peer for which more than `write_buffer_max_bytes` wait is cut
+        off. Raises `ValueError` for a frame that is too long.
         """
         if not self._takes_frames():
             return
         frame = encode_command(command)
-        if not command.flag & RESPONSE_FLAG:
-            self._carries_requests = True
-            self._wake_drained()
-        self._enqueue(frame, owed_bytes=len(frame) if command.flag & RESPONSE_FLAG else 0)
+        if command.flag & RESPONSE_FLAG:
+            self.send_answers(frame)
+            return
+        self._carries_requests = True
+        self._wake_drained()
+        self._enqueue(frame, owed_bytes=0)
 
     def send_answers(self, frames: bytes) -> None:
         """Send encoded answers under the same conditions: at once, as far as the socket takes them."""
