@@ -39,7 +39,7 @@ from sim_net.search.search import Case, Parameter
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 FOUND = sorted((Path(__file__).parent / "found_cases").glob("*.json"))
-SEEDS, MORE_SEEDS = range(64), range(64, 160)
+SEEDS, MANY_SEEDS = range(16), range(160)
 
 
 @pytest.fixture(scope="module")
@@ -47,30 +47,41 @@ def results() -> list[RunResult]:
     return [run_case(random_case(seed)) for seed in SEEDS]
 
 
+@pytest.fixture(scope="module")
+def many_results() -> list[RunResult]:
+    """Between them all happens that the scenario is for."""
+    return [run_case(random_case(seed)) for seed in MANY_SEEDS]
+
+
 def test_every_run_passes(results: list[RunResult]) -> None:
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 
 @pytest.mark.long
-def test_more_runs_pass() -> None:
-    results = (run_case(random_case(seed)) for seed in MORE_SEEDS)
-    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+def test_many_runs_pass(many_results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in many_results if each.outcome != "passed"] == []
 
 
 def test_the_runs_do_something(results: list[RunResult]) -> None:
     assert all(result.acked > 0 and result.checks > 100 for result in results)
-    assert sum(result.acked for result in results) > 1000
+    assert sum(result.acked for result in results) > 250
 
 
-def test_half_of_all_runs_go_through_clients(results: list[RunResult]) -> None:
-    by_clients = [each for each in results if each.case.parameters.get("clients")]
-    assert 0.3 < len(by_clients) / len(results) < 0.7
+def test_all_there_is_is_drawn() -> None:
+    cases = [random_case(seed) for seed in range(64)]
+    assert 0.3 < sum(bool(each.parameters.get("clients")) for each in cases) / len(cases) < 0.7
+    assert {fault_kind(fault) for each in cases for fault in each.schedule.faults} == set(REPLICATION.faults.kinds)
+
+
+@pytest.mark.long
+def test_what_happens_to_runs_that_go_through_clients(many_results: list[RunResult]) -> None:
+    by_clients = [each for each in many_results if each.case.parameters.get("clients")]
     sends = [event for each in by_clients for event in of_kind(each.events, ClientSend)]
     assert {"SUCCESS", "FLUSH_SLAVE_TIMEOUT", "RemotingSendRequestError"} <= {event.status for event in sends}
     assert max(Counter((event.node, event.key) for event in sends).values()) > 1  # what was refused is sent again
     reads = [event for each in by_clients for event in of_kind(each.events, ClientRead)]
     assert {event.actor for event in reads} == {"Consumer", LAST_READER}
-    others = [each for each in results if each not in by_clients]
+    others = [each for each in many_results if each not in by_clients]
     assert not any(event.kind.startswith("client.") for each in others for event in each.events)
 
 
@@ -83,20 +94,22 @@ def test_a_client_that_is_told_more_than_the_store_has_promised_is_noticed(monke
     assert (result.outcome, result.failure.partition(":")[0]) == ("invariant", "send_ok")
 
 
-def test_every_fault_fires_and_is_observed(results: list[RunResult]) -> None:
-    fired = {fault_kind(fault) for result in results for fault in result.case.schedule.faults}
-    begun = {event.fault_kind for result in results for event in of_kind(result.events, FaultBegin)}
+@pytest.mark.long
+def test_every_fault_fires_and_is_observed(many_results: list[RunResult]) -> None:
+    fired = {fault_kind(fault) for result in many_results for fault in result.case.schedule.faults}
+    begun = {event.fault_kind for result in many_results for event in of_kind(result.events, FaultBegin)}
     assert fired == begun == set(REPLICATION.faults.kinds)
-    assert set(REPLICATION.observable) - set().union(*(result.observed for result in results)) <= RARELY_OBSERVED
+    assert set(REPLICATION.observable) - set().union(*(result.observed for result in many_results)) <= RARELY_OBSERVED
 
 
-def test_every_fault_strikes_while_it_matters(results: list[RunResult]) -> None:
+@pytest.mark.long
+def test_every_fault_strikes_while_it_matters(many_results: list[RunResult]) -> None:
     """While a put waits for the node that it is of, or bytes of the log are on their way to it."""
-    assert set().union(*(result.under_load for result in results)) == set(REPLICATION.faults.kinds)
+    assert set().union(*(result.under_load for result in many_results)) == set(REPLICATION.faults.kinds)
 
 
-def test_each_role_meets_each_way_to_flush(results: list[RunResult]) -> None:
-    workloads = [Workload.of(result.case.parameters) for result in results]
+def test_each_role_meets_each_way_to_flush() -> None:
+    workloads = [Workload.of(random_case(seed).parameters) for seed in range(64)]
     assert {(each.master_role, each.master_flush, each.slave_flush) for each in workloads} == set(COMBINATIONS)
     assert len(COMBINATIONS) == 8
     # They come in turn: a campaign of any length has each equally often.
@@ -238,7 +251,7 @@ def test_digests_do_not_depend_on_the_process() -> None:
 
 @pytest.mark.parametrize("name", PLANTED_BUGS)
 def test_a_planted_bug_is_found_and_made_small(name: str) -> None:
-    caught = hunt_bug(Hunt(name, start=1000, runs_max=600, time_max_s=90.0, shrink_runs_max=60))
+    caught = hunt_bug(Hunt(name, start=1000, runs_max=600, time_max_s=90.0, shrink_runs_max=20))
     assert caught is not None, f"{name} was not found: the pipeline sees nothing"
     assert caught.result.outcome != "passed"
     assert len(caught.result.case.schedule) <= len(caught.first.schedule)
