@@ -19,6 +19,7 @@ from rmq_actors.broker.broker_remoting import BrokerRemoting, use_config
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.exchange_partner import ExchangePartner
+from rmq_actors.broker.ha_tls import BrokerTls
 from rmq_actors.broker.last_round import LastRound
 from rmq_actors.broker.log_truncation_service import LogTruncationService, MasterReplaced
 from rmq_actors.broker.master_records import MasterRecords
@@ -370,7 +371,8 @@ async def open_broker(
     Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start; if
     an address is taken, the error names host and port.
     """
-    host = await StoreHost.open(config, environment, tracer, machines or Machines())
+    ha_tls = BrokerTls.of(tls) if config.ha.ha_tls_enable else None
+    host = await StoreHost.open(config, environment, tracer, machines or Machines(), ha_tls)
     with contextlib.closing(host):
         remoting, exchange_file = None, ExchangeFile.load(environment.disk)
         if config.remoting is not None:

@@ -20,7 +20,10 @@ from rmq_actors.ha.ha_client import HAClient, MakeSlave, make_ha_slave
 from rmq_actors.ha.ha_service import HAService
 from rmq_actors.ha.master_evidence import MasterQuestions
 from rmq_actors.ha.master_record_lookup import MasterLookup
+from rmq_actors.ha.tls import HaTls
 from rmq_actors.ports.environment import Environment
+from rmq_actors.ports.receive import Receive, receive_into
+from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.group_transfer import GroupTransfer
 from rmq_actors.store.dispatch.dispatch_while_room import NO_ROOM
@@ -67,6 +70,7 @@ class StoreHost:
     _environment: Environment
     _tracer: Tracer
     _machines: Machines
+    _tls: HaTls | None
     ha_service: HAService = attrs.field(init=False)
     #: Tells the HAClient where its master is, unless that is configured.
     ha_masters: LatestSender[str] = attrs.field(init=False)
@@ -93,7 +97,12 @@ class StoreHost:
 
     @classmethod
     async def open(
-        cls, config: BrokerConfig, environment: Environment, tracer: Tracer, machines: Machines
+        cls,
+        config: BrokerConfig,
+        environment: Environment,
+        tracer: Tracer,
+        machines: Machines,
+        tls: HaTls | None = None,
     ) -> StoreHost:
         """Open and recover the store. Raises what `MessageStore.open` raises, and `ConfigFileDamaged` for the term."""
         store = await MessageStore.open(config.store, environment, tracer)
@@ -106,7 +115,7 @@ class StoreHost:
         except BaseException:
             store.close()
             raise
-        return cls(config, store, terms, environment, tracer, machines)
+        return cls(config, store, terms, environment, tracer, machines, tls)
 
     def fence(self, reason: str) -> None:
         """Refuse puts from now on, in this life of the store and all others; an empty `reason` takes them again."""
@@ -135,9 +144,7 @@ class StoreHost:
         ha_config = config.ha_config
         if self._ha_port is not None:
             ha_config = attrs.evolve(ha_config, ha_listen_port=self._ha_port)
-        self.ha_service = HAService(
-            ha_config, store, group_transfer, tracer, self._environment.try_send, self._environment.receive
-        )
+        self.ha_service = HAService(ha_config, store, group_transfer, tracer, *self._socket_calls(), self._tls)
         await services.start(self.ha_service)
         self._ha_port = parse_address(self.ha_service.address)[1]
 
@@ -163,12 +170,18 @@ class StoreHost:
             self._tracer,
             self._machines.make_slave,
             None if lookup is None else MasterQuestions(lookup, self.terms, self.config.broker_name),
-            self._environment.try_send,
-            self._environment.receive,
+            *self._socket_calls(),
+            self._tls,
         )
         await services.start_supervised("HAClient", make_client, restart=_HA_CLIENT)
         if start_others is not None:
             await start_others(services, self.followed)
+
+    def _socket_calls(self) -> tuple[TrySend, Receive]:
+        """The environment's own are for sockets of the system."""
+        if self._tls is not None:
+            return try_sendmsg, receive_into
+        return self._environment.try_send, self._environment.receive
 
     def use(self, config: BrokerConfig) -> None:
         """Go on with these settings, none of which needs another store."""

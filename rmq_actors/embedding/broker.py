@@ -91,7 +91,8 @@ def load_broker_config(path: str | os.PathLike[str] | None = None, name_servers:
     root = properties.values.get(_ROOT, "").strip()
     store = _absolute(root) if root else Path.home() / "store"
     _check_layout(properties, store)
-    return LoadedBroker(loaded, None if path is None else _absolute(str(path)), store, load_tls_config(properties))
+    tls = load_tls_config(properties, is_needed=loaded.config.ha.ha_tls_enable)
+    return LoadedBroker(loaded, None if path is None else _absolute(str(path)), store, tls)
 
 
 def _base(values: Mapping[str, str], name_servers: str | None) -> BrokerConfig:
@@ -135,7 +136,7 @@ async def open_configured_broker(
     `OSError` before the block when it cannot start.
     """
     properties, config = loaded.file.properties, loaded.config
-    tls = Tls.from_config(loaded.tls)
+    tls = Tls.from_config(loaded.tls, ha=config.ha.ha_tls_enable)
     environment = real_environment(loaded.store)
     root = OsDisk(Path("/"))
     home = environment.disk

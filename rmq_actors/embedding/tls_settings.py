@@ -18,10 +18,12 @@ TLS_KEYS = ("tls.server.mode", "tls.enable", TLS_CONFIG_FILE)
 DEFAULT_TLS_CONFIG_FILE = "/etc/rocketmq/tls.properties"
 
 
-def load_tls_config(properties: Properties, default_file: str = DEFAULT_TLS_CONFIG_FILE) -> TlsConfig:
+def load_tls_config(
+    properties: Properties, default_file: str = DEFAULT_TLS_CONFIG_FILE, *, is_needed: bool = False
+) -> TlsConfig:
     """The settings of a process by its own configuration. Raises `ConfigurationError` naming file and key.
 
-    If TLS is off, no file is read.
+    If TLS is off, no file is read, unless something else needs it.
     """
     for key in properties.values:
         if key.startswith("tls.") and key not in TLS_KEYS:
@@ -30,7 +32,7 @@ def load_tls_config(properties: Properties, default_file: str = DEFAULT_TLS_CONF
                 "to whoever asks for the configuration"
             )
     own = TlsConfig.from_properties(properties)
-    if own == TlsConfig():
+    if own == TlsConfig() and not is_needed:
         return own
     named = properties.values.get(TLS_CONFIG_FILE)
     path = Path(named or default_file)

@@ -38,7 +38,8 @@ def _networks(_: object, attribute: attrs.Attribute[str], value: str) -> None:
 class HaConfig:
     """How brokers replicate: what a master serves, and how a slave follows. A broker of either role has all of these.
 
-    Raises `ValueError` naming the field that is out of range.
+    More than 20 fields because they are the settings of replication. Raises `ValueError` naming the field that is out
+    of range.
     """
 
     #: Where slaves connect. Loopback, the default, lets no other machine follow; "0.0.0.0" lets any, and slaves are not
@@ -91,6 +92,12 @@ class HaConfig:
     #: Who may be a slave: addresses and networks, "10.0.0.7;10.1.0.0/16". Others are closed at once, and neither read
     #: the log nor count as replicas. Empty: whoever reaches the port. RocketMQ has no such key.
     ha_allowed_addresses: str = attrs.field(default="", validator=_networks)
+    #: How many of them may have the same address, so that one machine takes no places from slaves on others; those of
+    #: this machine are not counted. Slaves that share an address, such as that of an address translation, need more.
+    connections_max_per_address: int = attrs.field(default=16, validator=attrs.validators.ge(1))
+    #: Speak TLS with slaves and with the master, by the certificates of the `tls.` keys; whoever speaks plain text,
+    #: RocketMQ's brokers too, is refused. So all brokers of one name need the same. RocketMQ has no such key.
+    ha_tls_enable: bool = False
     #: How long a slave waits for a master to accept. Too short: a far or busy master is never followed.
     connect_timeout_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
     #: The pause before a slave connects again after its first failure. It doubles with each failure, up to the next

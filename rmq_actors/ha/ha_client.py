@@ -18,6 +18,7 @@ from rmq_actors.ha.master_check import Diverged, LogBeginsLater, MasterCheck
 from rmq_actors.ha.master_evidence import MasterQuestions
 from rmq_actors.ha.reporter import Reporter, until_flushed
 from rmq_actors.ha.socket_options import set_buffer_sizes
+from rmq_actors.ha.tls import HaTls
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.ports.receive import Receive, receive_into
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
@@ -95,6 +96,7 @@ class HAClient(ServiceThread):
     _questions: MasterQuestions | None = None
     _try_send: TrySend = try_sendmsg
     _receive: Receive = receive_into
+    _tls: HaTls | None = None
     #: With the master that is tried now.
     _patience: Patience = attrs.field(factory=Patience, init=False)
     #: The machine of the present connection, once it follows.
@@ -173,27 +175,35 @@ class HAClient(ServiceThread):
         self._store.commit_log.remove_unwritten_file()
         await until_flushed(self._store)
         try:
-            stream = await self._connect(address)
+            socket = await self._connect(address)
         except OSError:
             self._patience.absent()
             raise
         self._tracer.emit(HaClientConnect(peer_address=address))
-        with stream.socket:
-            set_buffer_sizes(stream.socket, self.config)
+        with socket:
             # A master that dies after its answer takes this connection along.
             if self._questions is not None:
                 check = MasterCheck(self._questions, self.config, self._store, self._tracer, self._patience)
                 await check.check(address)
             try:
-                await self._follow_master(stream.socket, backoff)
+                await self._follow_master(socket, backoff)
             finally:
                 self.master.left(trio.current_time())
 
-    async def _connect(self, address: str) -> trio.SocketStream:
+    async def _connect(self, address: str) -> trio.socket.SocketType:
         """Raises `OSError`, `ConnectTimeout`."""
+        host, port = parse_address(address)
+        stream: trio.SocketStream | None = None
         with trio.move_on_after(self.config.connect_timeout_ms / 1000):
-            return await trio.open_tcp_stream(*parse_address(address))
-        raise ConnectTimeout(f"no answer within {self.config.connect_timeout_ms} ms")
+            stream = await trio.open_tcp_stream(host, port)
+        if stream is None:
+            raise ConnectTimeout(f"no answer within {self.config.connect_timeout_ms} ms")
+        try:
+            set_buffer_sizes(stream.socket, self.config)
+        except BaseException:
+            stream.socket.close()
+            raise
+        return stream.socket if self._tls is None else await self._tls.connect(stream, host)
 
     async def _follow_master(self, socket: trio.socket.SocketType, backoff: Backoff) -> None:
         slave = self._make_slave(self._store.commit_log.max_offset, trio.current_time(), self.config)

@@ -32,7 +32,7 @@ class HAConnection:
 
     conn_id: int
     peer: str
-    _stream: trio.SocketStream
+    _socket: trio.socket.SocketType
     _config: HaConfig
     _store: MessageStore
     _group_transfer: GroupTransferService
@@ -70,7 +70,7 @@ class HAConnection:
         reason = "stopped"
         self._tracer.emit(HaConnectionOpen(conn_id=self.conn_id, peer_address=self.peer))
         try:
-            with self._stream.socket:
+            with self._socket:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._reader.run)
                     await self._writer.run()
@@ -107,7 +107,7 @@ class HAConnection:
         reports = SlaveReports(trio.current_time(), config.housekeeping_interval_s)
         writer = WriteSocketService(
             self.conn_id,
-            self._stream.socket,
+            self._socket,
             make_cursor,
             log,
             # A slave must not get ahead of what a power cut leaves on this master.
@@ -124,7 +124,7 @@ class HAConnection:
 
         reader = ReadSocketService(
             self.conn_id,
-            self._stream.socket,
+            self._socket,
             reports,
             log,
             reported,

@@ -15,9 +15,12 @@ from rmq_actors.ha.group_transfer_service import GroupTransferService
 from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.ha.slave_status import HaCounters, Replicas, SlaveStatus
 from rmq_actors.ha.socket_options import set_buffer_sizes
+from rmq_actors.ha.tls import HaTls
 from rmq_actors.ports.receive import Receive, receive_into
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
-from rmq_actors.protocols.allowed_addresses import is_allowed, parse_networks
+from rmq_actors.protocols.allowed_addresses import parse_networks
+from rmq_actors.protocols.slave_admission import SlaveAdmission
+from rmq_actors.sockets.network_failure import network_failure
 from rmq_actors.sockets.tcp_listeners import open_tcp_listeners
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore
@@ -40,9 +43,13 @@ class HAService(ServiceThread):
     _tracer: Tracer
     _try_send: TrySend = try_sendmsg
     _receive: Receive = receive_into
+    _tls: HaTls | None = None
     connections: dict[int, HAConnection] = attrs.field(factory=dict, init=False)
     #: "host:port" once listening; the first one if the host's name has several addresses.
     address: str = attrs.field(default="", init=False)
+    _admission: SlaveAdmission = attrs.field(init=False)
+    #: The addresses of peers that shake hands, which are no slaves yet: "host:port".
+    _in_handshake: set[str] = attrs.field(factory=set, init=False)
     _next_conn_id: int = attrs.field(default=1, init=False)
     _refused_connections: int = attrs.field(default=0, init=False)
     #: Of connections that are over.
@@ -50,6 +57,12 @@ class HAService(ServiceThread):
     _ends: dict[str, int] = attrs.field(factory=dict, init=False)
     #: Of slaves that are missing, the last time.
     _said: str = attrs.field(default="", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.config
+        self._admission = SlaveAdmission(
+            parse_networks(config.ha_allowed_addresses), config.connections_max, config.connections_max_per_address
+        )
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:
         """Listen and serve; a stop closes every connection and the listeners.
@@ -75,6 +88,11 @@ class HAService(ServiceThread):
     def slave_statuses(self) -> list[SlaveStatus]:
         """How every connected slave is doing."""
         return [connection.status() for connection in self.connections.values()]
+
+    @property
+    def in_handshake(self) -> int:
+        """How many peers shake hands now."""
+        return len(self._in_handshake)
 
     def counters(self) -> HaCounters:
         """What has happened since the start."""
@@ -104,28 +122,51 @@ class HAService(ServiceThread):
 
     async def _admit(self, stream: trio.SocketStream, nursery: trio.Nursery) -> None:
         try:
-            address = stream.socket.getpeername()
-            peer = address_text(address)
+            peer = address_text(stream.socket.getpeername())
             set_buffer_sizes(stream.socket, self.config)
         except OSError as error:
             _log.info("a connection ended before it was served: %s", error)
             await stream.aclose()
             return
-        if not is_allowed(parse_networks(self.config.ha_allowed_addresses), address[0]):
-            self._refused_connections += 1
-            _log.warning("slave %s refused: haAllowedAddresses does not have its address", peer)
-            await stream.aclose()
-            return
-        if len(self.connections) >= self.config.connections_max:
-            self._refused_connections += 1
-            _log.warning("slave %s refused: %d connections are open already", peer, self.config.connections_max)
-            await stream.aclose()
-            return
+        connected = [_host(connection.peer) for connection in self.connections.values()]
+        refusal = self._admission.why_not(_host(peer), connected, [_host(each) for each in self._in_handshake])
+        if refusal is not None:
+            self._refuse(peer, stream.socket, refusal)
+        elif self._tls is None:
+            self._open(peer, stream.socket, nursery)
+        else:
+            self._in_handshake.add(peer)
+            nursery.start_soon(self._shake_hands, peer, stream, self._tls, nursery)
+
+    def _refuse(self, peer: str, socket: trio.socket.SocketType, why: str) -> None:
+        self._refused_connections += 1
+        _log.warning("slave %s refused: %s", peer, why)
+        socket.close()
+
+    async def _shake_hands(self, peer: str, stream: trio.SocketStream, tls: HaTls, nursery: trio.Nursery) -> None:
+        """Not before it has ended well does the peer take a place, or count as a slave."""
+        try:
+            socket = await tls.accept(stream)
+        except OSError as error:
+            self._refuse(peer, stream.socket, network_failure(error))
+        except BaseException:
+            stream.socket.close()
+            raise
+        else:
+            refusal = self._admission.why_no_more(len(self.connections))
+            if refusal is None:
+                self._open(peer, socket, nursery)
+            else:
+                self._refuse(peer, socket, refusal)
+        finally:
+            self._in_handshake.discard(peer)
+
+    def _open(self, peer: str, socket: trio.socket.SocketType, nursery: trio.Nursery) -> None:
         conn_id, self._next_conn_id = self._next_conn_id, self._next_conn_id + 1
         connection = HAConnection(
             conn_id,
             peer,
-            stream,
+            socket,
             self.config,
             self._store,
             self._group_transfer,
@@ -138,7 +179,7 @@ class HAService(ServiceThread):
 
     async def _serve(self, connection: HAConnection) -> None:
         reason = "stopped"
-        self._group_transfer.connected(connection.conn_id, connection.peer.rpartition(":")[0])
+        self._group_transfer.connected(connection.conn_id, _host(connection.peer))
         try:
             reason = await connection.run()
         finally:
@@ -146,6 +187,10 @@ class HAService(ServiceThread):
             self._sent_bytes += connection.sent_bytes
             self._ends[reason] = self._ends.get(reason, 0) + 1
             self._group_transfer.disconnected(connection.conn_id)
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
 
 
 def _close_accepted(receive: trio.MemoryReceiveChannel[trio.SocketStream]) -> None:

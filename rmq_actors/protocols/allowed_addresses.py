@@ -29,10 +29,20 @@ def is_allowed(networks: tuple[Network, ...], host: str) -> bool:
     """Whether an address is in one of the networks; an empty list allows all. IPv4 within IPv6 counts as IPv4."""
     if not networks:
         return True
+    address = _address(host)
+    return address is not None and any(address in network for network in networks)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return any(address in network for network in networks)
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address

@@ -11,6 +11,9 @@ import attrs
 
 from rmq_actors.wire.ha_frames import REPORT, REPORT_BYTES
 
+#: How a TLS handshake begins: its content type, and the first byte of a version.
+_TLS_BEGIN = 0x1603
+
 
 class SlaveRefused(ValueError):
     """The slave's mistake, or its misfortune: this connection cannot go on. `reason` is short and stable."""
@@ -64,10 +67,12 @@ class SlaveReports:
         A newer report replaces the older ones, so only the last whole one of a buffer counts, as in RocketMQ. All are
         checked, the first one too. Raises `SlaveAhead`, `OffsetGone`, `IllegalReport`.
         """
-        self.last_read = now
         buffer = self._partial + bytes(data)
         whole = len(buffer) - len(buffer) % REPORT_BYTES
         self._partial = buffer[whole:]
+        # Before its first report a peer has not shown that it is a slave: single bytes keep no place.
+        if whole or self._seen_one:
+            self.last_read = now
         if not whole:
             return None
         offset = 0
@@ -79,7 +84,9 @@ class SlaveReports:
         if offset < 0:
             raise IllegalReport(f"the slave reports offset {offset}")
         if offset > max_offset:
-            raise SlaveAhead(f"the slave reports offset {offset}, this master's log ends at {max_offset}")
+            raise SlaveAhead(
+                f"the slave reports offset {offset}, this master's log ends at {max_offset}{_of_tls(offset)}"
+            )
         if not self._seen_one and 0 < offset < min_offset:
             raise OffsetGone(f"the slave asks for offset {offset}, this master's log begins at {min_offset}")
         self._seen_one = True
@@ -93,6 +100,11 @@ class SlaveReports:
         """Raise `SlaveSilent` once `now` has reached `silent_at`."""
         if now >= self.silent_at:
             raise SlaveSilent(f"nothing was heard from the slave for {self.housekeeping_interval_s:g} s")
+
+
+def _of_tls(offset: int) -> str:
+    """What else is said of a report that is the beginning of a TLS handshake."""
+    return "; it speaks TLS, and this master has not haTlsEnable=true" if offset >> 48 == _TLS_BEGIN else ""
 
 
 @attrs.frozen

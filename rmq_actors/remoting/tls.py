@@ -31,9 +31,13 @@ class TlsConfigError(ConfigurationError):
 class TlsHandshakeError(ConnectionError):
     """The peer does not speak TLS, is not trusted, or takes too long; the message says which."""
 
+    reason = "tls_handshake"
+
 
 class TlsBrokenError(ConnectionError):
     """The peer broke the rules of TLS, or the connection below it."""
+
+    reason = "tls_broken"
 
 
 class TlsMode(enum.Enum):
@@ -145,10 +149,13 @@ def tls_server(config: TlsConfig) -> TlsServer | None:
     """A server's TLS, None if it speaks none. Raises `TlsConfigError`."""
     if config.server_mode is TlsMode.DISABLED:
         return None
+    return _server(config, f"tls.server.mode={config.server_mode.value}")
+
+
+def _server(config: TlsConfig, because: str) -> TlsServer:
+    """`because`: the setting that asks for it."""
     if not config.server_cert_path or not config.server_key_path:
-        raise TlsConfigError(
-            f"tls.server.mode={config.server_mode.value} needs tls.server.certPath and tls.server.keyPath"
-        )
+        raise TlsConfigError(f"{because} needs tls.server.certPath and tls.server.keyPath")
     asks = config.server_need_client_auth is not ClientAuth.NONE
     if asks != config.server_auth_client or (asks and not config.server_trust_cert_path):
         # With only some of them RocketMQ takes any certificate, or asks for none, and seems to check.
@@ -163,7 +170,7 @@ def tls_server(config: TlsConfig) -> TlsServer | None:
         _load_trusted(context, "tls.server", config.server_trust_cert_path)
         required = config.server_need_client_auth is ClientAuth.REQUIRE
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-    return TlsServer(context, config.server_mode, config.handshake_timeout_ms)
+    return TlsServer(context, config.server_mode, config.handshake_timeout_ms, because)
 
 
 def tls_client(config: TlsConfig) -> TlsClient | None:
@@ -188,6 +195,27 @@ def tls_client(config: TlsConfig) -> TlsClient | None:
     if config.client_cert_path:
         _load_own(context, "tls.client", config.client_cert_path, config.client_key_path, config.client_key_password)
     return TlsClient(context, config.client_check_hostname, config.handshake_timeout_ms)
+
+
+def _between_brokers(config: TlsConfig) -> tuple[TlsServer, TlsClient]:
+    """What a broker is to its slaves and to its master. Whom it has an authority for it checks, always.
+
+    Raises `TlsConfigError`.
+    """
+    checks = bool(config.server_trust_cert_path)
+    config = attrs.evolve(
+        config,
+        server_mode=TlsMode.ENFORCING,
+        server_need_client_auth=ClientAuth.REQUIRE if checks else ClientAuth.NONE,
+        server_auth_client=checks,
+        enable=True,
+        client_auth_server=config.client_auth_server or bool(config.client_trust_cert_path),
+    )
+    if not checks:
+        _log.warning("haTlsEnable=true without tls.server.trustCertPath: whoever speaks TLS may be a slave")
+    server, client = _server(config, "haTlsEnable=true"), tls_client(config)
+    assert client is not None, "it is enabled above"
+    return server, client
 
 
 def _load_own(context: ssl.SSLContext, side: str, cert_path: str, key_path: str, password: str) -> None:
@@ -215,6 +243,8 @@ class TlsServer:
     _context: ssl.SSLContext
     _mode: TlsMode
     _handshake_timeout_ms: int
+    #: The setting that asks for TLS.
+    _because: str
 
     def transport(self, stream: trio.SocketStream) -> Transport:
         """The transport of a connection. The peer speaks first: only then is it known whether that is TLS."""
@@ -228,12 +258,21 @@ class TlsServer:
         first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
         if first and first[0] != _HANDSHAKE_MAGIC_CODE:
             if self._mode is TlsMode.ENFORCING:
-                raise TlsHandshakeError("plain text, where tls.server.mode is enforcing")
+                raise TlsHandshakeError(f"plain text, where {self._because} asks for TLS")
             return SocketTransport(stream)
         if not first:
             return SocketTransport(stream)
         tls_stream = trio.SSLStream(stream, self._context, server_side=True, https_compatible=True)
         return await _shake_hands(tls_stream, self._handshake_timeout_ms)
+
+    async def accept_in_time(self, stream: trio.SocketStream) -> TlsTransport:
+        """As `accept`, but a peer that says nothing, or ends, is a `TlsHandshakeError`, too."""
+        with trio.move_on_after(self._handshake_timeout_ms / 1000):
+            transport = await self.accept(stream)
+            if not isinstance(transport, TlsTransport):
+                raise TlsHandshakeError("the peer closed the connection")
+            return transport
+        raise _too_slow(self._handshake_timeout_ms)
 
 
 @attrs.define(eq=False)
@@ -244,7 +283,7 @@ class TlsClient:
     _check_hostname: bool
     _handshake_timeout_ms: int
 
-    async def connect(self, stream: trio.SocketStream, host: str) -> Transport:
+    async def connect(self, stream: trio.SocketStream, host: str) -> TlsTransport:
         """Shake hands with a server. Raises `TlsHandshakeError`; the stream is closed then."""
         server_hostname = host if self._check_hostname else None
         tls_stream = trio.SSLStream(stream, self._context, server_hostname=server_hostname, https_compatible=True)
@@ -261,19 +300,27 @@ class Tls:
 
     server: TlsServer | None = None
     client: TlsClient | None = None
+    #: What a broker is to its slaves, and to its master (haTlsEnable).
+    ha_server: TlsServer | None = None
+    ha_client: TlsClient | None = None
 
     @classmethod
-    def from_config(cls, config: TlsConfig) -> Tls:
-        """Raises `TlsConfigError`."""
-        return cls(tls_server(config), tls_client(config))
+    def from_config(cls, config: TlsConfig, *, ha: bool = False) -> Tls:
+        """`ha`: between brokers, too (haTlsEnable). Raises `TlsConfigError`."""
+        between_brokers = _between_brokers(config) if ha else (None, None)
+        return cls(tls_server(config), tls_client(config), *between_brokers)
 
 
-async def _shake_hands(stream: trio.SSLStream[trio.SocketStream], timeout_ms: int) -> Transport:
+def _too_slow(timeout_ms: int) -> TlsHandshakeError:
+    return TlsHandshakeError(f"no TLS handshake within {timeout_ms} ms")
+
+
+async def _shake_hands(stream: trio.SSLStream[trio.SocketStream], timeout_ms: int) -> TlsTransport:
     try:
         with trio.fail_after(timeout_ms / 1000):
             await stream.do_handshake()
     except trio.TooSlowError:
-        raise TlsHandshakeError(f"no TLS handshake within {timeout_ms} ms") from None
+        raise _too_slow(timeout_ms) from None
     except trio.BrokenResourceError as error:
         raise TlsHandshakeError(f"no TLS handshake: {_reason(error)}") from error
     return TlsTransport(stream)

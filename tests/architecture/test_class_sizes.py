@@ -18,6 +18,7 @@ LARGER = {
     "rmq_actors.analysis.report_data:RunRow",
     "rmq_actors.broker.broker_remoting:BrokerRemoting",
     "rmq_actors.broker.config:BrokerConfig",
+    "rmq_actors.ha.config:HaConfig",
     "rmq_actors.namesrv.route_table:RouteInfoManager",
     "rmq_actors.remoting.connection:RemotingConnection",
     "rmq_actors.store.check.check_index:IndexCheck",

@@ -10,7 +10,7 @@ from rmq_actors.protocols.evidence import DoubtReason
 from rmq_actors.tracing.events.ha import HaClientCompare
 from tests.architecture.project_copy import PROJECT
 
-PACKAGES = ("ha", "protocols", "store")
+SOURCES = ("ha/**/*.py", "protocols/**/*.py", "store/**/*.py", "remoting/tls.py")
 #: Of classes that others derive from, and of an HA connection whose task died.
 NOT_TOLD = {"refused"}
 #: What ends a connection at the master alone, and what ends in a halt: operating.md tells of that in its own place.
@@ -21,8 +21,8 @@ HALTS = {"diverged", "offset_gone", "file_size_mismatch"}
 def reasons() -> set[str]:
     """What exceptions have as their class's `reason`, and what evidence says."""
     found = {*get_args(DoubtReason), "peer_closed", "connection_lost"}
-    for package in PACKAGES:
-        for path in (PROJECT / "rmq_actors" / package).rglob("*.py"):
+    for pattern in SOURCES:
+        for path in (PROJECT / "rmq_actors").glob(pattern):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
                     found |= {

@@ -211,7 +211,7 @@ async def test_plain_text_is_refused_where_tls_is_enforced(caplog: pytest.LogCap
             await server.echoes(None)
         await server.closed("TlsHandshakeError")
         await server.echoes(tls_client_config())
-    assert "plain text, where tls.server.mode is enforcing" in caplog.text
+    assert "plain text, where tls.server.mode=enforcing asks for TLS" in caplog.text
 
 
 @pytest.mark.trio

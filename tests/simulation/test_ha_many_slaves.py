@@ -9,7 +9,8 @@ from rmq_actors.ha.ha_connection import HAConnection
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.wire.ha_frames import encode_report
 from sim_net import WorldConfig
-from tests.worlds.ha_world import RECORD_BYTES, HaCluster
+from sim_net.node import Node
+from tests.worlds.ha_world import HA_PORT, RECORD_BYTES, HaCluster
 
 SLAVES = 50
 FILE_BYTES = 1 << 20
@@ -83,7 +84,7 @@ def test_a_connection_that_is_over_at_once_is_not_kept(monkeypatch: pytest.Monke
     """
 
     async def over_at_once(connection: HAConnection) -> str:
-        with connection._stream.socket:
+        with connection._socket:
             return "peer_closed"
 
     async def main(cluster: HaCluster) -> None:
@@ -147,3 +148,76 @@ def test_who_says_nothing_is_gone_after_a_while() -> None:
         assert await cluster.put() is PutStatus.SLAVE_NOT_AVAILABLE
 
     cluster(connections_max=20).run(main)
+
+
+def test_silent_peers_of_one_address_lock_no_slave_of_another_out() -> None:
+    """64 of them took all that haConnectionsMax lets in, again and again."""
+
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        address, streams = cluster.node("master").address, list[trio.SocketStream]()
+
+        async def flood(_: Node) -> None:
+            while len(streams) < 64:
+                streams.append(await trio.open_tcp_stream(address, HA_PORT))
+            await trio.sleep_forever()
+
+        cluster.node("flood").boot(flood)
+        await trio.sleep(1)
+        assert len(streams) == 64
+        assert cluster.connections == 16
+        assert cluster.counters.refused_connections == 48
+        await cluster.start("slave")
+        await trio.sleep(1)
+        assert cluster.connections == 17
+        assert await cluster.put() is PutStatus.PUT_OK
+        # Those that are gone leave room for others of that address.
+        await trio.sleep(20)
+        assert cluster.counters.ends == {"housekeeping": 16}
+        cluster.node("flood").kill()
+        streams.clear()
+        cluster.node("flood").boot(flood)
+        await trio.sleep(1)
+        assert cluster.connections == 17
+
+    cluster().run(main)
+
+
+def test_how_many_of_one_address_may_be_connected_is_set() -> None:
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        address = cluster.node("master").address
+
+        async def two(_: Node) -> None:
+            async with await trio.open_tcp_stream(address, HA_PORT), await trio.open_tcp_stream(address, HA_PORT):
+                await trio.sleep_forever()
+
+        for name in ("a", "b"):
+            cluster.node(name).boot(two)
+        await trio.sleep(1)
+        assert cluster.connections == 2
+        assert cluster.counters.refused_connections == 2
+
+    cluster(connections_max_per_address=1).run(main)
+
+
+def test_single_bytes_keep_no_place() -> None:
+    """Before its first report is whole a peer has not shown that it is a slave."""
+
+    async def main(cluster: HaCluster) -> None:
+        await cluster.start("master")
+        address = cluster.node("master").address
+
+        async def dribble(_: Node) -> None:
+            async with await trio.open_tcp_stream(address, HA_PORT) as stream:
+                for _byte in range(7):
+                    await stream.send_all(b"\0")
+                    await trio.sleep(15)
+
+        cluster.node("dribble").boot(dribble)
+        await trio.sleep(19)
+        assert cluster.connections == 1
+        await trio.sleep(2)
+        assert cluster.counters.ends == {"housekeeping": 1}
+
+    cluster().run(main)

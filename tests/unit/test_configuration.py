@@ -169,7 +169,9 @@ OWN_KEYS = {
         "diskSpaceWarningLevelRatio",
     },
     HaConfig: {
+        "connectionsMaxPerAddress",
         "haAllowedAddresses",
+        "haTlsEnable",
         "haListenHost",
         "totalReplicas",
         "inSyncReplicas",

@@ -213,16 +213,35 @@ def test_each_report_of_a_buffer_is_checked() -> None:
         reports.receive(REPORT.pack(12) + REPORT.pack(3), 0.0, min_offset=0, max_offset=9)
 
 
-def test_silence_counts_from_the_last_byte() -> None:
+def test_silence_counts_from_the_last_byte_after_the_first_report() -> None:
     reports = SlaveReports(100.0, 20.0)
     reports.check_silence(119.999)
     with pytest.raises(SlaveSilent, match="20 s") as caught:
         reports.check_silence(120.0)
     assert caught.value.reason == "housekeeping"
+    reports.receive(encode_report(0), 110.0, min_offset=0, max_offset=0)
     # Half a report is a sign of life.
     reports.receive(b"\0\0\0", 119.0, min_offset=0, max_offset=0)
     assert reports.silent_at == 139.0
     reports.check_silence(138.0)
+
+
+def test_before_the_first_report_is_whole_its_bytes_are_as_good_as_silence() -> None:
+    reports, report = SlaveReports(100.0, 20.0), encode_report(7)
+    for number in range(7):
+        assert reports.receive(report[number : number + 1], 101.0 + number, min_offset=0, max_offset=7) is None
+        assert reports.silent_at == 120.0
+    assert reports.receive(report[7:], 119.0, min_offset=0, max_offset=7) == 7
+    assert reports.silent_at == 139.0
+
+
+def test_a_tls_handshake_is_named() -> None:
+    reports = SlaveReports(0.0, 20.0)
+    with pytest.raises(SlaveAhead, match="it speaks TLS, and this master has not haTlsEnable=true"):
+        reports.receive(bytes.fromhex("1603010200010001fc"), 1.0, min_offset=0, max_offset=7)
+    with pytest.raises(SlaveAhead) as caught:
+        SlaveReports(0.0, 20.0).receive(encode_report(8), 1.0, min_offset=0, max_offset=7)
+    assert "TLS" not in str(caught.value)
 
 
 def test_a_slave_that_cleaning_has_overtaken_is_refused_and_named() -> None:

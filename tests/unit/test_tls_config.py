@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rmq_actors.embedding.broker import load_broker_config
 from rmq_actors.embedding.tls_settings import load_tls_config
 from rmq_actors.remoting.tls import ClientAuth, TlsConfig, TlsConfigError, TlsMode, tls_client, tls_server
 from rmq_actors.settings.configure import ConfigurationError, Properties
@@ -151,6 +152,15 @@ def test_the_usual_file_is_read_if_it_is_there(tls_file: Path, tmp_path: Path) -
 def test_without_tls_no_file_is_read(tmp_path: Path) -> None:
     own = {"tls.server.mode": "disabled", "tls.config.file": str(tmp_path / "missing")}
     assert load_tls_config(Properties("namesrv.conf", own)) == TlsConfig()
+
+
+def test_the_file_is_read_for_tls_between_brokers_alone(tls_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    lines = ["listenPort=20911", f"storePathRootDir={tmp_path}", f"tls.config.file={tls_file}", "haTlsEnable=true"]
+    path.write_text("\n".join(lines))
+    loaded = load_broker_config(path)
+    assert loaded.config.ha.ha_tls_enable
+    assert loaded.tls == TlsConfig(server_key_path="/server.key", server_cert_path="/server.pem")
 
 
 def test_a_password_does_not_belong_where_everybody_may_read_it() -> None:
