@@ -115,7 +115,8 @@ class _AccessControl:
 class BrokerRemoting:
     """Both servers share the processors; a request that has none is answered REQUEST_CODE_NOT_SUPPORTED.
 
-    More than 20 fields because everything that processors share, and every service beside them, is put together here.
+    Longer than 300 lines, and with more than 20 fields, because everything that processors share, and every service
+    beside them, is put together here.
     """
 
     config: BrokerConfig
