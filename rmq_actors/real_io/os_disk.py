@@ -312,8 +312,9 @@ def _create_whole(target: Path, mode: int, size_bytes: int) -> bool:
         raise
     try:
         os.ftruncate(fd, size_bytes)
-        # A directory's descriptor, which an absolute path does not need, has Python call linkat, which follows links.
-        os.link(f"/proc/self/fd/{fd}", target.absolute(), src_dir_fd=fd)
+        # The name in /proc is a link, to be followed. Up to 3.13 Python calls linkat, which can do that, only where a
+        # directory's descriptor is given; an absolute path does not need one.
+        os.link(f"/proc/self/fd/{fd}", target.absolute(), src_dir_fd=fd, follow_symlinks=True)
     except OSError as error:
         if error.errno in _NO_NAMELESS_FILES:
             return False

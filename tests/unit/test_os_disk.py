@@ -102,6 +102,21 @@ def test_a_new_file_has_its_length_before_its_name_is_seen(tmp_path: Path, monke
         disk.open("d/log", allocate_bytes=1, exclusive=True)
 
 
+def test_a_file_gets_its_name_whatever_pythons_link_does_with_links_unless_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to Python 3.13 it follows them where it calls linkat, from 3.14 on everywhere on Linux."""
+    link, links = os.link, list[str]()
+
+    def link_as_told(source: str, target: Path, *, follow_symlinks: bool = False, **directories: int) -> None:
+        link(source, target, follow_symlinks=follow_symlinks, **directories)
+        links.append(target.name)
+
+    monkeypatch.setattr(os, "link", link_as_told)
+    OsDisk(tmp_path).open("d/log", allocate_bytes=100).close()
+    assert (links, (tmp_path / "d/log").is_symlink(), (tmp_path / "d/log").stat().st_size) == (["log"], False, 100)
+
+
 @pytest.mark.parametrize("lacks", ["the file system", "/proc"])
 def test_where_files_cannot_be_without_a_name_they_are_created_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
