@@ -39,14 +39,17 @@ class Outgoing(NamedTuple):
 
 
 def outgoing_message(message: Message, unique_id: str, compress_over_bytes: int, compress_level: int) -> Outgoing:
-    """A message with its id, compressed if its body has `compress_over_bytes` or more. Raises `IllegalProperty`.
+    """A message with its id. A body of `compress_over_bytes` or more is compressed, if that makes it any shorter.
 
-    A message that has an id keeps it. What RocketMQ's clients say in the header is no property any more.
+    A message that has an id keeps it. What RocketMQ's clients say in the header is no property any more. Raises
+    `IllegalProperty`.
     """
     body, sys_flag = message.body, message.sys_flag
     if len(body) >= compress_over_bytes:
-        body, bits = compress_body(body, compress_level)
-        sys_flag |= bits
+        compressed, bits = compress_body(body, compress_level)
+        # RocketMQ's producers send it in any case: a body of just maxMessageSize may be longer then, and is refused.
+        if len(compressed) < len(body):
+            body, sys_flag = compressed, sys_flag | bits
     properties = dict(message.properties)
     msg_id = properties.setdefault(PROPERTY_UNIQ_KEY, unique_id)
     if properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":

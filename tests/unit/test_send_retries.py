@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +109,14 @@ def test_a_message_is_compressed_from_compress_msg_body_over_howmuch_on() -> Non
     long = outgoing_message(Message("T", b"x" * 100), "ID", 100, 5)
     assert long.sys_flag == 0x301  # COMPRESSED_FLAG, and zlib as 4.9 says it
     assert decompress_body(long.body, long.sys_flag, 100) == b"x" * 100
+
+
+def test_a_message_that_compressing_makes_no_shorter_is_sent_as_it_is() -> None:
+    """A picture, or what is compressed already: a body of just maxMessageSize would be refused by the broker."""
+    body = random.Random(1).randbytes(4 * 1024 * 1024)
+    sent = outgoing_message(Message("T", body), "ID", 4096, 5)
+    assert (len(sent.body), sent.sys_flag) == (len(body), 0)
+    assert sent.body == body
 
 
 def test_a_body_that_decompresses_to_too_much_or_not_at_all_is_refused() -> None:
