@@ -7,6 +7,7 @@ ConsumerGroups ──▶ Member (a client, a consumer, a listener)   one task ea
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -303,6 +304,7 @@ class ConsumerGroups:
             queue_id=message.queue_id,
             queue_offset=message.queue_offset,
             key=message.keys or "",
+            checksum=zlib.crc32(message.body),
         )
         assert member.tracer is not None
         member.tracer.emit(told)  # not after its machine has died

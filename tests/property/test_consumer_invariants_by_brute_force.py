@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,6 +56,7 @@ def event_of(act: Act, group: str) -> Event:
                 queue_id=queue_id,
                 queue_offset=offset,
                 key=keys[0] if keys else f"{offset}",
+                checksum=0,
             )
         case status, client:
             return ClientMember(status=status, group=group, client=client)
@@ -206,6 +208,7 @@ def test_send_ok_is_what_the_broker_said(history: list[tuple[str, int, str]]) ->
         ({"queue_id": 1}, True),
         ({"topic": "Orders"}, True),
         ({"key": "b"}, True),
+        ({"checksum": zlib.crc32(b"bodY")}, True),
         ({"status": "consumed", "key": "b"}, False),  # it was looked at when it was given
     ],
 )
@@ -225,6 +228,7 @@ def test_what_is_given_stands_in_a_log(changes: dict[str, Any], is_broken: bool,
         "queue_id": 0,
         "queue_offset": 0,
         "key": "a",
+        "checksum": zlib.crc32(b"body"),
     }
     story.recorder.record(ClientConsume(group=ORDERLY_GROUP, client="x", **(given | changes)), "consumers")
     assert bool(story.broken) is is_broken

@@ -154,10 +154,22 @@ def properties_of_another_message(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(message_ext, "properties_of", properties_of)
 
 
+def body_of_the_message_before(patch: pytest.MonkeyPatch) -> None:
+    of_plain, bodies = MessageExt.of_plain, [b"none yet"]
+
+    def with_wrong_body(record: plain_record.PlainRecord, broker_name: str) -> MessageExt:
+        head, body, after_body = record
+        bodies.append(body)
+        return of_plain((head, bodies.pop(0), after_body), broker_name)
+
+    patch.setattr(MessageExt, "of_plain", with_wrong_body)
+
+
 @pytest.mark.parametrize(
     ("bug", "first_seed", "invariant"),
     [
         (properties_of_another_message, 0, "given"),
+        (body_of_the_message_before, 0, "given"),
         (committed_before_the_listener_ends, 2, "consumed"),
         (polled_is_committed, 3, "consumed"),
         (refused_locks_are_taken, 27, "orderly"),

@@ -132,7 +132,7 @@ class ClientRead(Event, kind="client.read", emitter="testing.remote_clients", ac
 class ClientConsume(Event, kind="client.consume", emitter="testing.consumer_groups", actor="Listener"):
     """A member of a group has a message: begin, then consumed, later if it is to come again, or cancelled.
 
-    client: its clientId; key names the message, offset is where the broker that gave it has it.
+    client: its clientId; key names the message, offset is where the broker that gave it has it; checksum: the body's.
     """
 
     status: str
@@ -143,6 +143,7 @@ class ClientConsume(Event, kind="client.consume", emitter="testing.consumer_grou
     queue_id: int
     queue_offset: int
     key: str
+    checksum: int
 
 
 class ClientMember(Event, kind="client.member", emitter="testing.consumer_groups", actor="Application"):
