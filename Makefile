@@ -48,9 +48,10 @@ demo: $(FILLED)
 # Tests start some hundred processes: without kept byte code each of them compiles the project for half a second.
 test test-quick test-long: export PYTHONDONTWRITEBYTECODE =
 
-# Else each process would compile what has no byte code yet. Pytest writes that of the tests.
+# Else each process would compile what has no byte code yet, and each of pytest's the tests too.
 test: $(FILLED)
 	@$(BIN)/python -m compileall -q -j 0 -x '/test_[^/]*$$' rmq_actors sim_net tests
+	$(BIN)/python -m tests.architecture.byte_code tests
 	$(BIN)/python -m pytest -m 'not long' --budgets --second-runs --durations 15 $(PARALLEL)
 
 test-quick: $(FILLED)

@@ -1,13 +1,15 @@
-"""What the Makefile refuses: a Python that is too old, a mutant that no longer applies."""
+"""What the Makefile refuses: a Python that is too old, a mutant that no longer applies. And what it compiles."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.architecture.byte_code import compile_all, uncompiled
 from tests.architecture.project_copy import PROJECT, ProjectCopy
 
 MUTANT = """wrong = "Much."
@@ -40,3 +42,16 @@ def test_a_mutant_that_does_not_apply_fails_the_check(project_copy: ProjectCopy,
     outcome = project_copy.run("make", "FILLED=filled", f"BIN={Path(sys.executable).parent}", "mutants-apply")
     assert (outcome.exit_code == 0) is applies
     assert ("error: tests/mutants/one.toml no longer applies" in outcome.output) is not applies
+
+
+def test_tests_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "")
+    paths = [tmp_path / f"test_{name}.py" for name in ("one", "two")]
+    for path in paths:
+        path.write_text("def test() -> None: ...\n")
+    assert uncompiled(tmp_path) == paths
+    compile_all(paths)
+    assert uncompiled(tmp_path) == []
+    later_s = paths[1].stat().st_mtime + 10
+    os.utime(paths[1], (later_s, later_s))
+    assert uncompiled(tmp_path) == [paths[1]]
