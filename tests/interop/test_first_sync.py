@@ -27,7 +27,7 @@ FILES = 3
 REPORT_MS = 500
 
 
-@pytest.fixture(params=["4.9.7", "5.3.1"])
+@pytest.fixture(params=["4.9.7", pytest.param("5.3.1", marks=pytest.mark.long)])
 def version(request: pytest.FixtureRequest) -> str:
     """Of the Java broker."""
     return str(request.param)

@@ -192,7 +192,14 @@ def test_our_masters_and_java_slaves(kinds: Kinds, runtimes: Mapping[str, JavaRu
     kill_each_beside_each_other(pairs)
 
 
-@pytest.mark.parametrize("kinds", [pytest.param(OTHERS, id="others"), pytest.param(SOME, id="some", marks=LONG)])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(OTHERS[:1], id="4.9.7"),
+        pytest.param(OTHERS[1:], id="5.3.1", marks=LONG),
+        pytest.param(SOME, id="some", marks=LONG),
+    ],
+)
 def test_java_masters_and_our_slaves(kinds: Kinds, runtimes: Mapping[str, JavaRuntime], servers: Servers) -> None:
     pairs = []
     for version, role in kinds:

@@ -67,7 +67,7 @@ SERVICE = SessionCredentials("orders-service", "its-secret-key")
 OPERATOR = SessionCredentials("operator", "operators-key")
 
 
-@pytest.fixture(scope="module", params=["4.9.7", "5.3.1"])
+@pytest.fixture(scope="module", params=["4.9.7", pytest.param("5.3.1", marks=pytest.mark.long)])
 def runtime(request: pytest.FixtureRequest, java_runtime: JavaRuntime, java_runtime_5: JavaRuntime) -> JavaRuntime:
     return java_runtime if request.param == "4.9.7" else java_runtime_5
 

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.trio, pytest.mark.timeout(600)]
 SYNC_TIMEOUT_S = 300.0
 
 
-@pytest.fixture(params=["4.9.7", "5.3.1"])
+@pytest.fixture(params=["4.9.7", pytest.param("5.3.1", marks=pytest.mark.long)])
 def runtime(request: pytest.FixtureRequest) -> JavaRuntime:
     """Of either RocketMQ."""
     fixture = {"4.9.7": "java_runtime", "5.3.1": "java_runtime_5"}[request.param]
