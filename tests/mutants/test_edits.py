@@ -94,7 +94,7 @@ def test_the_lines_are_replaced_at_their_depth(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tests", ["def test_flush_twice():\n    ...\n", "flush = test_flush()\n", None])
 def test_a_test_that_is_gone_is_named(tmp_path: Path, tests: str | None) -> None:
-    """Only the run of that mutant found it, and `make test` runs one in 24."""
+    """Only the run of that mutant found it, and `make test` runs one in 48."""
     file = tree(tmp_path, log=LOG) / "tests" / "test_log.py"
     file.unlink()
     if tests is not None:

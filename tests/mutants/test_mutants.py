@@ -11,7 +11,7 @@
     old = "lines that the object has once"  # whole lines, with whatever indentation they have among themselves
     new = "lines that take their place"
 
-`make test` tries one in 24 of them, always the same ones; `make test-long` tries all. `make check` sees that each
+`make test` tries one in 48 of them, always the same ones; `make test-long` tries all. `make check` sees that each
 still applies.
 """
 
@@ -32,7 +32,7 @@ from tests.mutants.mutant import ROOT, Mutant, load_all
 
 EXIT_CODES = {"crash": 3, "liveness": 4}
 #: A mutant takes some seconds, and there are many: `make test` tries this share of them.
-_ONE_IN = 24
+_ONE_IN = 48
 
 MUTANTS = load_all()
 TESTED = [mutant for mutant in MUTANTS if mutant.fails]
