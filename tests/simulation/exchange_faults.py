@@ -196,14 +196,19 @@ def incidents_of(rng: random.Random) -> Iterator[Incident]:
         yield Incident(rng.choice(list(FAULTS)), On(step, node, nth), at_s, rng.choice([0.5, 5.0, 30.0]))
 
 
-def run_faulty(seed: int, incidents: tuple[Incident, ...] | None = None) -> FaultyExchange:
-    """A run with these incidents alone, or with those of its seed, and slow links and pauses; look at `found`."""
+def run_faulty(
+    seed: int, incidents: tuple[Incident, ...] | None = None, *, put_every_s: float | None = None
+) -> FaultyExchange:
+    """A run with these incidents alone, or with those of its seed, and slow links and pauses; look at `found`.
+
+    How often a writer puts is drawn too, unless it is given.
+    """
     rng = random.Random(f"faults/{seed}")
     plan = attrs.evolve(Plan.draw(rng), has_leaf=False, waits_s=0.0)
     if incidents is None:
         incidents = tuple(incidents_of(rng))
     else:
-        plan = attrs.evolve(plan, faults=())
+        plan = attrs.evolve(plan, faults=(), put_every_s=put_every_s or plan.put_every_s)
     if any("power" in incident.what for incident in incidents):
         plan = attrs.evolve(plan, flush=FlushDiskType.SYNC_FLUSH)  # else a power cut may take what was acknowledged
     run = FaultyExchange(plan, seed, operator_stays=rng.random() < 0.8)

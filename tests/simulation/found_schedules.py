@@ -10,10 +10,11 @@ from rmq_actors.testing.case_file import CaseFile
 
 _DIRECTORY = Path(__file__).parent / "found_cases"
 
-#: A schedule is worth something for longer than a seed: besides its own it passes with these.
+#: A schedule is worth something for longer than a seed: besides its own it passes with these. With its own each case
+#: runs in test_replication_chaos.py.
 OTHER_SEEDS = [
-    pytest.param(range(2), id="few seeds"),
-    pytest.param(range(2, 6), id="more seeds", marks=pytest.mark.long),
+    pytest.param(range(1), id="one seed"),
+    pytest.param(range(1, 6), id="more seeds", marks=pytest.mark.long),
 ]
 
 

@@ -12,7 +12,7 @@ from rmq_actors.testing.crash_points import CRASH_POINTS, MOMENTS
 from rmq_actors.testing.scenarios import RunResult, run_case
 from sim_net import fault_kind
 
-SEEDS = range(24)
+SEEDS, MANY_SEEDS = range(8), range(40)
 FOUND = [
     path
     for path in sorted((Path(__file__).parent / "found_cases").glob("*.json"))
@@ -25,13 +25,25 @@ def results() -> list[RunResult]:
     return [run_case(CRASH_POINTS.case(seed), CRASH_POINTS) for seed in SEEDS]
 
 
+@pytest.fixture(scope="module")
+def many_results() -> list[RunResult]:
+    """Between them all happens that the scenario is for."""
+    return [run_case(CRASH_POINTS.case(seed), CRASH_POINTS) for seed in MANY_SEEDS]
+
+
 def test_every_run_passes(results: list[RunResult]) -> None:
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 
-def test_each_moment_comes(results: list[RunResult]) -> None:
+@pytest.mark.long
+def test_many_runs_pass(many_results: list[RunResult]) -> None:
+    assert [(each.case.seed, each.failure) for each in many_results if each.outcome != "passed"] == []
+
+
+@pytest.mark.long
+def test_each_moment_comes(many_results: list[RunResult]) -> None:
     """Cuts of diverged logs and removed queue files are rare here."""
-    kinds = {event.kind for result in results for event in result.events}
+    kinds = {event.kind for result in many_results for event in result.events}
     assert set(MOMENTS) - kinds <= {"log.truncate", "queue.delete"}
 
 

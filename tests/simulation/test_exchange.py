@@ -26,7 +26,7 @@ from tests.worlds.role_world import TOPIC
 MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 20))])
 def test_an_exchange_by_hand_loses_nothing(seed: int) -> None:
     assert not run_seed("manual", seed)
 

@@ -127,7 +127,7 @@ def test_a_master_without_sync_flush_may_lose_its_power_here() -> None:
 @pytest.mark.parametrize("seeds", OTHER_SEEDS)
 def test_a_schedule_that_was_found_passes_with_any_seed(path: Path, seeds: range) -> None:
     case = CaseFile.load(path).case
-    results = [run_case(attrs.evolve(case, seed=seed)) for seed in (case.seed, *seeds)]
+    results = [run_case(attrs.evolve(case, seed=seed)) for seed in seeds]
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 

@@ -102,7 +102,7 @@ def test_a_case_is_the_same_from_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seeds", OTHER_SEEDS)
 def test_a_schedule_that_was_found_passes_with_any_seed(path: Path, seeds: range) -> None:
     case = CaseFile.load(path).case
-    results = [run_case(attrs.evolve(case, seed=seed), OPERATED) for seed in (case.seed, *seeds)]
+    results = [run_case(attrs.evolve(case, seed=seed), OPERATED) for seed in seeds]
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
 
 

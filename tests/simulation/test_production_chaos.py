@@ -112,5 +112,5 @@ def test_a_run_ends_where_the_log_of_the_master_is_damaged() -> None:
 @pytest.mark.parametrize("seeds", OTHER_SEEDS)
 def test_a_schedule_that_was_found_passes_with_any_seed(path: Path, seeds: range) -> None:
     case = CaseFile.load(path).case
-    results = [run_case(attrs.evolve(case, seed=seed), PRODUCTION) for seed in (case.seed, *seeds)]
+    results = [run_case(attrs.evolve(case, seed=seed), PRODUCTION) for seed in seeds]
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []

@@ -138,8 +138,15 @@ class OneBroker:
         return outcomes[0] if outcomes else "died", findings
 
 
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-@pytest.mark.parametrize("begins", [MASTER, SLAVE])
+@pytest.mark.parametrize(
+    ("begins", "error"),
+    [
+        (MASTER, "EIO"),
+        (SLAVE, "ENOSPC"),
+        pytest.param(MASTER, "ENOSPC", marks=pytest.mark.long),
+        pytest.param(SLAVE, "EIO", marks=pytest.mark.long),
+    ],
+)
 def test_a_disk_error_at_each_operation_of_a_change_leaves_a_stopped_broker_or_a_changed_one(
     begins: BrokerRole, error: str
 ) -> None:
