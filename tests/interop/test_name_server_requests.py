@@ -105,7 +105,9 @@ class Registration:
         if self.kind == "without a body":
             return b""
         if self.kind == "compressed":
-            return compressed_body(self.topics, self.data_version)
+            # That form has no flags: of a topic with one, the brokers would differ, and Java looks at some broker's.
+            without_flags = [topic for topic in self.topics if not topic["topicSysFlag"]]
+            return compressed_body(without_flags, self.data_version)
         table = {str(topic["topicName"]): topic for topic in self.topics}
         wrapper = {"dataVersion": self.data_version, "topicConfigTable": table}
         body = wrapper if self.kind == "old" else {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
