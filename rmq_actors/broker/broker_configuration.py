@@ -26,7 +26,7 @@ _LOOKED_AT = frozenset(
         *("haTruncateOnDivergence", "disableConsumeIfConsumerReadSlowly", "consumerFallbehindThreshold"),
         *("autoCreateTopicEnable", "autoCreateSubscriptionGroup", "rejectTransactionMessage", "slaveReadEnable"),
         *("longPollingEnable", "shortPollingTimeMills", "storeReplyMessageEnable", "sendThreadPoolQueueCapacity"),
-        *("regionId", "traceOn"),
+        *("regionId", "traceOn", "brokerPermission", "metricsTopicsMax"),
         *known_keys(Quotas),
     }
 )

@@ -335,7 +335,7 @@ class BrokerController:
         if remoting is not None:
             await remoting.begin_role(host.store, is_slave=host.config.is_slave)
             remoting.correct_consumer_offsets(host.store)
-            remoting.change_role(host.config, self.ha_server_addr, host.ha_masters)
+            await remoting.change_role(host.config, self.ha_server_addr, host.ha_masters)
         await self._start_slave()
 
     async def _start_slave(self) -> None:

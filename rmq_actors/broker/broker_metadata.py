@@ -41,7 +41,11 @@ class BrokerMetadata:
         )
 
     async def use_config(self, config: BrokerConfig) -> None:
-        """Make the default topic if clients may make topics from now on, by these settings."""
+        """Make the default topic if clients may make topics from now on, and register with their brokerPermission."""
+        try:
+            await self.topics.use_permission(config.broker_permission, is_slave=config.is_slave)
+        except (OSError, ValueError) as error:
+            _log.warning("brokerPermission %d: name servers are not told: %s", config.broker_permission, error)
         if config.auto_create_topic_enable and not config.is_slave:
             try:
                 await self.topics.make_topic_config(auto_create_key_topic(config))

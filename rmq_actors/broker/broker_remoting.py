@@ -372,9 +372,10 @@ class BrokerRemoting:
             self.client.listener = self.registration = self._make_registration(ha_server_addr, ha_masters)
             await system.start(self.registration)
 
-    def change_role(self, config: BrokerConfig, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
-        """Be registered with the brokerId and the role of `config` from now on."""
+    async def change_role(self, config: BrokerConfig, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
+        """Go on with these settings, and be registered with their brokerId, role and brokerPermission from now on."""
         self.config = config
+        await self.metadata.use_config(config)
         self._masters = MASTERS.open()
         self._protection.lags.forget_all()
         if self.registration is not None:

@@ -53,6 +53,8 @@ class BrokerMetrics:
     async def gather(self) -> list[MetricFamily]:
         """All families. While the store is opened again, only what needs none. There are checkpoints in here."""
         broker, remoting = self._broker, self._broker.remoting
+        for labels in (self._topics, self._groups):
+            labels.resize(broker.config.metrics_topics_max)
         found = _Families((broker.config.broker_cluster_name, broker.config.broker_name))
         if remoting is None:
             return found.families

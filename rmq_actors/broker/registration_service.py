@@ -80,7 +80,7 @@ class BrokerRegistrationService(ServiceThread):
     _no_master_s: float = attrs.field(default=-math.inf, init=False)
     #: The last version of the topics that the machine was told of.
     _noted: DataVersion | None = attrs.field(default=None, init=False)
-    _body: tuple[DataVersion, bytes] | None = attrs.field(default=None, init=False)
+    _body: tuple[tuple[DataVersion, int], bytes] | None = attrs.field(default=None, init=False)
     _wake: WakeUp = attrs.field(factory=WakeUp, init=False)
     _progress: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -206,9 +206,10 @@ class BrokerRegistrationService(ServiceThread):
         self._wake.wakeup("request")
 
     def _encode(self, topics: TopicConfigSerializeWrapper) -> bytes:
-        if self._body is None or self._body[0] != topics.data_version:
-            body = register_broker_body(topics, compressed=self._config.compressed_register)
-            self._body = topics.data_version, body
+        # At a slave the permission changes without the version.
+        of = topics.data_version, self._topics.broker_permission
+        if self._body is None or self._body[0] != of:
+            self._body = of, register_broker_body(topics, compressed=self._config.compressed_register)
         return self._body[1]
 
     async def _registered(self, address: str, result: RegisterBrokerResult) -> None:

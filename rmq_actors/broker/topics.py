@@ -128,6 +128,22 @@ class TopicConfigManager:
             table = {name: msgspec.structs.replace(topic, perm=perm) for name, topic in table.items()}
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=table)
 
+    @property
+    def broker_permission(self) -> int:
+        """What clients may do with all topics, as it is registered."""
+        return self._broker_permission
+
+    async def use_permission(self, permission: int, *, is_slave: bool) -> None:
+        """Let clients do this with all topics from now on. A new version has name servers take all of them again.
+
+        A slave's table stays that of its master. Raises `OSError`, `TableFenced`: nothing is registered then.
+        """
+        async with self._lock:
+            if permission != self._broker_permission and not is_slave:
+                self._fence.check()
+                await self._show(self._table, self.data_version.next_version(self._wall_clock.now_ms()))
+            self._broker_permission = permission
+
     async def update_topic_config(self, topic_config: TopicConfig, room: Room | None = None) -> None:
         """Create a topic, or replace its settings; return when that is durable. A checkpoint.
 

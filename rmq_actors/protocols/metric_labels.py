@@ -30,6 +30,12 @@ class BoundedLabels(Generic[KeyT]):
                 return
             self._shown[key] = None
 
+    def resize(self, limit: int) -> None:
+        """Show at most so many from now on; of more than that, those that came first."""
+        self.limit = limit
+        for key in list(self._shown)[limit:]:
+            del self._shown[key]
+
     def is_shown(self, key: KeyT) -> bool:
         """Whether it has a series of its own."""
         return key in self._shown

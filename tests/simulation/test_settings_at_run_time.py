@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from rmq_actors.testing.thin_client import ThinClient, send_request
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
@@ -11,6 +12,7 @@ from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.simulation.test_admin_requests import create, new_topic
 from tests.simulation.test_send_and_pull import TOPIC, Clients, placed, run
+from tests.worlds.role_world import RoleWorld
 
 OK = ResponseCode.SUCCESS
 
@@ -45,6 +47,10 @@ async def large_message(client: ThinClient, name: str) -> int:
     return (await client.send(TOPIC, name.encode() * 100))[0]
 
 
+async def pull(client: ThinClient, name: str) -> int:
+    return (await ThinClient(client.ask, group=f"Group{name}").pull(TOPIC, 0, hold_ms=0)).code
+
+
 REQUESTS = {
     "topicsMax=1": (new_topic_of_an_operator, ResponseCode.SYSTEM_ERROR),
     "autoCreateTopicsMax=1": (new_topic_of_a_client, ResponseCode.TOPIC_NOT_EXIST),
@@ -53,10 +59,12 @@ REQUESTS = {
     "autoCreateSubscriptionGroup=false": (new_group, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     "consumerOffsetsMax=1": (new_offset, ResponseCode.SYSTEM_ERROR),
     "rejectTransactionMessage=true": (half_message, ResponseCode.NO_PERMISSION),
+    "brokerPermission=2": (pull, ResponseCode.NO_PERMISSION),
     "maxMessageSize=50": (large_message, ResponseCode.MESSAGE_ILLEGAL),
+    "maxMessageSize=50\nbrokerPermission=2": (pull, ResponseCode.NO_PERMISSION),
 }
 #: What opens the store again.
-REOPENS = {"maxMessageSize=50"}
+REOPENS = {text for text in REQUESTS if "maxMessageSize" in text}
 
 
 @pytest.mark.parametrize("text", REQUESTS)
@@ -74,6 +82,56 @@ def test_a_setting_counts_for_the_next_request(text: str) -> None:
     servers = run(use)
     statuses = [event.status for event in servers.events(BrokerRoleEvent)]
     assert statuses == (["reopened"] if text in REOPENS else [])
+
+
+@pytest.mark.parametrize(
+    "beside", ["", "\nmaxMessageSize=1000000"], ids=["alone", "with one that opens the store again"]
+)
+def test_name_servers_are_told_at_once_what_clients_may_do(beside: str) -> None:
+    """So a broker is taken out of service: producers leave when they ask for routes."""
+    servers = RoleWorld.of(1)
+
+    async def perms() -> set[tuple[str, int]]:
+        found = await servers.ask_routes(next(iter(servers.name_servers)))
+        return {(topic, queues[2]) for (topic, _), queues in found.queues.items() if topic in {TOPIC, "TBW102"}}
+
+    async def tell(text: str) -> None:
+        request = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+        assert (await servers.ask_broker("a-0", request)).code == OK
+
+    async def use() -> None:
+        await servers.brokers["a-0"].set_topic(TOPIC)
+        await trio.sleep(3)
+        assert await perms() == {(TOPIC, 6), ("TBW102", 7)}
+        await tell(f"brokerPermission=4{beside}")
+        await trio.sleep(3)  # the next registration is due after 30 s
+        assert await perms() == {(TOPIC, 4), ("TBW102", 4)}
+        await tell("brokerPermission=6")
+        await trio.sleep(3)
+        assert await perms() == {(TOPIC, 6), ("TBW102", 7)}
+
+    servers.run_well(use)
+
+
+def test_a_slave_keeps_its_masters_topics_and_the_version_of_them() -> None:
+    """It serves by its own permission, and registers with it when it is promoted."""
+    servers = RoleWorld.of(1)
+
+    async def tell(text: str) -> None:
+        request = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+        assert (await servers.ask_broker("a-1", request)).code == OK
+
+    async def use() -> None:
+        topics = [servers.controller(name).remoting for name in ("a-0", "a-1")]
+        await servers.brokers["a-0"].set_topic(TOPIC)
+        await trio.sleep(15)
+        master, slave = (remoting.topic_config_manager for remoting in topics if remoting is not None)
+        await tell("brokerPermission=4")
+        assert slave.broker_permission == 4
+        assert slave.data_version == master.data_version
+        assert slave.wrapper() == master.wrapper()
+
+    servers.run_well(use)
 
 
 def test_the_lane_of_plain_messages_takes_a_setting_too() -> None:

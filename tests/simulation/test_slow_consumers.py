@@ -163,7 +163,7 @@ def test_what_is_gone_turns_no_group_off(what: str) -> None:
                 header = DeleteSubscriptionGroupRequestHeader("CG")
                 assert (await slow.request(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)).code == OK
             else:
-                remoting.change_role(remoting.config, "", HA_MASTERS.open()[0])
+                await remoting.change_role(remoting.config, "", HA_MASTERS.open()[0])
             assert (await slow.pull("Other", 0)).code == OK
             await trio.sleep(PROTECT_INTERVAL_S + 1)
             assert (await slow.pull("Other", 0)).code == OK

@@ -33,6 +33,18 @@ def test_labels_stay_few_and_stay_what_they_were(steps: list[frozenset[int]], li
         before = frozenset(shown)
 
 
+@given(st.lists(st.integers(0, 99), unique=True), st.integers(1, 9), st.integers(1, 9))
+def test_a_new_limit_counts_at_once_and_takes_those_away_that_came_last(
+    keys: list[int], before: int, after: int
+) -> None:
+    labels = BoundedLabels[int](before)
+    labels.update(keys)
+    labels.resize(after)
+    assert [key for key in keys if labels.is_shown(key)] == keys[: min(before, after)]
+    labels.update(keys)
+    assert [key for key in keys if labels.is_shown(key)] == keys[:after]
+
+
 def test_the_text_is_prometheus_own() -> None:
     family = MetricFamily("rocketmq_producer_tps", "Puts", ("topic",), {('a"\n\\b',): 1.5})
     [read] = text_string_to_metric_families(exposition([family]).decode())
