@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -195,3 +196,14 @@ async def connect_and_make_topic(servers: RoleWorld) -> None:
     async with await trio.open_tcp_stream(host, int(port)) as stream:
         await stream.send_all(frame(0, e="0"))
         assert await stream.receive_some()
+
+
+def test_a_queue_number_below_0_leaves_the_choice_to_the_broker_and_one_that_is_too_great_is_refused() -> None:
+    """As RocketMQ's sendMessage and msgCheck do it, whichever door a message comes by."""
+    numbers = ["-1", "-7", str(-(2**31)), "4", "1"]
+    door = check_both([frame(number, b"x", e=numbers[number % 5]) for number in range(30)])
+    assert door.rows > 0
+    assert door.answers.count(b"request queueId[4] is illegal") == 6
+    queues = re.findall(rb'"queueId":"(-?\d+)"', door.answers)
+    assert len(queues) == 24
+    assert {*queues} == {b"0", b"1", b"2", b"3"}

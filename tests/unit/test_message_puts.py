@@ -224,6 +224,7 @@ async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
         ({"body": bytes(5001)}, PutStatus.MESSAGE_ILLEGAL, "at most 5000"),
         ({"body": encode_batch([(bytes(100), 0, {})] * 6)}, PutStatus.MESSAGE_ILLEGAL, "more than 992 bytes"),
         ({"topic": "../T"}, PutStatus.MESSAGE_ILLEGAL, "cannot be a directory's name"),
+        ({"queue_id": -1}, PutStatus.MESSAGE_ILLEGAL, "queue -1: queues are counted from 0"),
         ({"properties": {"a": "v" * 40_000}}, PutStatus.PROPERTIES_SIZE_EXCEEDED, "message 0 of the batch"),
         ({"body": encode_batch([(b"x", 0, {}), (b"y", 0, FORGED)])}, PutStatus.MESSAGE_ILLEGAL, FORGED_IN_BATCH),
         ({"properties": FORGED}, PutStatus.MESSAGE_ILLEGAL, FORGED_IN_BATCH.replace("1", "0")),
@@ -233,6 +234,19 @@ async def test_batches_that_are_refused_leave_nothing(tmp_path: Path) -> None:
         assert reason in result.reason
     assert (appended.log.max_offset, appended.messages()) == (0, [])
     assert append_of(await appended.puts.put_messages(good)).msg_id.count(",") == 1
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    "fields", [{}, {"properties": {"DELAY": "1"}}, {"sys_flag": TRANSACTION_PREPARED_TYPE}], ids=str
+)
+async def test_there_is_no_queue_below_0(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """A message was stored there, and no consumer had that queue."""
+    appended = LogPuts.open(tmp_path)
+    refused = put(appended, queue_id=-1, **fields)
+    assert (refused.status, refused.append) == (PutStatus.MESSAGE_ILLEGAL, None)
+    assert refused.reason == "queue -1: queues are counted from 0"
+    assert appended.log.max_offset == 0
 
 
 @pytest.mark.trio

@@ -66,6 +66,8 @@ class MessageEncoder:
         `keeps_wait`: its property WAIT is stored, whatever the message is.
         """
         check_topic_once(message.topic)
+        if message.queue_id < 0:
+            raise _no_queue(message.queue_id)
         properties = message.properties
         if PROPERTY_INNER_MULTI_DISPATCH in properties:
             if PROPERTY_INNER_MULTI_QUEUE_OFFSET in properties:  # believed, it would be entries in anybody's queues
@@ -143,6 +145,8 @@ class MessageEncoder:
     def encode_batch(self, batch: MessageBatch) -> EncodedMessage:
         """A batch, whose records lie one after the other."""
         check_topic_once(batch.topic)
+        if batch.queue_id < 0:
+            raise _no_queue(batch.queue_id)
         if batch.sys_flag & TRANSACTION_ROLLBACK_TYPE:
             raise MessageIllegal("a batch cannot be part of a transaction")
         if _delay_level(batch.properties) > 0:
@@ -152,6 +156,11 @@ class MessageEncoder:
             max_message_size_bytes=self._config.max_message_size_bytes,
             max_total_bytes=self._commit_log.file_size_bytes - END_FILE_MIN_BLANK_LENGTH,
         )
+
+
+def _no_queue(queue_id: int) -> MessageIllegal:
+    """RocketMQ's store takes it, and nobody finds it: its broker chooses a queue before that for a number below 0."""
+    return MessageIllegal(f"queue {queue_id}: queues are counted from 0")
 
 
 def _keeps_wait(message: Message) -> bool:
