@@ -46,8 +46,23 @@ BROKER_KEYS: Keys = {
     "remoting_client.limits.write_buffer_max_bytes": Key("clientWriteBufferMax"),
 }
 
+#: As long as the name of the topic that is named so.
+_NAME_CHARS_MAX = 127
+#: They part the names of actors, and those of brokers in an ordered topic's setting ("broker-a:4;broker-b:4").
+_NOT_IN_NAMES = "/:;"
 _AT_LEAST_1 = attrs.validators.ge(1)
 _PERM = [attrs.validators.ge(0), attrs.validators.le(7)]
+
+
+def _name(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    """RocketMQ checks nothing, and takes a host's name, dots included, for a broker's."""
+    if not value:
+        raise ValueError(f"{attribute.name}: it is empty; name servers and a topic know it by that name")
+    if len(value) > _NAME_CHARS_MAX:
+        raise ValueError(f"{attribute.name}: it has {len(value)} characters, at most {_NAME_CHARS_MAX} are taken")
+    if bad := sorted({char for char in value if char in _NOT_IN_NAMES or char.isspace() or not char.isprintable()}):
+        shown = " ".join(map(repr, bad))
+        raise ValueError(f"{attribute.name}: {value!r} has {shown}: no space, control character or {_NOT_IN_NAMES}")
 
 
 def _split(addresses: str) -> list[str]:
@@ -98,8 +113,8 @@ class BrokerConfig:
     """
 
     #: The name that a master and its slaves share. Peers of another name are not believed: a slave with a wrong one
-    #: follows nobody.
-    broker_name: str = "broker-a"
+    #: follows nobody. Up to 127 characters, with no space, "/", ":" or ";" among them.
+    broker_name: str = attrs.field(default="broker-a", validator=_name)
     #: The message store; its `broker_role` makes the broker a master or a slave.
     store: MessageStoreConfig = attrs.field(factory=MessageStoreConfig)
     #: Replication, in both roles.
@@ -117,7 +132,7 @@ class BrokerConfig:
     # What it says of itself.
 
     #: Which cluster it registers with. mqadmin and clients see brokers by cluster, and a topic of this name is made.
-    broker_cluster_name: str = "DefaultCluster"
+    broker_cluster_name: str = attrs.field(default="DefaultCluster", validator=_name)
     #: Tells the brokers of one name apart: two with the same one take each other's place in the routes. A master's is
     #: 0, whatever is set; a slave's is greater.
     broker_id: int = MASTER_ID

@@ -143,12 +143,23 @@ def test_a_masters_address_that_is_none_is_named(text: str) -> None:
         ({"remoting": RemotingServerConfig(listen_port=2)}, "listenPort 2 leaves no room for the fast port"),
         ({"remoting": RemotingServerConfig(listen_port=65535)}, "listenPort 65535 leaves no room"),
         ({"broker_permission": 8}, "broker_permission"),
+        ({"broker_name": ""}, "broker_name: it is empty"),
+        ({"broker_name": "a/b"}, "broker_name: 'a/b' has '/': no space, control character or /:;"),
+        ({"broker_name": "a b;\n:"}, r"broker_name: 'a b;\\n:' has '\\n' ' ' ':' ';'"),
+        ({"broker_name": "a" * 128}, "broker_name: it has 128 characters, at most 127 are taken"),
+        ({"broker_cluster_name": " "}, "broker_cluster_name: ' ' has ' '"),
         ({"register_broker_timeout_ms": 0}, "register_broker_timeout_ms"),
     ],
 )
 def test_what_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         BrokerConfig(**settings)
+
+
+@pytest.mark.parametrize("name", ["a", "host-1.example.com", "RaftNode00", "broker_1|x%", "\u7ecf\u7eaa", "a" * 127])
+def test_names_that_rocketmq_users_have(name: str) -> None:
+    config = BrokerConfig(name, broker_cluster_name=name)
+    assert (config.broker_name, config.broker_cluster_name) == (name, name)
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,14 @@ def test_every_file_of_the_examples_is_read_whole(example: Path) -> None:
             "{path}, line 4: haMasterAddress=nowhere: 'nowhere' is not an address of the form host:port",
         ),
         (
+            ["brokerClusterName="],
+            "{path}, line 4: brokerClusterName=: it is empty; name servers and a topic know it by that name",
+        ),
+        (
+            ["brokerClusterName=a/b c"],
+            ("{path}, line 4: brokerClusterName=a/b c: 'a/b c' has ' ' '/': no space, control character or /:;"),
+        ),
+        (
             ["haAllowedAddresses=;;"],
             (
                 "{path}, line 4: haAllowedAddresses=;;: ';;' names no address: an allow-list is empty, which allows "
