@@ -141,6 +141,25 @@ def test_messages_are_found_by_id_by_key_and_by_offset(admin: Admin) -> None:
     assert by_queue.count("MSGID: ") == MESSAGES // 2
 
 
+def test_messages_are_sent_by_command_and_their_traces_found(admin: Admin) -> None:
+    topic = "TopicAdminSent"
+    admin("updateTopic", "-c", CLUSTER, "-t", topic, "-r", "2", "-w", "2")
+    shown = admin("sendMessage", "-t", topic, "-p", "hello", "-k", "k", "-b", NAME, "-i", "1", "-m", "true")
+    (unique_id,) = re.findall(rf"^{NAME} +1 +SEND_OK +(\w+)", shown, re.MULTILINE)
+    # The client sends its traces a moment later, into a topic that is made then.
+    admin.wait_for("^RMQ_SYS_TRACE_TOPIC$", "topicList")
+    row = r"^Pub +\S+ +\S+ +20\d\d-\S+ \S+ +\d+ms +success"
+    admin.wait_for(row, "queryMsgTraceById", "-i", unique_id)
+    shown = admin("checkMsgSendRT", "-t", topic, "-a", "4", "-s", "10")
+    assert len(re.findall(rf"^{NAME} +[01] +true +\d+", shown, re.MULTILINE)) == 4, shown
+    assert admin("printMsg", "-t", topic).count("MSGID: ") == 5
+
+
+def test_queues_are_shared_out(admin: Admin) -> None:
+    shared = json.loads(admin("allocateMQ", "-t", TOPIC, "-i", "a,b"))["result"]
+    assert sorted([queue["queueId"] for queue in queues] for queues in shared.values()) == [[0], [1]]
+
+
 def test_how_the_broker_is(admin: Admin) -> None:
     for where in (("-b", admin.broker.address), ("-c", CLUSTER)):
         shown = admin("brokerStatus", *where)
