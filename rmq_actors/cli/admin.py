@@ -12,10 +12,16 @@ import typer
 
 from rmq_actors.cli.broker_request import session_credentials
 from rmq_actors.cli.exit_codes import ExitCode
+from rmq_actors.cli.interrupts import exits_with_130
 
 if TYPE_CHECKING:
     from rmq_actors.client.admin import Admin
     from rmq_actors.client.client_instance import MQClientInstance
+    from rmq_actors.client.consumer_config import PullConsumerConfig
+    from rmq_actors.client.message_ext import MessageExt
+    from rmq_actors.client.pull_consumer import PullConsumer
+    from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
+    from rmq_actors.wire.record import StoredMessage
 
 T = TypeVar("T")
 
@@ -33,7 +39,15 @@ NameServers = Annotated[
     str, typer.Option("-n", "--namesrv", metavar="ADDRESSES", help="Name servers: HOST:PORT;HOST:PORT.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with bodies in base64.")]
+Tags = Annotated[str, typer.Option("--tags", help='Only messages with these tags: "new || paid".')]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="End after so many messages.")]
+WaitS = Annotated[float | None, typer.Option("--wait", min=0, max=1e6, help="End when none has come for so many s.")]
 _DEFAULT = "127.0.0.1:9876"
+#: RocketMQ's own tools consume by this group, which every broker has.
+_TOOLS_GROUP = "TOOLS_CONSUMER"
+_POLL_MS = 60_000
+_SHOWN_BYTES = 200
 
 
 @admin_app.command()
@@ -123,11 +137,67 @@ def send(
 def query(topic: str, key: str, namesrv: NameServers = _DEFAULT) -> None:
     """Print messages of a topic by one of their keys: id, time, place and body."""
     for message in _run(namesrv, lambda admin, _: admin.messages_by_key(topic, key)):
-        stored = datetime.fromtimestamp(message.store_timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        typer.echo(
-            f"{message.properties.get('UNIQ_KEY', '-')} {stored} queue {message.queue_id} "
-            f"offset {message.queue_offset} {message.body[:200]!r}"
-        )
+        typer.echo(_line(message))
+
+
+@admin_app.command()
+def consume(
+    topic: str,
+    group: str,
+    tags: Tags = "*",
+    from_first: Annotated[
+        bool, typer.Option("--from-first", help="Begin a queue in which the group has no offset at its first message.")
+    ] = False,
+    count: Count = None,
+    wait_s: WaitS = None,
+    as_json: JsonLines = False,
+    namesrv: NameServers = _DEFAULT,
+) -> None:
+    """Print a topic's messages as a member of a consumer group, which has consumed them by that; until Ctrl-C (130)."""
+    from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
+
+    where = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET if from_first else ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    config = _consumer_config(group, where, count, topic, tags)
+
+    async def do(admin: Admin, instance: MQClientInstance) -> None:
+        from rmq_actors.client.pull_consumer import run_pull_consumer
+
+        await admin.route(topic)  # a name that is wrong is no reason to wait
+        async with run_pull_consumer(instance, config, {topic: tags}) as consumer:
+            await _print_messages(consumer, count, wait_s, as_json=as_json)
+            await consumer.commit()
+
+    with exits_with_130(lambda: "interrupted: what was printed in the last 5 s may come again"):
+        _run(namesrv, do)
+
+
+@admin_app.command()
+def tail(
+    topic: str,
+    tags: Tags = "*",
+    last: Annotated[int, typer.Option("--last", min=0, max=2**31 - 1, help="Begin with so many of each queue.")] = 0,
+    count: Count = None,
+    wait_s: WaitS = None,
+    as_json: JsonLines = False,
+    namesrv: NameServers = _DEFAULT,
+) -> None:
+    """Print the messages that come to a topic's queues, whoever consumes them; until Ctrl-C (130)."""
+    from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
+
+    config = _consumer_config(_TOOLS_GROUP, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, count, topic, tags)
+
+    async def do(_: Admin, instance: MQClientInstance) -> None:
+        from rmq_actors.client.pull_consumer import run_pull_consumer
+
+        async with run_pull_consumer(instance, config) as consumer:
+            queues = await consumer.fetch_message_queues(topic)
+            for queue in queues:
+                first, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+                consumer.seek(queue, max(first, end - last))
+            consumer.assign(queues, tags)
+            await _print_messages(consumer, count, wait_s, as_json=as_json)
+
+    _run(namesrv, do)
 
 
 @admin_app.command("reset-offsets")
@@ -141,6 +211,62 @@ def reset_offsets(
     found = _run(namesrv, lambda admin, _: admin.reset_offset_by_timestamp(group, topic, timestamp_ms))
     for queue, offset in found.items():
         typer.echo(f"{queue.broker_name} queue {queue.queue_id}: {offset}")
+
+
+def _consumer_config(
+    group: str, where: ConsumeFromWhere, count: int | None, topic: str, tags: str
+) -> PullConsumerConfig:
+    """Raises `BadParameter` for a group or an expression of tags that cannot be."""
+    from rmq_actors.client.consumer_config import PullConsumerConfig
+    from rmq_actors.protocols.filter_api import TAG, build_subscription
+
+    try:
+        build_subscription(topic, tags, TAG)
+        # One at a time where they are counted: what was given counts as consumed, printed or not.
+        return PullConsumerConfig(
+            group,
+            consume_from_where=where,
+            auto_commit=group != _TOOLS_GROUP,
+            poll_batch_size=32 if count is None else 1,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+async def _print_messages(consumer: PullConsumer, count: int | None, wait_s: float | None, *, as_json: bool) -> None:
+    """Print messages until there were so many, or none for so long."""
+    printed, poll_ms = 0, _POLL_MS if wait_s is None else int(1000 * wait_s)
+    while count is None or printed < count:
+        messages = await consumer.poll(poll_ms)
+        if not messages and wait_s is not None:
+            return
+        for message in messages:
+            _print_json(_told(message)) if as_json else typer.echo(_line(message))
+        printed += len(messages)
+
+
+def _line(message: StoredMessage | MessageExt) -> str:
+    stored = datetime.fromtimestamp(message.store_timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return (
+        f"{message.properties.get('UNIQ_KEY', '-')} {stored} queue {message.queue_id} "
+        f"offset {message.queue_offset} {message.body[:_SHOWN_BYTES]!r}"
+    )
+
+
+def _told(message: MessageExt) -> dict[str, object]:
+    """With the names of `store dump`."""
+    return {
+        "msgId": message.msg_id,
+        "offsetMsgId": message.offset_msg_id,
+        "brokerName": message.broker_name,
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "storeTimestamp": message.store_timestamp_ms,
+        "reconsumeTimes": message.reconsume_times,
+        "properties": message.properties,
+        "body": message.body,
+    }
 
 
 def _run(namesrv: str, call: Callable[[Admin, MQClientInstance], Awaitable[T]]) -> T:

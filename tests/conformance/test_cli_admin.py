@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 from typer.testing import CliRunner
@@ -44,6 +45,37 @@ def test_a_topic_is_made_sent_to_found_and_removed(served_name_server: str) -> N
     assert "error: topic Orders: " in admin("delete-topic", "Orders", "--yes", *to, code=1)
     assert "Orders" not in admin("topics", *to).splitlines()
     assert "error: topic Orders: " in admin("route", "Orders", *to, code=1)
+
+
+def test_messages_are_shown_to_whoever_asks_and_consumed_by_a_group(served_name_server: str) -> None:
+    to = ("-n", served_name_server)
+    admin("create-topic", "Shown", "--queues", "2", *to)
+    sent = [
+        admin("send", "Shown", body, "--tags", tag, *to)
+        for body, tag in (("one", "new"), ("two", "paid"), ("three", "new"), ("four", "new"))
+    ]
+    queues = {line.partition(" queue ")[2].split()[0] for line in sent}
+
+    def shown(*arguments: str) -> list[str]:
+        lines = admin(*arguments, "--json", *to).splitlines()
+        return [base64.b64decode(json.loads(line)["body"]).decode() for line in lines]
+
+    look = ("tail", "Shown", "--last", "9", "--wait", "2")
+    assert sorted(shown(*look)) == ["four", "one", "three", "two"]
+    assert sorted(shown(*look, "--tags", "new")) == ["four", "one", "three"]
+    assert len(shown(*look, "--last", "1")) == len(queues)  # one of each
+    assert shown(*look, "--last", "0") == []
+    share = ("consume", "Shown", "Billing", "--from-first", "--wait", "4")
+    first = shown(*share, "--count", "3")
+    assert len(first) == 3
+    assert sorted(first + shown(*share)) == ["four", "one", "three", "two"]
+    assert shown(*share) == []
+    assert "b'one'" in admin(*look, *to)
+    assert len(shown(*look)) == 4
+    assert "error: topic Nope: " in admin("tail", "Nope", *to, code=1)
+    assert "error: topic Nope: " in admin("consume", "Nope", "Billing", *to, code=1)
+    assert "consumer_group" in admin("consume", "Shown", "b ad", *to, code=2)
+    assert "split" in admin("tail", "Shown", "--tags", "||", *to, code=2)
 
 
 def test_bad_usage_and_nobody_there_have_their_exit_codes() -> None:
