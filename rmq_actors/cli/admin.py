@@ -12,7 +12,6 @@ import typer
 
 from rmq_actors.cli.broker_request import session_credentials
 from rmq_actors.cli.exit_codes import ExitCode
-from rmq_actors.cli.interrupts import exits_with_130
 
 if TYPE_CHECKING:
     from rmq_actors.client.admin import Admin
@@ -167,8 +166,7 @@ def consume(
             await _print_messages(consumer, count, wait_s, as_json=as_json)
             await consumer.commit()
 
-    with exits_with_130(lambda: "interrupted: what was printed in the last 5 s may come again"):
-        _run(namesrv, do)
+    _run(namesrv, do)
 
 
 @admin_app.command()
