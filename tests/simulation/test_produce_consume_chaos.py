@@ -177,7 +177,7 @@ def body_of_the_message_before(patch: pytest.MonkeyPatch) -> None:
         (flush_slave_timeout_is_send_ok, 42, "send_ok"),
         (sent_back_without_being_sent, 12, "consumed"),
         (suspended_is_consumed, 12, "orderly"),
-        (offset_of_the_last_one_that_ended, 12, "consumed"),
+        (offset_of_the_last_one_that_ended, 46, "consumed"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
