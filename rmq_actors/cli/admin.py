@@ -232,7 +232,7 @@ def _consumer_config(
 
 
 async def _print_messages(consumer: PullConsumer, count: int | None, wait_s: float | None, *, as_json: bool) -> None:
-    """Print messages until there were so many, or none for so long."""
+    """Print messages. Return after `count` of them, or when none has come for `wait_s`; None: never."""
     printed, poll_ms = 0, _POLL_MS if wait_s is None else int(1000 * wait_s)
     while count is None or printed < count:
         messages = await consumer.poll(poll_ms)
