@@ -5,7 +5,10 @@ What a question of one's own needs is here by name, and imported at its first us
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
+from rmq_actors.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from rmq_actors.analysis.jobs.fault_intervals import fault_intervals as fault_intervals
     from rmq_actors.analysis.jobs.put_latency import puts as puts
@@ -28,17 +31,4 @@ _MODULES = {
     "replication_lag": "jobs.replication_lag",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name at its first use. AttributeError for any other."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib  # noqa: PLC0415  # where it is needed, as in `rmq_actors`
-
-    value: object = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -5,8 +5,9 @@ Each name is imported at its first use: a test of one's own actors loads no brok
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from rmq_actors.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rmq_actors.testing.brokers import BrokersUnderTest as BrokersUnderTest
@@ -84,15 +85,4 @@ _MODULES = {
     "run_handler": "probe",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name at its first use. AttributeError for any other."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)
