@@ -67,6 +67,21 @@ def test_a_run_has_the_settings_of_its_case(allocation: str) -> None:
     assert 1 < max(together.values()) <= 4
 
 
+def test_a_message_comes_again_three_times_at_most() -> None:
+    """After that it would come when the run is long over."""
+    parameters: dict[str, Parameter] = {
+        "puts": 60,
+        "pause_s": 1.0,
+        "clients": True,
+        "groups": "concurrent",
+        "retries": 1.0,
+    }
+    result = run_case(Case(1, Schedule(), parameters))
+    assert (result.outcome, result.failure) == ("passed", "")
+    later = Counter(each.key for each in of_kind(result.events, ClientConsume) if each.status == "later")
+    assert max(later.values()) == 3
+
+
 Break = Callable[[pytest.MonkeyPatch], None]
 
 

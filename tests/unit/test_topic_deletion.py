@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from rmq_actors.store.dispatch.consume_queues import ConsumeQueues
 from rmq_actors.store.files.deleted_topics import DeletedTopics, Points
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.lifecycle.topic_deletion import TopicDeletion
+from rmq_actors.store.log.commit_log import CommitLog, TopicQueueTable
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.record import Message, decode_message
 from tests.worlds.running_store import RunningStore, running_store
@@ -208,20 +209,25 @@ def test_what_the_broker_itself_puts_while_it_deletes_is_in_the_life_that_its_nu
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A delay is over, or a transaction is committed, and that is dispatched before the deletion is written down."""
-    write_down, bodies_put = TopicDeletion._write_down, iter([b"counts on", b"begins again"])
+    write_down, queue_offsets = TopicDeletion._write_down, CommitLog.queue_offsets
+
+    def put_and_ask(log: CommitLog, topics: Collection[str]) -> TopicQueueTable:
+        asked.append(topics)
+        if len(asked) == 2:  # no checkpoint comes between this one and the end of the queue that has those before it
+            put(stores[0], b"counts on")
+        return queue_offsets(log, topics)
 
     async def put_beside(deletion: TopicDeletion, topics: list[str], begin: int) -> None:
-        store = stores[0]
-        if not begins:
-            await write_down(deletion, topics, begin)
         begins.append(begin)
-        put(store, next(bodies_put))
-        if len(begins) > 1:
+        if len(begins) == 2:
+            put(stores[0], b"begins again")
             await trio.sleep(1)
-            await write_down(deletion, topics, begin)
+        await write_down(deletion, topics, begin)
 
     begins: list[int] = []
+    asked: list[Collection[str]] = []
     stores: list[MessageStore] = []
+    monkeypatch.setattr(CommitLog, "queue_offsets", put_and_ask)
     monkeypatch.setattr(TopicDeletion, "_write_down", put_beside)
 
     async def main() -> None:
