@@ -23,13 +23,12 @@ class AwaitedRequest:
 
     opaque: int
     _pending: PendingRequests[AwaitedRequest]
-    deadline_s: float = math.inf
     #: The connection has ended, and no answer will come.
     is_lost: bool = attrs.field(default=False, init=False)
     _task: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
 
     async def answer(self) -> RemotingCommand | None:
-        """Wait; None once `deadline_s` is over, or the connection has ended."""
+        """Wait; None once its time is over, or the connection has ended."""
         self._task = trio.lowlevel.current_task()
         found: RemotingCommand | None = await trio.lowlevel.wait_task_rescheduled(self._give_up)
         return found
@@ -80,8 +79,8 @@ class AwaitedAnswers:
 
     def begin(self, deadline_s: float) -> AwaitedRequest | None:
         """Take a request in; None when too many wait already. `forget` it in the end."""
-        request = AwaitedRequest(0, self._pending, deadline_s)
-        opaque = self._pending.begin(request)
+        request = AwaitedRequest(0, self._pending)
+        opaque = self._pending.begin(request, deadline_s)
         if opaque is None:
             return None
         request.opaque = opaque
@@ -124,10 +123,6 @@ class AwaitedAnswers:
             self._end_late(trio.current_time())
 
     def _end_late(self, now_s: float) -> None:
-        self._looks_at_s = math.inf
-        for request in self._pending.waiting():
-            if request.deadline_s <= now_s:
-                self._pending.end(request.opaque)
-                request.end(None)
-            else:
-                self._looks_at_s = min(self._looks_at_s, request.deadline_s)
+        for request in self._pending.end_expired(now_s):
+            request.end(None)
+        self._looks_at_s = self._pending.next_deadline_s()
