@@ -23,8 +23,8 @@ from rmq_actors import (
 )
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BROKER_KEYS
-from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.embedding.properties_file import load_config_file
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingServerConfig

@@ -49,7 +49,7 @@ async def _outlast(ended: asyncio.Future[None]) -> None:
             await asyncio.shield(ended)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Call(Generic[T]):
     """A Trio task that works for an asyncio task. It has no outcome when it was cancelled."""
 
@@ -109,7 +109,7 @@ def _is_cancelled(error: BaseException) -> bool:
     return isinstance(error, trio.Cancelled)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Held(Generic[T]):
     """A Trio context manager that a Trio task has entered, until an asyncio block is over."""
 
@@ -137,7 +137,7 @@ class _Held(Generic[T]):
         self._over.set()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Interrupt:
     """Cancels the asyncio task of a block when `ended` comes before the block's end, and takes that back there."""
 
@@ -160,7 +160,7 @@ class _Interrupt:
         return self._ended.done()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TrioGuest:
     """A Trio run inside of this thread's asyncio loop; made by `open_trio_guest`. Its methods are for asyncio tasks."""
 

@@ -78,7 +78,7 @@ def covers(types: tuple[type[Exception], ...], error: BaseException | None) -> b
     return isinstance(error, types)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class History:
     """The restarts of one child that still count."""
 

@@ -17,7 +17,7 @@ from rmq_actors.actors.services.runtime import Chance, Runtime
 from rmq_actors.actors.tracer import ActorTracer
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ActorSystem(Spawner):
     """The root of a tree of actors, and a supervisor like the others below it."""
 

@@ -95,7 +95,7 @@ def _why_not(key: str) -> str:
     return f"{shown} has no effect here" if key in ROCKETMQ_KEYS else f"{shown} is unknown"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SettingsFile(ConfigFile):
     """The file of the settings, which an operator may edit at any time."""
 
@@ -127,7 +127,7 @@ class BrokerFiles:
     others: Mapping[str, str]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Configuration:
     """The settings as operators see them, and as the file keeps them. Without `files` there is no file."""
 

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 PROTECT_INTERVAL_S: Final = 180.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerProtectionService(ServiceThread):
     """A Service of masters: a slave's groups are its master's.
 

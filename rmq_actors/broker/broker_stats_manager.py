@@ -25,7 +25,7 @@ from rmq_actors.protocols.broker_stats import (
 from rmq_actors.store.message_store import MessageStore
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerStatsManager(ServiceThread):
     """The counters, written by processors, and the service that samples them."""
 

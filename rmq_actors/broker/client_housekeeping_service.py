@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 SCAN_INTERVAL_S: Final = 10.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientHousekeepingService(ServiceThread):
     """A `ConnectionListener` of both servers. It looks every 10 s for silent clients, while there are any."""
 

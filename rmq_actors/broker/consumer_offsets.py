@@ -44,7 +44,7 @@ def topic_at_group(topic: str, group: str) -> str:
     return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerOffsetManager:
     """What consumers committed, here or, on a slave, to the master. `persist` makes it durable."""
 

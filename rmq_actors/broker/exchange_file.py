@@ -44,7 +44,7 @@ def _decode(value: JsonValue) -> Note:
     return Note(promotion, Partner(address, ha_address, broker_id), term, end, role)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ExchangeFile:
     """`note` is durable, or there is none."""
 

@@ -55,7 +55,7 @@ class _MasterSilent(Exception):
     """The slave could not ask its master whether that one conducts the exchange."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ExchangePartner:
     """There is one per broker. Its requests are served one after the other."""
 

@@ -22,7 +22,7 @@ class MasterReplaced(TruncationRefused):
     """The slave has halted on the word of a broker that is not the master any more, or only of an old term."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogTruncationService(ServiceThread):
     """A Service of slaves. A halt that no truncation can end goes on."""
 

@@ -38,7 +38,7 @@ class MetricFamily:
     samples: dict[tuple[str, ...], float]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerMetrics:
     """Gathers what the broker's parts count. It counts nothing by itself, so a broker nobody asks pays nothing."""
 
@@ -147,7 +147,7 @@ class BrokerMetrics:
         return 0.0 if item is None else item.minute.tps
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Families:
     """Families as they are gathered; each sample has the cluster and the broker as its first labels."""
 

@@ -59,7 +59,7 @@ def exposition(families: list[MetricFamily]) -> bytes:
     return generate_latest(registry)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MetricsServer(ServiceThread):
     """A Service: listens on one address, one request per connection."""
 

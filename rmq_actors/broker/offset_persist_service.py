@@ -23,7 +23,7 @@ _SYNC_MAX_S = 3.0
 _COMMIT_S = 0.1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OffsetPersistService:
     """A Service: writes consumer and delay offsets, at an orderly stop too. What cannot be written is tried again."""
 

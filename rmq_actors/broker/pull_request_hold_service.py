@@ -31,7 +31,7 @@ _REQUEST_AROUND_BYTES = 1024
 _FIELD_AROUND_BYTES = 64
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PullRequestHoldService(ServiceThread):
     """Answers through `pull_again`, which is given each pull once: when it ends here, or with its connection."""
 

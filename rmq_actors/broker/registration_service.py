@@ -57,7 +57,7 @@ _NO_MASTER_PAUSE_S = 60.0
 _FAILURES = (RemotingError, MQBrokerError, RemotingCommandError, TopicTableTooLong)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerRegistrationService(ServiceThread):
     """Registers from its start to its orderly stop, which unregisters.
 

@@ -71,7 +71,7 @@ def check_term(own: Term, config: BrokerConfig, asked: int | None) -> None:
     own.check(asked)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RoleChanges(Actor[ChangeRole]):
     """Stops what the old role does, opens the store again, and lets the broker go on in the new role.
 

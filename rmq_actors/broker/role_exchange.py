@@ -60,7 +60,7 @@ class _NotDone(Exception):
     """There was no answer that tells whether the request was carried out."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RoleExchange(ServiceThread):
     """A Service of brokers with a listenPort: conducts one exchange at a time, the one of a note first.
 

@@ -53,7 +53,7 @@ class _Speed:
         return int(self.bytes_s)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RuntimeInfo:
     """Assembles what the broker's parts know."""
 

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 32
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ScheduleMessageService(ServiceThread):
     """Works while it has a store: that of a master. It moves `offsets` on; OffsetPersistService writes them."""
 
@@ -66,7 +66,7 @@ class ScheduleMessageService(ServiceThread):
                         await self._wake.wait_for_running(levels.machine.looks_at_s)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Levels:
     """The levels of one store, from when its broker begins to deliver."""
 

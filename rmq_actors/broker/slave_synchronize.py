@@ -81,7 +81,7 @@ class TablesNotTaken(ConnectionError):
         super().__init__(f"{doubt.reason}: {doubt.detail}")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SlaveSynchronize:
     """A Service of slaves. What fails is logged, traced and tried again, and the tables stay as they were.
 

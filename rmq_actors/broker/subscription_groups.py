@@ -36,7 +36,7 @@ SYSTEM_GROUPS = (
 Table = dict[str, SubscriptionGroupConfig]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SubscriptionGroupManager:
     """Everybody may read the table; what is in it is durable. A change that cannot be persisted is not made: `OSError`.
 

@@ -9,7 +9,7 @@ class TableFenced(OSError):
     """The table takes no changes now: another broker may be about to become the master with this table."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TableFence:
     """The reasons for which a table takes no changes: one per holder, so that none takes away another's."""
 

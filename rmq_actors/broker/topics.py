@@ -76,7 +76,7 @@ def _topic(name: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE) -> To
     return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TopicConfigManager:
     """Everybody may read the table; what is in it is durable. Each change is made after the last, with a new version.
 

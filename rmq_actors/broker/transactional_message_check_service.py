@@ -64,7 +64,7 @@ _WAITS_A_ROUND_S = 10.0
 _MS_AN_HOUR = 3_600_000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionalMessageCheckService(ServiceThread):
     """Works while the broker is a master with an open store; `use_store` tells it."""
 

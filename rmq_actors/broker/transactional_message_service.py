@@ -61,7 +61,7 @@ class Asked(NamedTuple):
     placed: AppendMessageResult
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionalMessageService:
     """Knows what has ended since the store's table last heard of it. One for a broker, in all its roles."""
 

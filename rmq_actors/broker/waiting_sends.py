@@ -7,7 +7,7 @@ import attrs
 from rmq_actors.remoting.connection import RemotingConnection
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WaitingSends:
     """Counts them: a peer that sends without end while nothing can be confirmed would fill the memory."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 admin_app = typer.Typer(
+    add_completion=False,
     help="""Topics, messages and offsets of a cluster, as its name servers say, RocketMQ's or these.
 
     If the brokers have aclEnable, set ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY.

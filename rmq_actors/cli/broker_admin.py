@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: How long a change of role, or a truncation, may take for a large store on a slow disk.
 _CHANGE_TIMEOUT_MS = 60_000
 
-broker_admin_app = typer.Typer(no_args_is_help=True)
+broker_admin_app = typer.Typer(add_completion=False, no_args_is_help=True)
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the broker listens: its listenPort.")]
 
 

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 chaos_app = typer.Typer(
-    help="Run replication under faults, on a simulated network, disk and clock.", no_args_is_help=True
+    add_completion=False,
+    help="Run replication under faults, on a simulated network, disk and clock.",
+    no_args_is_help=True,
 )
 
 

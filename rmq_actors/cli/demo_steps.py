@@ -21,7 +21,8 @@ from rmq_actors.analysis.report import report
 from rmq_actors.cli import interrupts
 from rmq_actors.cli.failures import replay_command
 from rmq_actors.cli.progress import progress_bar
-from rmq_actors.embedding.cluster import RealCluster, log_sha256, open_cluster, real_recorder
+from rmq_actors.embedding.cluster import RealCluster, log_sha256, open_cluster
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store

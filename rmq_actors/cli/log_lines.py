@@ -61,14 +61,14 @@ def _indented(trace: str) -> Iterator[str]:
         yield "    " + bounded(line, TRACE_CHARS_MAX)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Place:
     second: int
     lines: int = 0
     left_out: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LinesPerSecond:
     """A filter of logging: lets so many lines of one place in the code pass within a second."""
 

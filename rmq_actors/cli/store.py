@@ -39,7 +39,9 @@ HashSlots = Annotated[
     int | None, typer.Option(min=1, help="The broker's maxHashSlotNum; found out without.", show_default=False)
 ]
 
-store_app = typer.Typer(help="Look into store directories, RocketMQ's or this project's.", no_args_is_help=True)
+store_app = typer.Typer(
+    add_completion=False, help="Look into store directories, RocketMQ's or this project's.", no_args_is_help=True
+)
 
 
 store_app.command("truncate")(truncate)

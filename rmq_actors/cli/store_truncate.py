@@ -53,7 +53,7 @@ def truncate(
 
 async def _truncate(loaded: LoadedBroker, end_offset: int) -> int:
     from rmq_actors.broker.stopped_broker import truncate_stopped_broker
-    from rmq_actors.embedding.cluster import real_recorder
+    from rmq_actors.embedding.real_recorder import real_recorder
     from rmq_actors.real_io.environment import real_environment
     from rmq_actors.tracing.event import RunInfo
 

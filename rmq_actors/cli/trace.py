@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rmq_actors.analysis.analyze import Analysis
     from rmq_actors.analysis.analyze import Progress as OnProgress
 
-trace_app = typer.Typer(no_args_is_help=True)
+trace_app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 _TRACES = typer.Option(
     "--traces", metavar="URI", help="The traces directory: the one that holds v1/. A path or file://."

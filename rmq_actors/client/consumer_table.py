@@ -52,7 +52,7 @@ class RegisteredConsumer(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerTable:
     """Consumers by group."""
 

@@ -10,7 +10,7 @@ from rmq_actors.protocols.process_queue import ProcessQueue
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HeldQueue:
     """`process_queue.dropped` is set when it is another's: what is still consumed of it is not committed any more."""
 

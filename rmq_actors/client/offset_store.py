@@ -45,7 +45,7 @@ class OffsetStore(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RemoteBrokerOffsetStore:
     """Offsets of a group whose members share the queues: at the master of each queue."""
 
@@ -88,7 +88,7 @@ class RemoteBrokerOffsetStore:
                     return  # what it is told next would take as long
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LocalFileOffsetStore:
     """Offsets of a consumer that gets every message: in a file below `directory`, in RocketMQ's form.
 

@@ -32,7 +32,7 @@ from rmq_actors.wire.response_code import ResponseCode
 Send = Callable[[Outgoing, MessageQueue | None, float], Awaitable[SendResult]]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Sender:
     """A task that waits for what becomes of its message."""
 

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_MS = 5_000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SendBack:
     """The ways back. Each returns whether the message is stored, and logs why it is not."""
 

@@ -54,7 +54,7 @@ _REFRESH_PAUSE_S = 1.0
 RouteListener = Callable[[str], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Known:
     """One topic's route. `is_default`: the default topic's, until a broker has made this one."""
 
@@ -64,7 +64,7 @@ class _Known:
     is_default: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Asking:
     """The turn of those that ask for one topic, one after the other."""
 

@@ -12,8 +12,8 @@ from rmq_actors.actors.block_errors import opener
 from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.embedding.properties_file import LoadedFile, load_config_file, read_properties_file
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.embedding.tls_settings import TLS_KEYS, load_tls_config
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.real_io.environment import real_environment

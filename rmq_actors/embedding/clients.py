@@ -16,7 +16,7 @@ from rmq_actors.client.client_instance import MQClientInstance, open_client_inst
 from rmq_actors.client.config import ClientConfig, ProducerConfig
 from rmq_actors.client.producer import Producer, run_producer
 from rmq_actors.client.transactions import TransactionListener
-from rmq_actors.embedding.cluster import real_recorder
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.acl import AclClientRpcHook
 from rmq_actors.remoting.hooks import RpcHook

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +19,7 @@ from rmq_actors.client.config import ClientConfig
 from rmq_actors.embedding.brokers import Addresses, Brokers, check_topology, masters_first
 from rmq_actors.embedding.cluster_protocol import BrokerDown, Unsupported
 from rmq_actors.embedding.held_ports import HeldPorts
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import open_name_server
@@ -48,11 +48,6 @@ CLUSTER_STORE = MessageStoreConfig(
 )
 
 
-def real_recorder(run: RunInfo, *, keep: bool = False) -> Recorder:
-    """A recorder on the machine's clock. It keeps nothing by itself: subscribe a spool to it."""
-    return Recorder(run, lambda: (None, time.time_ns()), keep=keep)
-
-
 @checked
 def log_sha256(commit_log: CommitLog) -> str:
     """SHA-256 of the log's bytes from its minimum to its maximum offset, in hex."""
@@ -62,7 +57,7 @@ def log_sha256(commit_log: CommitLog) -> str:
     return digest.hexdigest()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Process:
     """A running broker's part of this process: its tasks, and how they end."""
 

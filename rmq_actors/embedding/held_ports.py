@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import attrs
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HeldPorts(contextlib.AbstractContextManager["HeldPorts"]):
     """The ports that are held, by the broker's name. All are let go of at the end of the block."""
 

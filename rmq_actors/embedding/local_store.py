@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from rmq_actors.actors.block_errors import opener
 from rmq_actors.actors.system import open_actor_system
-from rmq_actors.embedding.cluster import real_recorder
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.settings.argument_checks import checked
 from rmq_actors.store.config import MessageStoreConfig

@@ -10,8 +10,8 @@ from pathlib import Path
 import attrs
 
 from rmq_actors.actors.block_errors import opener
-from rmq_actors.embedding.cluster import real_recorder
 from rmq_actors.embedding.properties_file import LoadedFile, load_config_file
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.embedding.tls_settings import TLS_KEYS, load_tls_config
 from rmq_actors.namesrv.config import NAMESRV_KEYS, NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import NamesrvController, open_name_server

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from rmq_actors.actors.block_errors import opener
 from rmq_actors.actors.system import open_actor_system
-from rmq_actors.embedding.cluster import real_recorder
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.real_io.entropy import SystemEntropy
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig

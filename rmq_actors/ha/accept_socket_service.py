@@ -25,7 +25,7 @@ _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _SHORTAGE_PAUSE_S = 0.1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AcceptSocketService:
     """Accepts on one listener until cancelled."""
 

@@ -29,7 +29,7 @@ HA_HALTS = BroadcastChannel[Halt].declare(
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FollowedMaster:
     """Where a slave's master serves its log ("host:port"): as configured, or as `told` last. Outlives each HAClient."""
 

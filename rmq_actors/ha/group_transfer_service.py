@@ -11,7 +11,7 @@ from rmq_actors.tracing.events.ha import HaReplicated
 from rmq_actors.tracing.recorder import Tracer
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupTransferService:
     """Drives `protocols.group_transfer`, and hands each new state to the store, in the step of its caller.
 

@@ -77,7 +77,7 @@ def _with_remedy(halt: Halt) -> str:
     return f"{halt.detail}; {_CUT}" if halt.reason == Diverged.reason else halt.detail
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HAClient(ServiceThread):
     """Connects, follows, and on any end of the connection waits a little and connects again.
 

@@ -14,7 +14,7 @@ from rmq_actors.store.read.log_records import LogRecords
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogComparison:
     """One connection's. `questions`: how many were asked."""
 

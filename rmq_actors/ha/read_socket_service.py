@@ -18,7 +18,7 @@ from rmq_actors.tracing.recorder import Tracer
 _RECEIVE_BYTES = 4096
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ReadSocketService:
     """Drives `protocols.ha_master.SlaveReports` on one socket.
 

@@ -17,7 +17,7 @@ from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.ha_frames import REPORT
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Reporter:
     """Sends the reports of one connection, one at a time, whichever task asks: the reader, the flush, the heartbeat.
 

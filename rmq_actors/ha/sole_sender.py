@@ -9,7 +9,7 @@ import attrs
 import trio
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SoleSender:
     """Runs `send_due`, which sends all that is due and looks again after each send, in one task at a time.
 

@@ -27,7 +27,7 @@ FIRST_REPORT = BoundedChannel[int].declare(
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WriteSocketService:
     """Drives `protocols.ha_master.TransferCursor` on one socket: it sends the log up to its visible end."""
 

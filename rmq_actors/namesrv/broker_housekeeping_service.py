@@ -21,7 +21,7 @@ _STOOD_STILL_S = 0.1
 _CATCH_UP_S = 1.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerHousekeepingService(ServiceThread):
     """A Service, and the listener of the name server's connections.
 

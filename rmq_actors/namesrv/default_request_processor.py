@@ -57,7 +57,7 @@ _V4_9_4 = 401
 _SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DefaultRequestProcessor:
     """The requests of brokers, clients and operators. Those that write to the disk go through a pool."""
 

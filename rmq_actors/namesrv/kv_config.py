@@ -19,7 +19,7 @@ NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 _Table = dict[str, dict[str, str]]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class KVConfigManager:
     """The table, and the file that it is kept in."""
 

@@ -30,7 +30,7 @@ class ForbiddenKey(ConfigurationError):
     """A key of the black list."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Configuration:
     """The present settings, and the file that changes are written to.
 

@@ -94,7 +94,7 @@ class Broker:
         )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerLiveInfo:
     """A live broker. `conn_id`: the newest connection that it was heard by."""
 
@@ -155,7 +155,7 @@ class _Table:
         return self.broker_addr == broker_addr and self.data_version == data_version
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Name:
     """Everything under one broker name: live brokers by id and address, and the topics."""
 
@@ -175,7 +175,7 @@ class _Name:
             yield info
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RouteInfoManager:
     """The route table of one name server. `expired_s`: how long a silent broker stays in it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Backoff:
     """Pauses in seconds, from `pause_min_s` doubling to `pause_max_s`."""
 

@@ -51,7 +51,7 @@ def find_broker_address_in_subscribe(
     return FindBrokerResult(address, slave, (versions or {}).get(address, 0))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PullFromWhichNode:
     """By queue, the id of the broker that the last answer suggested.
 

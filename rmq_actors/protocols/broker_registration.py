@@ -62,7 +62,7 @@ class NameServerRequest:
     kind: RequestKind
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _NameServer:
     """One name server. Times are seconds of one monotonic clock."""
 
@@ -96,7 +96,7 @@ def register_period_s(register_name_server_period_ms: int) -> float:
     return max(10_000, min(register_name_server_period_ms, 60_000)) / 1000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerRegistration:
     """What one broker has to tell its name servers. Times are seconds of one monotonic clock.
 

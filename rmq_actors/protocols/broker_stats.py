@@ -64,7 +64,7 @@ def _compute(snapshots: _Snapshots) -> StatsSnapshot:
     return StatsSnapshot(total, total * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0, total / times if times else 0.0)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StatsItem:
     """One counter. `times`: how often something was added."""
 
@@ -99,7 +99,7 @@ class StatsItem:
         return _compute(self._day)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DayTotals:
     """What a total was when yesterday began, when today began, and is now (store.stats.BrokerStats).
 
@@ -135,7 +135,7 @@ def topic_at_group(topic: str, group: str) -> str:
     return f"{topic}@{group}"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BrokerStats:
     """All counters of a broker. Call `sample` at each interval."""
 

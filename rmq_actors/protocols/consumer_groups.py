@@ -23,7 +23,7 @@ _SUBSCRIPTION_AROUND_BYTES = 256
 ChannelT = TypeVar("ChannelT", bound=Hashable)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Client:
     """What a client says about itself, and when it was heard of last."""
 
@@ -33,7 +33,7 @@ class Client:
     heard_of_s: float
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerGroup(Generic[ChannelT]):
     """One group: what it subscribes, and its members in the order in which they came."""
 
@@ -62,7 +62,7 @@ class ConsumerGroup(Generic[ChannelT]):
         return before.keys() != self.subscriptions.keys()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerGroups(Generic[ChannelT]):
     """The groups with members. Each change returns the groups that must be told (NOTIFY_CONSUMER_IDS_CHANGED)."""
 
@@ -127,7 +127,7 @@ class ConsumerGroups(Generic[ChannelT]):
             yield from group.members.items()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ProducerGroups(Generic[ChannelT]):
     """The producer groups, each with its clients.
 

@@ -27,7 +27,7 @@ class _Slot:
     pull_s: float = 0.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerStats:
     """Time is an argument, in seconds."""
 

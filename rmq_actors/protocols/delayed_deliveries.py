@@ -49,7 +49,7 @@ class _Level:
         return Verdict.RETRIED
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DelayedDeliveries:
     """The levels of one broker while it delivers; all are looked at first. Levels count from 1."""
 

@@ -37,7 +37,7 @@ class _Period:
     shift_s: float | None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DueClock:
     """Made when the watch begins: the records before `log_offset` are there. Call `saw` as soon as more have come.
 

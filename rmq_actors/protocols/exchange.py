@@ -215,7 +215,7 @@ OVERRULED = "the role was set by command meanwhile"
 _OVERRULED_STEPS = (Step.CHECK, Step.PREPARE, Step.PROMOTE)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MasterExchange:
     """One exchange on its master's side. Perform `effect`, tell `happened`, until `step` is ENDED.
 

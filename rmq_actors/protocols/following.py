@@ -46,7 +46,7 @@ class Halt:
         return ASK_AGAIN_S * (1 - chance / 3) if self.may_end else math.inf
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Patience:
     """How long a slave waits for the answers of one master, which it would rather ask than follow unasked.
 

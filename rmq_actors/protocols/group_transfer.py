@@ -45,7 +45,7 @@ class ReplicationState:
         return self.live_slaves >= self.acks_required and master_put_where - self.replicated_to < fallbehind_max_bytes
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class GroupTransfer:
     """The reports of the live connections, by connection number. `acks_required` slaves make an offset replicated.
 

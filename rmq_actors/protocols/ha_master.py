@@ -51,7 +51,7 @@ class SlaveStuck(SlaveRefused):
     reason = "transfer_stuck"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SlaveReports:
     """Makes reports of the bytes from a slave, and notices its silence. Times are seconds of one monotonic clock."""
 
@@ -115,7 +115,7 @@ class Transfer:
     size: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SlavePace:
     """How fast the log grows, counted in the reports of one slave, from the beginning of its connection."""
 
@@ -136,7 +136,7 @@ class SlavePace:
         self._growths = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransferCursor:
     """What to send next. Offsets and sizes are bytes; a frame never crosses the end of a commit-log file."""
 

@@ -80,7 +80,7 @@ def _as_one(offset: int, views: list[memoryview]) -> Iterator[Append]:
         yield Append(offset, views[0] if len(views) == 1 else memoryview(b"".join(views)))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HaSlave:
     """One connection to a master. Times are seconds of one monotonic clock, offsets bytes in the log.
 

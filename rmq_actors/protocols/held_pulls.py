@@ -18,7 +18,7 @@ PullT = TypeVar("PullT", bound=Hashable)
 Queue = tuple[str, int]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Held(Generic[PullT]):
     pull: PullT
     queue: Queue
@@ -30,7 +30,7 @@ class _Held(Generic[PullT]):
     is_taken: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HeldPulls(Generic[PullT]):
     """At most `held_max` pulls of `held_max_bytes`; each waits for a message at its offset, or until its deadline."""
 

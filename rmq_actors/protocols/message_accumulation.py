@@ -53,7 +53,7 @@ def may_be_batched(message: Message, outgoing: Outgoing) -> bool:
     )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MessageAccumulation(Generic[Token]):
     """The messages of one key that wait, in their order, each named by a token."""
 

@@ -27,7 +27,7 @@ class Metadata(enum.Enum):
     SUBSCRIPTION_GROUPS = "subscription_groups"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SlaveSynchronization:
     """Times are seconds of one monotonic clock. `master`: where it answers; while it is None, nothing is due."""
 

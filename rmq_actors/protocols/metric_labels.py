@@ -14,7 +14,7 @@ import attrs
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class BoundedLabels(Generic[KeyT]):
     """At most `limit` keys are shown by name, those that came first; a place is free when its key is gone."""
 

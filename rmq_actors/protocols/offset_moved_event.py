@@ -18,7 +18,7 @@ EVENT_INTERVAL_S = 5.0
 EVENTS_MAX = 1_000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OffsetMovedEvents:
     """Which pulls are told of. RocketMQ tells of each. Time is an argument, in seconds."""
 

@@ -9,7 +9,7 @@ import attrs
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OffsetTable:
     """Offsets by queue: the next message to be consumed."""
 

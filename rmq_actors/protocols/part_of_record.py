@@ -20,7 +20,7 @@ class RecordTooLong(MasterRefused):
     reason = "record_too_long"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PartOfRecord:
     """The held part of one connection; it ends with the connection.
 

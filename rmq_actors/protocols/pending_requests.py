@@ -20,7 +20,7 @@ _OPAQUE_MAX = 2**31 - 1
 _ANSWERED_KEPT = 64
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PendingRequests(Generic[T]):
     """The waiting requests, at most `in_flight_max`, each with the waiter that gets its answer."""
 

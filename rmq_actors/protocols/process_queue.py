@@ -33,7 +33,7 @@ class Queued(Protocol):
 M = TypeVar("M", bound=Queued)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _TreeMap(Generic[M]):
     """Messages in the order of their offsets."""
 
@@ -97,7 +97,7 @@ class _TreeMap(Generic[M]):
             self._begin = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ProcessQueue(Generic[M]):
     """One queue's messages, and how the consumer stands to the queue. `dropped`: it is another's, commit no more."""
 

@@ -50,7 +50,7 @@ _PAUSE_MIN_S, _PAUSE_MAX_S = 0.02, 1.0
 _AT_ONCE_S = 1.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ImmediateRetries:
     """When to pull again after an answer without messages: at once, as RocketMQ's client does.
 

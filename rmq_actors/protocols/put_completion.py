@@ -35,7 +35,7 @@ class PutStatus(enum.Enum):
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED = "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Progress:
     """How far one condition has come for a run: its first `count` puts have it; `rest`: what the others get instead."""
 
@@ -49,7 +49,7 @@ class _Progress:
         return PutStatus.PUT_OK if number < self.count or self.rest is None else self.rest
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Run(Generic[Token]):
     """Puts that were made together, answered from the first one on."""
 
@@ -95,7 +95,7 @@ class Completed(NamedTuple, Generic[Token]):
     end: int = 1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Condition(Generic[Token]):
     """One thing that puts wait for: everything before an offset flushed, or replicated."""
 
@@ -137,7 +137,7 @@ class _Condition(Generic[Token]):
             yield run
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PutCompletion(Generic[Token]):
     """The waiting puts of one store.
 

@@ -18,14 +18,14 @@ LOCKS_MAX_BYTES = 128 * 1024 * 1024
 _LOCK_AROUND_BYTES = 256
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Lock:
     client_id: str
     renewed_s: float
     size_bytes: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QueueLocks:
     """Locks by group and queue. Time is an argument, in seconds."""
 

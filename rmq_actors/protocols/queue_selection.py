@@ -32,7 +32,7 @@ def select_message_queue_by_hash(queues: Sequence[MessageQueue], message: object
     return queues[queue_position(java_hash_code(key), len(queues))]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SendWhichQueue:
     """The counter of one topic (ThreadLocalIndex). `value` is where it begins: a random number below 2**31."""
 
@@ -64,7 +64,7 @@ class _FaultItem:
     start_ms: float
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LatencyFaultTolerance:
     """How slow each broker was last, and until when it is avoided (LatencyFaultToleranceImpl). By brokerName."""
 
@@ -113,7 +113,7 @@ def not_available_duration_ms(latency_ms: float) -> int:
     return 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MQFaultStrategy:
     """Chooses queues, and learns from how sends went. Without `send_latency_fault_enable` it learns nothing."""
 

@@ -20,7 +20,7 @@ import attrs
 ConnectionT = TypeVar("ConnectionT", bound=Hashable)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ReceivedBytes(Generic[ConnectionT]):
     """The large buffers by connection. Tell each change with `holds`, and each end with `closed`."""
 

@@ -19,7 +19,7 @@ class Expired(NamedTuple, Generic[T]):
     queue_size: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RequestQueue(Generic[T]):
     """First in, first out; `wait_time_max_ms` None means that a request may wait for ever. Times are in seconds."""
 

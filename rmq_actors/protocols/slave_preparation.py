@@ -64,7 +64,7 @@ class Promotion:
     end: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SlavePreparation:
     """What a slave has prepared for, at most one promotion."""
 

@@ -25,7 +25,7 @@ class Lag(NamedTuple):
     behind_bytes: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SlowConsumers:
     """The lag of each group in each queue, as its last pull there has shown it."""
 

@@ -125,7 +125,7 @@ def is_op_done(named: Iterable[int], half_done_to: int) -> bool:
     return all(offset < half_done_to for offset in named)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class EndedTransactions:
     """Which transactions have ended by records that the store's table has not taken up yet.
 

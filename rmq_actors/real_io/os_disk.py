@@ -47,7 +47,7 @@ _NO_NAMELESS_FILES: Final = frozenset(
 _IN_PLACE: Final = frozenset({"ext4", "xfs", "tmpfs"})
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OsFile:
     """An open file. Appends are `pwrite`; readers share one read-only mapping.
 
@@ -166,7 +166,7 @@ class OsFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OsLock:
     """A locked file."""
 
@@ -186,7 +186,7 @@ class OsDiskUsage(NamedTuple):
     available_bytes: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OsDisk:
     """The files below one directory; no path leads out of it."""
 

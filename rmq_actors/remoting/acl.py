@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 _JAVA_NAME = "org.apache.rocketmq.acl.common.AclException"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AclClientRpcHook:
     """Signs what a client sends (AclClientRPCHook)."""
 
@@ -35,7 +35,7 @@ class AclClientRpcHook:
         """See `RpcHook`."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AclServerRpcHook:
     """Refuses requests that the present rules do not allow, with SYSTEM_ERROR as RocketMQ does."""
 

@@ -17,7 +17,7 @@ from rmq_actors.protocols.pending_requests import PendingRequests
 from rmq_actors.wire.remoting_command import RemotingCommand
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AwaitedRequest:
     """A request with its opaque; one task waits for its answer."""
 

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _PEERS_KEPT = 1000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Peer:
     """What is known about one address."""
 

@@ -500,7 +500,7 @@ class RemotingConnection:
             _log.info("%s: %s: while it was stopped: %s", self._owner, self.remote_address, error)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RemotingRequest:
     """A request that arrived, at `arrived_s` of Trio's clock."""
 

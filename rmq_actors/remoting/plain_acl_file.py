@@ -219,7 +219,7 @@ def _kind(value: object) -> str:
     return "nothing" if value is None else type(value).__name__
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AclFileWatchService(ServiceThread):
     """A Service that keeps the rules of the files. Until `load` has read them, every request is refused.
 

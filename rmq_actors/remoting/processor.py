@@ -39,7 +39,7 @@ def _size_bytes(command: RemotingCommand) -> int:
     return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RequestPool(ServiceThread):
     """The executor of some processors: `workers` tasks and a queue of `queue_capacity` requests; a Service.
 
@@ -149,7 +149,7 @@ class _Registered:
     reject_request: Callable[[], bool] | None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ProcessorTable:
     """Processors by request code, for any number of servers. A code without one goes to the default, or gets 3."""
 

@@ -64,7 +64,7 @@ async def let_others_run() -> None:
     await trio.lowlevel.cancel_shielded_checkpoint()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RowGroup(Generic[Connection]):
     """The rows that wait to be served together. No row waits for longer than one round of Trio's loop.
 

@@ -236,7 +236,7 @@ def _load_trusted(context: ssl.SSLContext, side: str, path: str) -> None:
         raise TlsConfigError(f"{side}.trustCertPath {path} cannot be used: {_reason(error)}") from error
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TlsServer:
     """Makes the transports of accepted connections."""
 
@@ -275,7 +275,7 @@ class TlsServer:
         raise _too_slow(self._handshake_timeout_ms)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TlsClient:
     """Makes the transports of a client's connections."""
 
@@ -333,7 +333,7 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TlsTransport:
     """TLS over TCP, its handshake done."""
 
@@ -366,7 +366,7 @@ class TlsTransport:
         self._stream.transport_stream.socket.close()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _AcceptedTransport:
     """A server's connection: plain or TLS, which is known once the peer has sent its first byte."""
 

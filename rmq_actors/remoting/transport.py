@@ -31,7 +31,7 @@ class Transport(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SocketTransport:
     """A plain TCP connection. It uses the socket directly: Trio's stream would cost more than the system call."""
 

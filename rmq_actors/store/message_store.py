@@ -204,7 +204,7 @@ class MessageStore:
         return end
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Assembly:
     """Makes a store of its open files: the channels first, then whoever is at their ends, then the store.
 

@@ -32,7 +32,7 @@ _AGAINST_WRITES = (
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RunningFlags:
     """The flags that are set, each with its reason."""
 

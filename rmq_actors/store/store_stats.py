@@ -83,7 +83,7 @@ class _Sample:
     transferred: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StoreStatsService(ServiceThread):
     """The counters, written by the services that do the work, and the service that samples them."""
 

@@ -45,7 +45,7 @@ _STATUS = {
 }
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ApplicationClients(ClientsApart):
     """See the module."""
 

@@ -25,7 +25,7 @@ PUT_AGAIN_S = 0.5
 LAST_BODY = b"the last one"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Writers:
     """Two writers at each node; those at the master put what is left of `puts_left` messages."""
 

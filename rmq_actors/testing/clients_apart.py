@@ -26,7 +26,7 @@ class _HasBody(Protocol):
 M = TypeVar("M", bound=_HasBody)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientsApart(Writers):
     """Producers on a machine of their own in the world; a message whose send failed is sent again."""
 

@@ -73,7 +73,7 @@ _STRATEGIES: Mapping[str, AllocateMessageQueueStrategy] = {
 _SUSPENDED_MS = 100
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Member:
     """One consumer: what ends it, and how."""
 
@@ -98,7 +98,7 @@ def group_of(kind: str) -> str:
     return f"{kind}-group"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerGroups:
     """See the module. `may_send_back`: whether a listener may still have a message come again."""
 

@@ -39,7 +39,7 @@ _EXCHANGE_LIMIT_MIN_S: Final = 1.0
 _BACK_S: Final = 0.5
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DrawnOperator(RoleOperator):
     """Does what the schedule's `Operation`s say. A procedure that fails is given up half-way.
 

@@ -29,7 +29,7 @@ from sim_net import Node, SimDisk, SimFile, World
 FILES_CHANGE: tuple[type[Event], ...] = (StoreOpen, LogTruncate, NodePowerLoss)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WorldEvidence:
     """Reads the disks of `nodes`; subscribe `forget_files` to the run's recorder, for `FILES_CHANGE`."""
 

@@ -31,7 +31,7 @@ _COMMAND_EVERY_S = 0.5
 _ASKED_AGAIN_MAX = 4
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RoleOperator(Operator):
     """Configures brokers: each becomes what `configure` says. Ends halts and old terms by command."""
 
@@ -122,7 +122,7 @@ class RoleOperator(Operator):
                     await broker.change_role(broker.config.store.broker_role, term=greatest + 1)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FailOverOperator(RoleOperator):
     """Makes the fail-overs of one run, one after the other."""
 

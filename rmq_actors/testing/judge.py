@@ -27,7 +27,7 @@ class Broken:
         return f"{self.invariant}: {self.detail} (at event {self.seq})"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Judge:
     """Follows one run until the first invariant breaks: after that, what it sees means nothing."""
 

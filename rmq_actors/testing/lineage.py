@@ -15,7 +15,7 @@ _BODY_LENGTH_POSITION, _BODY_LENGTH = 84, struct.Struct(">i")
 _COMPARED_BYTES = 64 * 1024
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Lineage:
     """A master's log from offset 0 on, and where its records end. A new master goes on with a `fork`."""
 

@@ -13,7 +13,7 @@ from rmq_actors.tracing.events.store import LogAppend
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC, StoredMessage, decode_message
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogsOfMasters:
     """What clients were told may come long after it was true: it is looked for in all that was ever appended."""
 

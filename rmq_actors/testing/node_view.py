@@ -9,7 +9,7 @@ import attrs
 from rmq_actors.testing.lineage import Lineage
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Appended:
     """What a node has appended last. `ended_at`: where its log ended before."""
 
@@ -23,7 +23,7 @@ class Appended:
     parts_at: int | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Cut:
     """Bytes that a truncation has taken from a log: from `offset` to `end` of `lineage`."""
 
@@ -46,7 +46,7 @@ class Cut:
     is_removed: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Opened:
     """How a node's log was when it was opened last."""
 
@@ -63,7 +63,7 @@ class Opened:
     ahead: tuple[str, int] | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class NodeView:
     """One node of the cluster: its log, its connections, the puts that wait at it, its role. Offsets are bytes.
 

@@ -93,7 +93,7 @@ OBSERVABLE_IN_FAIL_OVERS = ("promotion", "step_down", "halt", "truncation", "mas
 _LATE_S = 0.05
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FaultObserver:
     """Records `fault.observed` the first time that each kind shows in a run; subscribe `observe` to the recorder.
 

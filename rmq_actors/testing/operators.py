@@ -21,7 +21,7 @@ _LOOK_EVERY_S = 0.1
 _CLEANED_UNTIL_S = 50.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Operator:
     """Restarts brokers that cannot write any more, and sets slaves up again whose master has deleted what comes next.
 

@@ -71,7 +71,7 @@ class Effects:
     kept_reply: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Probe:
     """Runs the hooks and handlers of one actor. Its context, timers and all, lasts as long as the probe."""
 
@@ -174,7 +174,7 @@ class _ProbeRef(ActorRef[Any]):
         raise HandlerWaits(f"the handler waits for the end of {self.path}")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _ProbeTimers(Timers[Any]):
     probe: Probe = attrs.field(init=False)
 
@@ -192,7 +192,7 @@ def _no_tasks(_: object, __: object) -> NoReturn:
     raise HandlerWaits("a probe runs no tasks")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _ProbeContext(Context[Any]):
     probe: Probe = attrs.field(init=False)
 

@@ -16,7 +16,7 @@ from rmq_actors.tracing.recorder import Recorder
 _STORE_SERVICES = "store"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Promotions:
     """See the module. It is told with what each broker is started, and hears the rest from the trace."""
 

@@ -30,7 +30,7 @@ class WrongNumber:
     is_known: bool
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QueueNumbers:
     """What the master's log has of each queue: the offset there of its last message, and where that stands."""
 

@@ -83,7 +83,7 @@ def _request(messages: Sequence[SentMessage]) -> RemotingCommand:
     return send_request(CHAOS_TOPIC, body, first.queue_id, batch=True)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Cursor:
     """How far a reader has read a queue: the offset that it asks for next, and the one that must come."""
 
@@ -92,7 +92,7 @@ class _Cursor:
     expects: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RemoteClients(ClientsApart):
     """See the module. Each message that a consumer reads is compared with what a producer has sent."""
 

@@ -66,7 +66,7 @@ _MOVES: tuple[type[Event], ...] = (
 _OF_CLIENTS = (ClientCall, ClientConsume, ClientMember, ConsumerQueue)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ReplicationRun:
     """The moving parts of one run of a scenario."""
 

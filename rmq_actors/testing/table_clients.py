@@ -25,7 +25,7 @@ _AGAIN_S = 0.5
 _QUEUES = 2
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TableClients:
     """One client per node, of which the one at the master makes what is left of `changes_left` changes.
 

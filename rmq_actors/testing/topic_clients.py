@@ -57,7 +57,7 @@ def group_of(topic: str) -> str:
     return f"Group-{topic}"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TopicClients(RemoteClients):
     """See the module. `lives_left` is how many lives of topics are yet to begin."""
 

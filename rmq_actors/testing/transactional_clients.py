@@ -34,7 +34,7 @@ _UNKNOWN_TYPE = 0
 _BEAT_S = 1.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionalClients(RemoteClients):
     """See the module. A producer stays connected while a master knows of a transaction without an end."""
 

@@ -77,7 +77,7 @@ class Promotion:
     is_longest: bool
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClusterView:
     """A master and its slaves: `names` are all, `first_master` is whose log counts at first.
 

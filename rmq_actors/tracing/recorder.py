@@ -21,7 +21,7 @@ Listener = Callable[[Any], object]
 _E = TypeVar("_E", bound=Event)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Recorder:
     """The events of one run, in order.
 
@@ -112,7 +112,7 @@ class Recorder:
         own.life = self._lives[boot.node] = self._lives.get(boot.node, 0) + 1
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Tracer(EmitsActorEvents):
     """Records for one node; silent once `fence` was called, as a dead process is."""
 

@@ -117,7 +117,7 @@ def _values(column: Column, events: list[Event]) -> list[Any]:
     return values
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Spool:
     """An open spool: locked for as long as its writer lives, so that `recover` leaves it alone."""
 
@@ -173,7 +173,7 @@ class _Spool:
         self._file.close()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RunWriter:
     """Takes one run's events as they happen: hand it to `Recorder.subscribe`. It holds at most a buffer of them."""
 
@@ -219,7 +219,7 @@ class RunWriter:
         self._ended()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TraceWriter:
     """Writes the runs of one scenario of one campaign below `traces`. Use it as a context manager.
 
@@ -304,7 +304,7 @@ class TraceWriter:
         self.published.append(published.manifest)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _SpoolReader:
     """Reads a spool to its end or to where it was cut; then `runs`, `incomplete` and `unread_bytes` are known."""
 

@@ -184,7 +184,7 @@ def _words(data: _ByteArray, positions: Int64Array, dtype: str) -> npt.NDArray[A
     return found
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Texts:
     """Texts as parts of `data`, each with the number of its record, in the records' order."""
 
@@ -307,7 +307,7 @@ def _find_properties(data: _ByteArray, records: Int64Array, lengths: Int64Array,
     return _Properties(records[unusual], *found)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Reader:
     """The columns of one batch in the making: of `count` records, or of fewer where one ends the batch."""
 

@@ -37,7 +37,7 @@ def buffer_bytes_for(frame_bytes: int, usual_bytes: int = BUFFER_BYTES) -> int:
     return size
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FrameReader:
     """The receive buffer of one connection.
 

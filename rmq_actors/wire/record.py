@@ -189,7 +189,7 @@ def host_bytes(sys_flag: int) -> tuple[int, int]:
     return 20 if sys_flag & BORNHOST_V6_FLAG else 8, 20 if sys_flag & STOREHOSTADDRESS_V6_FLAG else 8
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class EncodedMessage:
     """A message, or a batch, encoded but for what only the log knows: queue offset, physical offset, store time stamp.
 

@@ -27,17 +27,9 @@ KNOWN = {
         "rmq_actors.broker.runtime_info",
     },
     "the entry point imports the commands last, so that signals are handled while they are imported": {
-        "rmq_actors.cli.broker",
-        "rmq_actors.cli.chaos",
-        "rmq_actors.cli.chaos_runs",
-        "rmq_actors.cli.cluster",
-        "rmq_actors.cli.demo",
-        "rmq_actors.cli.demo_steps",
         "rmq_actors.cli.entry",
         "rmq_actors.cli.interrupts",
         "rmq_actors.cli.main",
-        "rmq_actors.cli.namesrv",
-        "rmq_actors.cli.trace",
     },
     "kernel, network, disk and faults name the node and the world that they are of": {
         "sim_net.disk.disk",

@@ -71,13 +71,18 @@ def foreign(names: frozenset[str]) -> set[str]:
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {*PACKAGES, "__future__"}
 
 
-def needed(module: str) -> set[str]:
-    """Other projects' packages that an import of the module imports, through whatever modules of this project."""
+def reached(module: str) -> set[str]:
+    """This project's modules that an import of the module imports, itself among them."""
     seen, waiting = set[str](), own(frozenset({module}))
     while waiting:
         seen |= waiting
         waiting = {name for each in waiting for name in own(imports_of(each).early)} - seen
-    return {name for each in seen for name in foreign(imports_of(each).early)}
+    return seen
+
+
+def needed(module: str) -> set[str]:
+    """Other projects' packages that an import of the module imports, through whatever modules of this project."""
+    return {name for each in reached(module) for name in foreign(imports_of(each).early)}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -85,6 +90,21 @@ def test_a_module_is_imported_with_what_its_extra_brings(module: str) -> None:
     missing = needed(module) - third_party(needs_of(module))
     told = f"{module} imports {missing}, which neither the core nor its extras {needs_of(module)} bring"
     assert not missing, f"{told}: see pyproject.toml and tests/worlds/extras.py"
+
+
+@pytest.mark.parametrize(
+    ("module", "others"),
+    [
+        ("rmq_actors.embedding.broker", {"client", "namesrv", "embedding.cluster"}),
+        ("rmq_actors.embedding.name_server", {"broker", "client", "ha", "store.log", "store.lifecycle"}),
+        ("rmq_actors.embedding.clients", {"broker", "ha", "namesrv", "store"}),
+    ],
+)
+def test_a_process_loads_no_other_part(module: str, others: set[str]) -> None:
+    """A start is imports, mostly: a broker took a quarter longer when it loaded clients, and a client twice as long."""
+    parts = {f"rmq_actors.{other}" for other in others}
+    assert parts <= MODULES.keys()
+    assert not [name for name in reached(module) for part in parts if f"{name}.".startswith(f"{part}.")]
 
 
 def test_what_is_imported_late_is_promised_too() -> None:

@@ -11,7 +11,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 import rmq_actors.testing
-from rmq_actors.embedding.cluster import real_recorder
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.recorder import Tracer
 from tests.interop.java_gateway import JavaGateway, open_java_gateway

@@ -18,7 +18,7 @@ import trio
 
 from rmq_actors.broker.broker_controller import open_broker
 from rmq_actors.broker.config import BrokerConfig
-from rmq_actors.embedding.cluster import real_recorder
+from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.environment import real_environment

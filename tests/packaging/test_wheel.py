@@ -230,7 +230,8 @@ def test_fixtures_of_the_pytest_plugin_beside_those_for_async_tests(install: Ins
     # Every pytest of the environment loads the plugin, and nothing else of the project.
     loaded = "print('loaded', *sorted(name for name in sys.modules if name.startswith(('rmq_actors', 'sim_net'))))"
     ended = testing.run("python", "-c", f"import pytest, sys; pytest.main(['--markers']); {loaded}")
-    assert ended.stdout.splitlines()[-1] == "loaded rmq_actors rmq_actors.testing rmq_actors.testing.pytest_plugin"
+    names = "rmq_actors rmq_actors.lazy_names rmq_actors.testing rmq_actors.testing.pytest_plugin"
+    assert ended.stdout.splitlines()[-1] == f"loaded {names}"
 
 
 #: A test of a service in ten lines, as docs/testing.md shows it.

@@ -141,6 +141,20 @@ def test_while_a_command_is_imported(arguments: list[str], number: int) -> None:
     assert (ended.returncode, ended.stderr, ended.stdout) == (130, "rmq-actors: interrupted\n", "")
 
 
+def test_the_module_of_a_command_is_imported_before_an_interrupt_is_an_exception() -> None:
+    """An exception might come out of a line of a library that takes it for its own."""
+    program = (
+        "import signal, sys; from rmq_actors.cli import entry; entry.end_at_interrupts()\n"
+        "at_once, seen = signal.getsignal(signal.SIGINT), []\n"
+        "note = lambda event, given: event == 'import' and given[0] == 'trio' and seen.append(signal.getsignal(2))\n"
+        "sys.addaudithook(note); sys.argv[1:] = ['broker', '-p']\n"
+        "try: entry.main()\n"
+        "except SystemExit: print(seen == [at_once])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "True"
+
+
 #: Strikes in a callback of Python's own at the end of an import, once the command's function runs.
 AT_THE_END_OF_AN_IMPORT = """
 import signal, sys
@@ -184,7 +198,8 @@ def test_what_a_command_does_not_need_is_not_imported() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     packages = {".".join(name.split(".")[:2]) for name in ended.stdout.splitlines()[-1].split()}
     assert "rmq_actors.broker" in packages
-    unneeded = {"rmq_actors.testing", "rmq_actors.analysis", "sim_net", "pyarrow", "pyspark", "hypothesis"}
+    unneeded = {"rmq_actors.testing", "rmq_actors.analysis", "rmq_actors.client", "rmq_actors.namesrv", "sim_net"}
+    unneeded |= {"pyarrow", "pyspark", "hypothesis", "rich.console"}
     assert packages.isdisjoint(unneeded)
 
 

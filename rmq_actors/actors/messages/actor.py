@@ -42,7 +42,7 @@ class Actor(Generic[M]):
         """After the last message, however the incarnation ends, as a `finally` does; not if `on_start` raised."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ActorSupervisor(Supervisor, abc.ABC):
     """A supervisor that starts actors too. Those that it makes below it are of its kind."""
 
@@ -75,7 +75,7 @@ class ActorSupervisor(Supervisor, abc.ABC):
         """Start a supervisor below this one. `restart` is for its children; `own_restart` for when it fails itself."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Context(Generic[M_contra]):
     """What an incarnation of an actor that takes `M` may do, in its handler and hooks."""
 

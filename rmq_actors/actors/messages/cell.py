@@ -58,7 +58,7 @@ class Notice:
         return self._as_message(self.terminated)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Messaging:
     """What all actors of a system share: where messages that nobody handles go, and whether messages are traced."""
 
@@ -86,7 +86,7 @@ class Messaging:
         return Envelope(message, reply, deadline, link_id, seq)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PendingReply:
     """Where the answer to one ask arrives. The first answer wins; one after the asker gave up is not taken."""
 
@@ -140,7 +140,7 @@ class PendingReply:
             trio.lowlevel.reschedule(task)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Envelope:
     """A message with what travels along: who waits for the answer, until when, and its place in the trace.
 
@@ -171,7 +171,7 @@ def _cannot_stop() -> None:
     raise RuntimeError("this actor has no supervisor")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Cell:
     """One actor, through all its lives."""
 

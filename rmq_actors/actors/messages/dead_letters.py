@@ -37,7 +37,7 @@ class DeadLetter:
     reason: Reason
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DeadLetters:
     """The dead letters of one system. Keeps the latest `letters_max`; the counts cover all."""
 

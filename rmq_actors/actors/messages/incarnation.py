@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 MESSAGES_PER_TURN: Final = 16
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Incarnation(Parent, Generic[M]):
     """An actor from `on_start` to `on_stop`."""
 

@@ -54,14 +54,14 @@ EMPTY: Final = Empty()
 OnDropped = Callable[[object, Literal["dropped_oldest", "superseded"]], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Sender:
     task: trio.lowlevel.Task
     item: object
     taken: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Mailbox:
     """The queue of one actor; it outlives the actor's restarts."""
 

@@ -158,7 +158,7 @@ async def _ask(cell: Cell, message: object, deadline: float, reply: PendingReply
     raise AskTimeout(f"{cell.path} did not answer {type(message).__name__} in time")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ReplyTo(Generic[R]):
     """The answer to an ask, kept to be given after the handler has returned."""
 

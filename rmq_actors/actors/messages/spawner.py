@@ -22,14 +22,14 @@ _LIMITS = MailboxLimits()
 _RESTART = Restart()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ActorChild(Child):
     """What a supervisor knows of an actor: its cell too, which outlives each incarnation."""
 
     cell: Cell = attrs.field(kw_only=True)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Spawner(ActorSupervisor):
     """A supervisor of actors and services."""
 

@@ -17,7 +17,7 @@ import trio
 M_contra = TypeVar("M_contra", contravariant=True)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Timer:
     """One timer, to cancel it."""
 
@@ -30,7 +30,7 @@ class Timer:
         self.is_active = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Timers(Generic[M_contra]):
     """The timers of one incarnation. `timers_max` bounds how many may be set at once."""
 

@@ -59,7 +59,7 @@ class BoundedChannel(Generic[T]):
         return trio.open_memory_channel[T](self.spec.capacity)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LatestSender(Generic[T]):
     """The sending end of a latest channel: never waits, and replaces a value that nobody has taken."""
 
@@ -104,7 +104,7 @@ def _number(item: tuple[int, object]) -> int:
     return item[0]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Broadcast(Generic[T]):
     """One sender, any number of receivers, each with a latest channel of its own."""
 

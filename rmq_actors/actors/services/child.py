@@ -22,7 +22,7 @@ State = Literal["starting", "running", "restarting", "stopping", "stuck", "ended
 Kind = Literal["actor", "service", "supervisor"]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Ready(trio.TaskStatus[None]):
     """A task status that tells a child."""
 
@@ -36,7 +36,7 @@ class ActorEnded(RuntimeError):
     """A child returned by itself and cannot be made again: the others would go on without it and never know."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Child:
     """What a supervisor knows of one child, through all its lives."""
 

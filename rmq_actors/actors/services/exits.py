@@ -15,7 +15,7 @@ from rmq_actors.actors.services.service import WakeUp
 _log = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Exits:
     """A queue. Each entry waits for one decision: what to do about this exit."""
 

@@ -8,7 +8,7 @@ import trio
 from rmq_actors.actors.services.service import Service
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Life:
     """What is known of one life. It is never begun again: the next one is another object.
 

@@ -28,7 +28,7 @@ class Service(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ServiceThread(abc.ABC):
     """A service that does `work` until it is asked to stop, and is cancelled in it then.
 
@@ -60,7 +60,7 @@ class ServiceThread(abc.ABC):
         self._scope.cancel()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class WakeUp:
     """RocketMQ's wakeup and waitForRunning: a wake-up before the wait is not lost, and many are one.
 

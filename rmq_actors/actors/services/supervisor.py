@@ -37,7 +37,7 @@ def _known(_: object, __: attrs.Attribute[Strategy], value: Strategy) -> None:
         raise ValueError(f"a strategy is one of {', '.join(get_args(Strategy))}, not {value!r}")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Supervisor:
     """Children and the rules for them. `restart` is for those that are started without one of their own.
 

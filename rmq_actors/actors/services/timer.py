@@ -15,7 +15,7 @@ from rmq_actors.actors.services.service import ServiceThread, WakeUp
 _SLACK_S = 0.01
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Job:
     run: Callable[[], None]
     owner: ServiceThread
@@ -23,7 +23,7 @@ class _Job:
     due_s: float
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Timer(ServiceThread):
     """Runs jobs of services at their times, one after the other.
 

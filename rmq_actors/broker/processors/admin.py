@@ -37,7 +37,7 @@ _WORKERS = 1
 _QUEUE_CAPACITY = 1_000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AdminBrokerProcessor:
     """Requests that change the broker go through a pool of one worker; others are answered at once.
 

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _SYS_FLAG_UNIT_SUB = 2
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientManageProcessor:
     """A heartbeat that names a group for the first time waits until that, and its topic of retries, are durable."""
 

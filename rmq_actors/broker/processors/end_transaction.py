@@ -43,7 +43,7 @@ _NOT_RESUMED = "Exception was thrown when putting message back to RMQ_SYS_TRANS_
 Authorize = Callable[[RemotingRequest, Mapping[str, Permission]], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class EndTransactionProcessor:
     """Answers once the end is as safe as the configuration promises; a commit waits like any message."""
 

@@ -66,7 +66,7 @@ class MetadataProcessor:
         return request.command.response(ResponseCode.SUCCESS, ext_fields=rests_on, body=offsets.encode())
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _EncodedTable:
     """The JSON of a table, written once for all requests: a table is replaced, never changed in place."""
 

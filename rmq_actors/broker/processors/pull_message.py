@@ -38,7 +38,7 @@ _COMMIT_OFFSET, _SUSPEND = PullSysFlag.COMMIT_OFFSET.value, PullSysFlag.SUSPEND.
 _SUBSCRIPTION = PullSysFlag.SUBSCRIPTION.value
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PullMessageProcessor:
     """Reads and answers in one step, or hands the pull to the `PullRequestHoldService` in the same step.
 

@@ -71,7 +71,7 @@ _NOT_STORED = {
 }
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SendMessageProcessor:
     """Checks, appends, and answers once the store does: at once, or later without a task that waits.
 

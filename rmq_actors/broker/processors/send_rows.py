@@ -56,7 +56,7 @@ class _Settings:
         return cls(config, store_host, cluster, answers)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SendLane:
     """Takes rows for a `ProcessorTable`."""
 

@@ -16,7 +16,7 @@ from rmq_actors.wire.dispatch_request import DispatchRequest
 _TIMESTAMPS_BYTES = 24
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CheckpointCheck:
     """What the file says. `record_offset`: where the record stands that the recovery point names, -1 for none."""
 

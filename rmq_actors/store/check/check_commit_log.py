@@ -65,7 +65,7 @@ def _is_utf8(view: memoryview, position: int) -> bool:
     return True
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CommitLogCheck:
     """One pass over a log. `end_offset`: after the last record (or blank) met so far."""
 

@@ -19,7 +19,7 @@ _UNIT = struct.Struct(">hqqh")
 _LONG_MIN = -(1 << 63)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumeQueueExtCheck:
     """The files below `consumequeue_ext/`; one is mapped at a time for each queue."""
 

@@ -43,7 +43,7 @@ class _MissingEntries:
     severity: Severity
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QueueCursor:
     """One queue. `next_entry`: the number of the entry that the next record should have, None before the first one."""
 
@@ -67,7 +67,7 @@ class QueueCursor:
         return self.row.place(number * ENTRY.size) if self.row.files else (self.row.directory, 0)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumeQueuesCheck:
     """All queues below `consumequeue/`. `is_deleted` tells of a topic without files that it has not lost them."""
 

@@ -27,7 +27,7 @@ class RowFile:
         return self.from_offset + self.size_bytes
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FileRow:
     """The files of `directory` that can be read, oldest first. `file_size_bytes`: the size that most of them have."""
 

@@ -77,7 +77,7 @@ class _MissingKeys:
     severity: Severity
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class IndexCheck:
     """All files below `index/`. `slots`: maxHashSlotNum, which no file names; None to find out.
 

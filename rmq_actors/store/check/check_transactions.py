@@ -38,7 +38,7 @@ class _Entry(NamedTuple):
     rest: tuple[int, ...]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Row:
     """One of the two, followed beside the log."""
 
@@ -69,7 +69,7 @@ class _Row:
                 yield _Entry(place, number, offset, record_size, tuple(rest))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionsCheck:
     """The two rows below `transaction/`; nothing to check, if there are none."""
 

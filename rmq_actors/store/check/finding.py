@@ -44,7 +44,7 @@ class CheckSummary:
 Progress = Callable[[int, int], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DamagedRanges:
     """Where the log cannot be read, in order: what refers to records there cannot be held against anybody."""
 
@@ -67,7 +67,7 @@ class DamagedRanges:
         self._ends.append(end)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CheckContext:
     """What every part of a check goes by.
 

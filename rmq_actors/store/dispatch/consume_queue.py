@@ -59,7 +59,7 @@ class QueueEntry(NamedTuple):
     is_further: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumeQueue:
     """A queue over its files. `max_physic_offset`: the end of the last record that it knows, -1 if none.
 

@@ -41,7 +41,7 @@ class CqExtUnit(NamedTuple):
         return MIN_EXT_UNIT_SIZE + len(self.filter_bit_map)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumeQueueExt:
     """The units of one queue."""
 

@@ -47,7 +47,7 @@ _NAMES_IN_LOG_MAX = 1000
 _Batches = dict[ConsumeQueue, list[QueueEntry]]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumeQueues:
     """The queues of the store on `disk`. A `CommitLogDispatcher`.
 

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DispatchWhileRoom:
     """The dispatchers of a recovery: give it to `redo`. Raises what they raise, but for want of room."""
 

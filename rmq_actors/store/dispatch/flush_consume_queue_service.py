@@ -43,7 +43,7 @@ class Counts:
     index_begin_ms: int | None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Checkpointing:
     """The step that moves the recovery point up to what is dispatched. One at a time."""
 
@@ -173,7 +173,7 @@ class Checkpointing:
         return Checkpoint(stamp, stamp, stamp, point)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FlushConsumeQueueService(ServiceThread):
     """Advances the checkpoint some time after something was dispatched."""
 

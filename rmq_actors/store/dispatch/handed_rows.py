@@ -17,7 +17,7 @@ ROWS_MAX = 4096
 PROPERTIES_MAX_BYTES = 4 * 1024 * 1024
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HandedRows:
     """Written by `MessagePuts`, taken by `Reput`, which asks only for what may be seen."""
 

@@ -55,7 +55,7 @@ def _struct_of_hashes(count: int) -> struct.Struct:
     return struct.Struct(">" + "i16x" * count)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class IndexFile:
     """An open file of the index. The header's numbers are kept here, and count only what is wholly written.
 

@@ -45,7 +45,7 @@ class QueryOffsetResult(NamedTuple):
     index_last_update_physical_offset: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class IndexService:
     """A `CommitLogDispatcher`. With `messageIndexEnable` off it takes nothing more, and still answers.
 

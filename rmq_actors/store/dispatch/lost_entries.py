@@ -41,7 +41,7 @@ class _QueueInLog:
     end_offset: int
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QueuesInLog:
     """What records of a part of the log say of their queues: give it to `redo`. Further queues are not looked at.
 

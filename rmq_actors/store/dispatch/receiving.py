@@ -18,7 +18,7 @@ OFTEN_BYTES = 64 * 1024
 OFTEN_S = 0.02
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Receiving:
     """Written by the HAClient, read by the ReputMessageService. A master's is never busy."""
 

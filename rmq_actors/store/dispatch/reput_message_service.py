@@ -69,7 +69,7 @@ AT_ONCE_ROWS_MAX = 4
 AT_ONCE_AFTER_S = 0.00005
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Reput:
     """How far the log has been dispatched, and the step that takes it further. Passive: one owner at a time.
 
@@ -254,7 +254,7 @@ def _derived_of(request: DispatchRequest) -> tuple[object, ...]:
     return _fields_of(request), index_keys(request)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ReputMessageService(ServiceThread):
     """Dispatches whenever there is more to see. What fails is tried again; puts are refused meanwhile."""
 

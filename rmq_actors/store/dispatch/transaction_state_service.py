@@ -105,7 +105,7 @@ def record_reader(commit_log: MappedFileQueue) -> Callable[[int], StoredMessage 
     return read_record
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TransactionStateService:
     """A `CommitLogDispatcher`. What does not take part in a transaction costs it two comparisons.
 

@@ -100,7 +100,7 @@ def _thinned(marks: list[_Mark]) -> list[_Mark]:
     return marks[:dropped] + marks[dropped + 1 :]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DelayOffsets:
     """`offset_table`: the next queue offset to deliver, by level; only `delivered` moves them on."""
 

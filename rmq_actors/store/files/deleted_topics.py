@@ -94,7 +94,7 @@ def _decode(data: memoryview) -> _Content:
     raise ValueError(f'there is not {{"{_DELETING}": [...], "{_POINTS}": {{...}}}} in it')
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DeletedTopics:
     """What is in it is durable.
 

@@ -37,7 +37,7 @@ class Loaded(Generic[T]):
     reason: str = ""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConfigFile:
     """One file of text, by its path, which stands in a directory. `max_bytes` bounds what is read and written."""
 
@@ -163,7 +163,7 @@ def _names_directory(path: str) -> Iterator[None]:
         raise IsADirectoryError(error.errno, text, path) from error
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class JsonFile(ConfigFile):
     """A file of JSON."""
 

@@ -12,7 +12,7 @@ _CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(_CHUNK_BYTES)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MappedFile:
     """A preallocated file that holds the log's bytes from `from_offset`. `wrote_position` is how many are valid."""
 
@@ -102,7 +102,7 @@ class MappedFile:
         return 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PreparedFile:
     """A file that was created before the log needs it: all zeros."""
 

@@ -81,7 +81,7 @@ class DueSync:
             row.flushed_where = max(row.flushed_where, min(self.end, mapped_file.end_offset))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MappedFileQueue:
     """The files of `directory`, oldest first, without a gap. `size_setting` is the key of their size, for messages."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TOGETHER_MAX = 1024
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OpenFiles:
     """The files of many queues. At most `clean_files_max` without un-synced writes are open."""
 
@@ -64,7 +64,7 @@ class OpenFiles:
         self._clean.pop(file, None)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ManagedFile:
     """A `DiskFile` that may be closed in between; views of it stay readable, and see later writes."""
 

@@ -125,7 +125,7 @@ def read_checkpoint(disk: Disk) -> Checkpoint:
         file.close()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StoreCheckpoint:
     """The open file."""
 

@@ -59,7 +59,7 @@ def _load(disk: Disk) -> tuple[JsonFile, Term]:
     return file, loaded.value or Term()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TermFile:
     """`term` is durable; who changes it waits for that."""
 

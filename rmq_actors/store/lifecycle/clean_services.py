@@ -108,7 +108,7 @@ def _is_last_record(view: memoryview, position: int, begin: int) -> bool:
     return end + BLANK.size <= len(view) and BLANK.unpack_from(view, end) == (len(view) - end, BLANK_MAGIC)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CleanCommitLogService(ServiceThread):
     """Looks every cleanResourceInterval, first after a minute. `needed_from`: where the next start begins to read."""
 
@@ -256,7 +256,7 @@ def _accepted(disk_full: bool | None) -> str:
     return "refused" if disk_full else "accepted"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CleanConsumeQueueService(ServiceThread):
     """Lets queues, index and transactions begin where the log does.
 

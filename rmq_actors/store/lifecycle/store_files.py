@@ -43,7 +43,7 @@ BeginAgain = Callable[[QueueBeginsAgain], Awaitable[None]]
 #: What `abort` says while no sync has failed; RocketMQ looks only whether it is there.
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class StoreFiles:
     """The open files of a store whose log and derived structures agree."""
 
@@ -159,7 +159,7 @@ class _Derived:
         return Counts(*self.consume_queues.add_up_ends(), index.file_count, index.newest_begin_timestamp_ms)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Opening:
     """The steps of `StoreFiles.open`."""
 

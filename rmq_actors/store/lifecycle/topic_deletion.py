@@ -25,7 +25,7 @@ class NotDeleted(OSError):
     """What should be deleted is still there, or may be: the store cannot make anything durable."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TopicDeletion:
     """Of one open store. One deletion at a time."""
 

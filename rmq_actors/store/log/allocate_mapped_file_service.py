@@ -37,7 +37,7 @@ ALLOCATE_REQUESTS = LatestChannel[int].declare(
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AllocateMappedFileService(ServiceThread):
     """Keeps one file prepared. What it could not make is made by the log when it needs it, or refused then."""
 

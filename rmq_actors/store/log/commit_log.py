@@ -60,7 +60,7 @@ class AppendMessageResult(NamedTuple):
         return ",".join(create_message_id(self.store_host, self.offset + start) for start in self.starts)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CommitLog:
     """An open log. `flushed_where`: everything before it survives a power cut.
 

@@ -58,7 +58,7 @@ COMMIT_REQUESTS = LatestChannel[int].declare(
 FlushServiceName = Literal["GroupCommitService", "FlushRealTimeService"]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FlushService(ServiceThread):
     """Syncs what was appended: as soon as it is asked (interval 0), or at most once in `interval_s`.
 
@@ -164,7 +164,7 @@ class FlushService(ServiceThread):
         return True
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class CommitRealTimeService(ServiceThread):
     """Writes what the transient store pool holds to the file, once an interval, and says so by `committed`.
 

@@ -46,7 +46,7 @@ class LogEnd:
     survivor: int | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogWalk:
     """A walk over the records of a log from `offset` on, a batch at a time; `end` is set when there are no more."""
 

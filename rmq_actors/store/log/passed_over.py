@@ -13,7 +13,7 @@ from rmq_actors.wire.record import MAX_PROPERTIES_BYTES
 _log = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PassedOver:
     """Takes records out that no dispatcher is given (`DispatchRequest.is_passed_over`), and counts them.
 

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 _WARNING_INTERVAL_S = 10.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class FailedPuts:
     """Warns when puts begin to fail, then at most once in 10 s, and tells when they work again."""
 

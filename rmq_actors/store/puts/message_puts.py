@@ -66,7 +66,7 @@ class PutResult(NamedTuple):
     reason: str = ""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PendingPut:
     """A put that was taken or refused, and its answer, once there is one."""
 
@@ -130,7 +130,7 @@ class PutRows(NamedTuple):
     answers: RowAnswers
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MessagePuts:
     """Takes a master's puts: the log's one writer as far as producers are concerned."""
 

@@ -31,7 +31,7 @@ class WaitingPuts(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class PutCompletionService(ServiceThread):
     """The one owner of waiting puts. `MessageStore` adds to it; its two loops and `replicated` release."""
 

@@ -17,7 +17,7 @@ from rmq_actors.tracing.recorder import Tracer
 TellRows = Callable[[int, int, PutStatus], Callable[[], None] | None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RowAnswers:
     """The answers of one `put_rows`. `may_wait`: not all rows have been answered PUT_OK at once.
 

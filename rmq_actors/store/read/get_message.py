@@ -153,7 +153,7 @@ class GetMessageResult:
         return sum(-(-len(message) // _SIZE_PER_COUNT_BYTES) for message in self.messages)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MessageReads:
     """Reads of queues. `readable_to`: the offset after the last record that may be seen."""
 

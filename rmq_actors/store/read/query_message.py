@@ -34,7 +34,7 @@ class QueryMessageResult:
         return sum(map(len, self.messages))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RecordLookup:
     """Records by their offset in the log. `readable_to`: the offset after the last one that may be seen."""
 

@@ -32,7 +32,7 @@ def store_timestamp_at(view: memoryview, position: int) -> int:
     return stored_ms
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QueueOffsets:
     """The answers."""
 

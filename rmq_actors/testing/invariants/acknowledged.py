@@ -26,7 +26,7 @@ class _Put:
 _Looked = PutEnd | LogDelete | StoreOpen | OperatorPromote | OperatorSetUpAnew
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Acknowledged(Invariant[_Looked]):
     """What slaves had when its put was answered PUT_OK is in the log of the next master.
 

@@ -19,7 +19,7 @@ _Looked = ClientConsume | ClientMember | LogAppend
 _Place = tuple[str, str, int, int]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Consumed(Invariant[_Looked]):
     """Each message that the master's log has in the end was consumed by a member of each group, or was sent back.
 

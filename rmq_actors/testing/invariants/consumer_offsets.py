@@ -13,7 +13,7 @@ from rmq_actors.tracing.events.store import StoreOpen
 _Looked = BrokerSlaveSynchronize | BrokerOffsetBack | StoreOpen | OperatorSetUpAnew
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ConsumerOffsets(Invariant[_Looked]):
     """No consumer's offset at a slave goes back by what the slave copies.
 

@@ -35,7 +35,7 @@ _Looked = LogAppend | _Disturbance
 _Id = tuple[str, str, str, int]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Delayed(Invariant[_Looked]):
     """A delayed message comes after its delay, not earlier and not late, once in each life of a master, and at last.
 

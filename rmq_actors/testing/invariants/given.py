@@ -18,7 +18,7 @@ from rmq_actors.wire.record import BODY_MAX_BYTES, StoredMessage
 _Looked = ClientConsume | LogAppend
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Given(Invariant[_Looked]):
     """A message that a listener is given is one that some log has there: of that topic and queue, with key and body.
 

@@ -14,7 +14,7 @@ _Looked = ClientConsume | ClientMember | ConsumerQueue
 _Place = tuple[str, str, str, int]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Held(Invariant[_Looked]):
     """A consumer's messages are of queues that it has, and each comes once while it has the queue without a break.
 

@@ -25,7 +25,7 @@ class _Listener:
     is_busy: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Orderly(Invariant[_Looked]):
     """A group of orderly consumers is given an offset of a queue after it has consumed the one before.
 

@@ -10,7 +10,7 @@ from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.store import LogAppend
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QueueBegunAgain(Limit[LogAppend]):
     """A queue's messages were cleaned away before this master, a new slave then, got the log (`docs/invariants.md`)."""
 

@@ -10,7 +10,7 @@ from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.store import LogAppend
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class QueueOffsets(Invariant[LogAppend]):
     """No offset of a queue is given twice, nor by the next master; none is left out, except after a power loss."""
 

@@ -23,7 +23,7 @@ class _Read:
     identity: tuple[int, int]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Read(Invariant[_Looked]):
     """A consumer reads what a producer has sent, as it stands in a log, one offset of the queue after the other.
 

@@ -15,7 +15,7 @@ LAST_READER = "LastReader"
 _Looked = ClientPull | ClientRead
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ReadInTheEnd(Invariant[_Looked]):
     """A consumer that reads all queues from their beginnings gets every message that the master's log has.
 

@@ -16,7 +16,7 @@ _Looked = ClientSend | PutBegin | PutEnd | StoreOpen
 _SAFE = frozenset({SendStatus.SEND_OK.name, ResponseCode.SUCCESS.name})
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Put:
     """One put, or several that began at once: where their records are, and by where the last ones end the answers."""
 
@@ -30,7 +30,7 @@ class _Put:
         return None if end is None else self.answers[end]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SendOk(Invariant[_Looked]):
     """A producer says SEND_OK of a message, and a broker answers a client SUCCESS, only of a put answered PUT_OK.
 

@@ -13,7 +13,7 @@ from rmq_actors.tracing.events.store import LogAppend, PutEnd
 _Looked = ClientSend | LogAppend | PutEnd
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Sent(Invariant[_Looked]):
     """A message stands in a log where its producer was told: at that offset, in that queue, with that offset there.
 

@@ -18,7 +18,7 @@ _Looked = ClientTable | BrokerSlaveSynchronize | StoreOpen | OperatorPromote
 _LAST_ROUND = "LastRound"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TablesKept(Invariant[_Looked]):
     """A topic or a group that the master has acknowledged is durable there, and a broker that copies its tables has it.
 

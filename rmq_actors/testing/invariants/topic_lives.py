@@ -54,7 +54,7 @@ class Deletion:
         return attrs.evolve(self, floor=min(self.floor, end), end=min(self.end, end))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TopicLives(Invariant[Any]):
     """What a topic had is gone from its master when its deletion is acknowledged, and never comes back.
 

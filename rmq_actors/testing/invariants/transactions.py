@@ -21,7 +21,7 @@ from rmq_actors.wire.record import (
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Transactions(Invariant[ClientTransaction]):
     """In the end each half message that the master's log has was ended as its producer wanted it.
 
