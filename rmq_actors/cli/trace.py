@@ -14,6 +14,7 @@ from rich.console import Console
 from rmq_actors.cli import interrupts
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.progress import progress_bar
+from rmq_actors.tracing.event import RUN_COLUMNS
 
 if TYPE_CHECKING:
     from rmq_actors.analysis.analyze import Analysis
@@ -125,6 +126,59 @@ def recover_command(
         raise typer.Exit(ExitCode.CHECK_FAILED)
 
 
+@trace_app.command("show")
+def show_command(
+    traces: Annotated[
+        Path, typer.Option("--traces", metavar="DIR", help="The traces directory: the one that holds v1/.")
+    ],
+    run: Annotated[int | None, typer.Option(metavar="ID", help="The run whose events are wanted: a run_id.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", metavar="K", help="Events of this kind; may be given several times.")
+    ] = None,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", metavar="N", help="Events of this node; may be given several times.")
+    ] = None,
+    first: Annotated[int, typer.Option(metavar="SEQ", min=0, help="Events from this seq on.")] = 0,
+    last: Annotated[int | None, typer.Option(metavar="SEQ", min=0, help="Events up to this seq.")] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Print which runs there are, or with --run the events of one of them.
+
+    An event's line has its seq, the run's time, the node, the kind, and all else that it tells. Tables and pages name
+    the events that they rest on as (run_id, seq). With --json there is one object a line.
+
+    Exit code 2: there are no traces, no such run, or a file is missing or cut.
+    """
+    with _named_failures("show", "trace"):
+        from rmq_actors.tracing.read_traces import stored_events, stored_runs
+
+        if run is not None:
+            wanted = stored_events(traces, run, first_seq=first, last_seq=last, kinds=kind or (), nodes=node or ())
+            for event in wanted:
+                typer.echo(json.dumps(event) if as_json else _event_row(event))
+            return
+        runs = [
+            {"run_id": each.row["run_id"], "campaign": each.part.campaign, "scenario": each.part.scenario}
+            | {name: each.row[name] for name in ("seed", "outcome", "event_count", "fault_kinds")}
+            for each in stored_runs(traces)
+        ]
+    if as_json:
+        for each in runs:
+            typer.echo(json.dumps(each))
+    else:
+        _print_table(runs)
+
+
+def _event_row(event: Mapping[str, object]) -> str:
+    shown = {name: value for name, value in event.items() if name not in {*RUN_COLUMNS, "wall_time_ns"}}
+    seq, kind, node, time_ns = (shown.pop(name, "") for name in ("seq", "kind", "node", "sim_time_ns"))
+    time_s = f"{time_ns / 1e9:.6f} s" if isinstance(time_ns, int) else ""
+    attributes = shown.pop("attrs", None)
+    facts = shown | (attributes if isinstance(attributes, dict) else {})
+    words = " ".join(f"{name}={value}" for name, value in facts.items())
+    return f"{seq:>7} {time_s:>14}  {node:<8} {kind:<22} {words}".rstrip()
+
+
 @trace_app.command("schema")
 def schema_command() -> None:
     """Print the columns of a trace and the kinds of events, as Markdown: the tables of docs/trace-schema.md."""
@@ -173,8 +227,9 @@ def _failures_of_files() -> _Failures:
     """The errors that traces, or the input, may cause. Raises `ModuleNotFoundError` without pyarrow."""
     import rmq_actors.tracing.spool  # noqa: F401 - who writes and mends traces
     from rmq_actors.tracing.manifest import ManifestError
+    from rmq_actors.tracing.read_traces import NoSuchRun
 
-    return (ManifestError, OSError)
+    return (ManifestError, NoSuchRun, OSError)
 
 
 def _failures_of_spark() -> tuple[_Failures, _Failures]:

@@ -29,6 +29,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.remoting.plain_acl_file": ("server",),
     "rmq_actors.tracing.earlier_traces": ("trace",),
     "rmq_actors.tracing.manifest": ("trace",),
+    "rmq_actors.tracing.read_traces": ("trace",),
     "rmq_actors.tracing.spool": ("trace",),
     "rmq_actors.testing.pytest_plugin": ("testing",),
     "rmq_actors.testing.strategies": ("testing",),
