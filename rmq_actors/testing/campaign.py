@@ -155,8 +155,14 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
 def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary], stopping: Stopping) -> None:
     # The traces have what brokers log about their peers' deaths; the parent's settings do not reach a spawned process.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
+    parent = multiprocessing.parent_process()
+
+    def stop() -> bool:
+        # A parent that was killed has told nobody.
+        return stopping.is_set() or (parent is not None and not parent.is_alive())
+
     with many_runs():
-        for summary in _run_seeds(campaign, worker, seeds, stopping.is_set):
+        for summary in _run_seeds(campaign, worker, seeds, stop):
             done.put(summary)
 
 

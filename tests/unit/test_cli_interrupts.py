@@ -42,6 +42,14 @@ def test_chaos_run(tmp_path: Path, jobs: int) -> None:
         assert alone.stdout in lines
 
 
+def test_workers_end_after_their_command_was_killed() -> None:
+    with started("chaos", "run", "--seeds", "0:99999", "--digest", "--jobs", 2) as command:
+        command.wait_for(lambda: command.stdout.count("\n"))
+        command.process.kill()
+        command.process.wait(DEADLINE_S)
+        assert command.left_over() == []
+
+
 def test_a_summary_of_the_runs_that_were_made(tmp_path: Path) -> None:
     with started("chaos", "run", "--seeds", "0:99999", "--out", tmp_path) as command:
         # Its spool has a head, and then runs.
