@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmq_actors.cli.main import app
-from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.real_io.os_disk import OsDisk, OsLock
 from tests.worlds.golden_capture import END_OFFSET, STORE_MASTER_CLEAN, STORE_MASTER_KILLED, STORE_SLAVE_CLEAN
 from tests.worlds.store_copies import copy_store, flip, put
 
@@ -207,3 +209,23 @@ def test_there_is_advice_for_each_kind_of_file(store: Path, path: str, words: st
     (advice,) = (line for line in result.stdout.splitlines() if ": person: " in line)
     assert advice.startswith(f"{path}: person: ")
     assert words in advice
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [
+        (errno.EROFS, 0, "read without its lock, a broker may write to it meanwhile: Read-only file system"),
+        (errno.EACCES, 0, "read without its lock, a broker may write to it meanwhile: Permission denied"),
+        (errno.EIO, 2, "the store cannot be locked: Input/output error"),
+    ],
+)
+def test_a_store_that_cannot_be_locked(
+    store: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int, told: str
+) -> None:
+    def lock(_: OsDisk, path: str) -> OsLock:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(OsDisk, "lock", lock)
+    result = run("check", store)
+    assert result.exit_code == code
+    assert result.stderr.splitlines()[0] == f"rmq-actors store check: {store}: {told}"
