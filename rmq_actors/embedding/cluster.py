@@ -23,6 +23,7 @@ from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import open_name_server
+from rmq_actors.ports.environment import Environment
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.settings.argument_checks import checked
@@ -75,7 +76,8 @@ class RealCluster(Brokers):
     orderly stop; what it has written is in the files, as after kill -9.
     """
 
-    _directory: Path
+    #: That of a broker, or of the clients, by name; it is the same disk each time.
+    _environment_of: Callable[[str], Environment]
     _recorder: Recorder
     _nursery: trio.Nursery
     _held_ports: HeldPorts
@@ -144,7 +146,7 @@ class RealCluster(Brokers):
         self._check_open()
         async with open_client_instance(
             self._client_config(config, _HOST),
-            real_environment(self._directory / "client"),
+            self._environment_of("client"),
             self._recorder.tracer("client"),
         ) as instance:
             yield instance
@@ -174,7 +176,7 @@ class RealCluster(Brokers):
         try:
             with trio.CancelScope() as scope:
                 async with (
-                    open_broker(self._config(name), real_environment(self._directory / name), tracer) as broker,
+                    open_broker(self._config(name), self._environment_of(name), tracer) as broker,
                     trio.open_nursery() as nursery,
                 ):
                     self._processes[name] = process = _Process(nursery, scope)
@@ -210,7 +212,7 @@ class RealCluster(Brokers):
 @checked
 @opener
 async def open_cluster(
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None,
     *,
     slaves: int = 1,
     follows: Mapping[str, str | None] | None = None,
@@ -223,6 +225,9 @@ async def open_cluster(
 ) -> AsyncIterator[RealCluster]:
     """A cluster whose stores are `directory`/master and `directory`/slave-1, -2, ...; it stops in order at the end.
 
+    With None for the directory the stores are in memory, until the end of the block: a broker that is stopped, or
+    killed, and started again finds its own.
+
     `follows` names other brokers, and which one each follows, None for a master: {"a": None, "b": "a", "c": "b"}. The
     masters serve every slave when the block begins, unless `wait_connected` is false: before that they answer
     SLAVE_NOT_AVAILABLE. `store` and `ha` hold the settings of all of them, but for the slaves' role and for addresses;
@@ -234,7 +239,7 @@ async def open_cluster(
     connected after 30 s. What the block raises leaves it as it is; an exception group says that
     brokers failed, too.
     """
-    directory = Path(directory)
+    environment_of = _environments(None if directory is None else Path(directory))
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))
     if follows is None:
         follows = {"master": None, **{f"slave-{number}": "master" for number in range(1, slaves + 1)}}
@@ -243,10 +248,10 @@ async def open_cluster(
     async with contextlib.AsyncExitStack() as stack:
         namesrv_addr: str | None = None
         if name_server:
-            namesrv_addr = await _open_name_server(directory, name_server_port, recorder, stack)
+            namesrv_addr = await _open_name_server(environment_of(""), name_server_port, recorder, stack)
         held_ports = stack.enter_context(HeldPorts())
         nursery = await stack.enter_async_context(trio.open_nursery())
-        cluster = RealCluster(names, store, ha, directory, recorder, nursery, held_ports)
+        cluster = RealCluster(names, store, ha, environment_of, recorder, nursery, held_ports)
         stack.callback(cluster.close)
         cluster.use_name_servers(namesrv_addr)
         try:
@@ -265,9 +270,24 @@ async def open_cluster(
         raise cannot_start
 
 
-async def _open_name_server(directory: Path, port: int, recorder: Recorder, stack: contextlib.AsyncExitStack) -> str:
-    """A name server with its files below `directory`/namesrv; its address."""
+def _environments(directory: Path | None) -> Callable[[str], Environment]:
+    in_memory: dict[str, Environment] = {}
+
+    def environment_of(name: str) -> Environment:
+        if directory is not None:
+            return real_environment(directory / name)
+        if name not in in_memory:
+            in_memory[name] = real_environment(None)
+        return in_memory[name]
+
+    return environment_of
+
+
+async def _open_name_server(
+    environment: Environment, port: int, recorder: Recorder, stack: contextlib.AsyncExitStack
+) -> str:
+    """A name server with its files below namesrv/; its address."""
     config = NamesrvConfig(remoting=RemotingServerConfig(listen_port=port))
     tracer = recorder.tracer("namesrv")
-    controller = await stack.enter_async_context(open_name_server(config, real_environment(directory), tracer))
+    controller = await stack.enter_async_context(open_name_server(config, environment, tracer))
     return controller.address

@@ -1,4 +1,4 @@
-"""A message store alone, in this process and on a real directory: see `examples/message_store.py`."""
+"""A message store alone, in this process, on a real directory or in memory: see `examples/message_store.py`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ from rmq_actors.tracing.recorder import Recorder
 @checked
 @opener
 async def open_message_store(
-    directory: str | os.PathLike[str], config: MessageStoreConfig | None = None, *, recorder: Recorder | None = None
+    directory: str | os.PathLike[str] | None,
+    config: MessageStoreConfig | None = None,
+    *,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[MessageStore]:
     """A running store for the length of a block, RocketMQ's or a new one; on a normal end it stops in order.
+
+    With None for the directory it is in memory, and ends with the block.
 
     Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block if it cannot start
     (`BlockingIOError`: it is open already), and `OSError` after it if not everything became durable.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _Synced = TypeVar("_Synced")
 
 #: What RocketMQ writes into the file that it locks.
-_LOCK_BYTES: Final = b"lock"
+LOCK_BYTES: Final = b"lock"
 # struct flock: l_type, l_whence, l_start, l_len, l_pid; the padding before l_start and after l_pid is the compiler's.
 _FLOCK: Final = struct.Struct("hhqqi4x")
 #: Fewer scattered integers than this are written one by one: a mapping would have all its pages looked through each
@@ -282,7 +282,7 @@ class OsDisk:
         try:
             _lock_first_byte(fd, target, path)
             if not _file_size(fd, path):
-                os.pwrite(fd, _LOCK_BYTES, 0)
+                os.pwrite(fd, LOCK_BYTES, 0)
             return OsLock(fd)
         except BaseException:
             os.close(fd)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,32 @@ async def test_it_begins_before_its_slaves_come_if_told(tmp_path: Path, monkeypa
     result = await cluster.master.put_message(Message("Topic", b"hello"))
     assert result.status is PutStatus.PUT_OK
     await opening.__aexit__(None, None, None)
+
+
+@pytest.mark.trio
+async def test_stores_in_memory_outlive_a_kill_and_end_with_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = open_descriptors()
+    async with open_cluster(None, slaves=1, name_server=True) as cluster:
+        assert (await cluster.master.put_message(Message("Topic", b"hello"))).status is PutStatus.PUT_OK
+        await cluster.wait_until_replicated()
+        end = cluster.master.store.commit_log.max_offset
+        for name in ("master", "slave-1"):
+            await cluster.kill(name)
+            await cluster.start(name)
+        await cluster.wait_until_connected()
+        assert [each.store.commit_log.max_offset for each in (cluster.master, *cluster.slaves)] == [end, end]
+        assert (await cluster.master.put_message(Message("Topic", b"again"))).status is PutStatus.PUT_OK
+    del cluster
+    gc.collect()
+    assert open_descriptors() <= before
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - nothing else runs
+
+
+def open_descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
 
 
 async def _never(_: MessageStore, __: int) -> None:

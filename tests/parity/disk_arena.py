@@ -1,4 +1,4 @@
-"""Where a parity case of files runs: the same body on this machine's file system, and on a simulated disk."""
+"""Where a parity case of files runs: this machine's file system, a disk in memory, and a simulated one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import trio
 
 from rmq_actors.ports.disk import Disk
+from rmq_actors.real_io.memory_disk import MemoryDisk
 from rmq_actors.real_io.os_disk import OsDisk
 from sim_net import DiskConfig, Node, World, WorldConfig
 from tests.parity.arena import NoSuchWorld, Seen
@@ -27,6 +28,11 @@ def run_real(body: DiskBody) -> Seen:
     """Run a case in a directory of this machine's file system."""
     with tempfile.TemporaryDirectory(prefix="parity-") as root:
         return trio.run(body, OsDisk(Path(root)))
+
+
+def run_in_memory(body: DiskBody) -> Seen:
+    """Run a case on a disk in memory."""
+    return trio.run(body, MemoryDisk())
 
 
 def run_real_small(body: DiskBody) -> Seen:
@@ -67,7 +73,11 @@ def _tmpfs(root: str) -> Iterator[None]:
 
 
 #: How to run a case, by world; the real one is first.
-DISK_WORLDS: dict[str, Callable[[DiskBody], Seen]] = {"Linux": run_real, "one node": run_simulated}
+DISK_WORLDS: dict[str, Callable[[DiskBody], Seen]] = {
+    "Linux": run_real,
+    "one node": run_simulated,
+    "memory": run_in_memory,
+}
 SMALL_DISK_WORLDS: dict[str, Callable[[DiskBody], Seen]] = {
     "Linux": run_real_small,
     "one node": partial(run_simulated, capacity_bytes=SMALL_BYTES),
