@@ -34,7 +34,7 @@ class MemoryFile(OsFile):
 
 
 class _Memory:
-    """What a name stands for. Its memory is given back when neither a name nor an open file has it."""
+    """What a name stands for. Its memory is given back once no name, no open file and no mapping has it."""
 
     def __init__(self, size_bytes: int) -> None:
         if hasattr(os, "memfd_create"):
@@ -42,7 +42,7 @@ class _Memory:
             self._path: str | None = f"/proc/self/fd/{self._fd}"
         else:
             self._fd, self._path = _nameless_file(), None
-        self.let_go = weakref.finalize(self, os.close, self._fd)
+        weakref.finalize(self, os.close, self._fd)
         os.ftruncate(self._fd, size_bytes)
 
     def open(self, *, read_only: bool) -> int:
@@ -127,16 +127,12 @@ class MemoryDisk:
             return
         del self._parent(source)[_parts(source)[-1]]
         parent[name[0]] = moved
-        if replaced is not None:
-            replaced.let_go()
 
     def remove(self, path: str) -> None:
         """See `ports.disk.Disk`."""
-        found = self._get(path)
-        if isinstance(found, dict):
+        if isinstance(self._get(path), dict):
             raise _error(errno.EISDIR, path)
         del self._parent(path)[_parts(path)[-1]]
-        found.let_go()
 
     def remove_directory(self, path: str) -> None:
         """See `ports.disk.Disk`."""
