@@ -27,3 +27,5 @@ class Environment:
     #: Whether what is derived from messages before they are in the log is compared with the log: where that costs
     #: nobody anything, as in simulated worlds.
     checks_rows: bool = True
+    #: Where numpy has to be started first, that takes as long as dispatching thousands of records without it.
+    numpy_is_loaded: bool = False

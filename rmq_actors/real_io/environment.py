@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from rmq_actors.ports.disk import Disk
@@ -23,4 +24,13 @@ def real_environment(directory: str | os.PathLike[str] | None) -> Environment:
         root.mkdir(parents=True, exist_ok=True)
         disk = OsDisk(root)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Environment(disk, SystemWallClock(), SystemEntropy(), memory_bytes, try_send, receive, checks_rows=False)
+    return Environment(
+        disk,
+        SystemWallClock(),
+        SystemEntropy(),
+        memory_bytes,
+        try_send,
+        receive,
+        checks_rows=False,
+        numpy_is_loaded="numpy" in sys.modules,
+    )

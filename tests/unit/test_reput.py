@@ -197,20 +197,23 @@ def test_a_batch_is_bounded(
     log.close()
 
 
-def test_few_records_are_read_as_columns_once_many_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first time starts numpy: that must pay."""
+@pytest.mark.parametrize(("numpy_is_loaded", "columns"), [(False, [200, 64]), (True, [199, 200, 64])])
+def test_few_records_are_read_as_columns_once_many_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, numpy_is_loaded: bool, columns: list[int]
+) -> None:
+    """The first time starts numpy: that must pay, unless it is there."""
     log = CommitLog.open(OsDisk(tmp_path), 1 << 20, new_tracer())
     counts: list[int] = []
     listener = Listener()
     monkeypatch.setattr(Listener, "dispatch_batch", lambda _, batch: counts.append(len(batch)))
     monkeypatch.setattr(reput_message_service, "COLUMNS_RECORDS_FIRST", 200)
-    reput = reput_of(log, listener)
+    reput = Reput(log, [listener], DELAY_LEVELS_MS, 0, None, numpy_is_loaded=numpy_is_loaded)
     for waiting in (1, 199, 200, 63, 64):
         for _ in range(waiting):
             log.append_message(encode_message(Message("T", b"")), 1)
         assert reput.dispatch_some(log.max_offset) == waiting
-    assert counts == [200, 64]
-    assert len(listener.seen) == 1 + 199 + 63
+    assert counts == columns
+    assert len(listener.seen) + sum(columns) == 1 + 199 + 200 + 63 + 64
     log.close()
 
 

@@ -87,16 +87,20 @@ class Reput:
     is_within_batch: bool = False
     #: Whether each row is compared with the log.
     checks_rows: bool = False
+    #: Whether reading as columns need not start numpy first: few records pay for it then, too.
+    numpy_is_loaded: bool = False
     rows: HandedRows = attrs.field(factory=HandedRows, init=False)
     #: How many rows were dispatched that something derived may lack, and whether it could not take them when it should.
     lagging: int = attrs.field(default=0, init=False)
     drain_failed: bool = attrs.field(default=False, init=False)
     #: Before it nothing lags, and the record that ends there.
     _drained: tuple[int, DispatchRequest | None] = attrs.field(init=False)
-    _columns_records: int = attrs.field(factory=lambda: COLUMNS_RECORDS_FIRST, init=False)
+    #: So many records at least are read as columns next time.
+    _columns_records: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._drained = self.reput_from_offset, self.last
+        self._columns_records = COLUMNS_RECORDS_MIN if self.numpy_is_loaded else COLUMNS_RECORDS_FIRST
 
     @property
     def drained(self) -> tuple[int, DispatchRequest | None]:

@@ -216,6 +216,7 @@ class _Opening:
             *(commit_log, derived.dispatchers, config.delay_levels_ms, reput_from, last, self.passed_over),
             is_within_batch=room.stopped_at is not None,
             checks_rows=self.environment.checks_rows,
+            numpy_is_loaded=self.environment.numpy_is_loaded,
         )
         checkpointing = Checkpointing(commit_log, reput, store_checkpoint, derived.count, self.tracer)
         if not plan.is_trusted or checkpoint.is_overtaken or is_new:
