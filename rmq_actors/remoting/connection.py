@@ -319,6 +319,9 @@ class RemotingConnection:
         except RemotingCommandError as error:
             _log.warning("%s: %s sent something that is not a frame: %s", self._owner, self.remote_address, error)
             self._note_end(_BAD_FRAME)
+        finally:
+            # The objects of a connection know each other: the collector may come much later.
+            self._reader.close()
 
     async def _read(self) -> str:
         reader = self._reader

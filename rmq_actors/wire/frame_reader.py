@@ -155,3 +155,10 @@ class FrameReader:
         self._buffer, self._begin, self._end = buffer, 0, pending
         if self.holds_large is not None and (size > BUFFER_BYTES or was_large):
             self.holds_large(size if size > BUFFER_BYTES else 0)
+
+    def close(self) -> None:
+        """Give the buffer back: nothing is received any more. What was read of it stays readable."""
+        was_large = len(self._buffer) > BUFFER_BYTES
+        self._buffer, self._begin, self._end = bytearray(), 0, 0
+        if self.holds_large is not None and was_large:
+            self.holds_large(0)

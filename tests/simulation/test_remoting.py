@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import struct
+from typing import Any
 
 import pytest
 import trio
 
+from rmq_actors.remoting import connection as connection_module
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import ConnectionLimits
 from rmq_actors.remoting.connection import (
@@ -459,6 +462,26 @@ def test_what_is_no_frame_ends_the_connection_after_the_answers_to_what_was(garb
 
     _with_raw_peer(remoting, talk)
     assert [event.status for event in remoting.events(RemotingClose)] == ["bad_frame"]
+
+
+@pytest.mark.parametrize("ending", [struct.pack(">i", 1 << 22) + bytes(3_000_000), struct.pack(">ii", 8, 99) + b"abcd"])
+def test_a_connection_that_has_ended_holds_no_buffer(ending: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its objects know each other, and a server collects such garbage rarely: 400 peers had 26 MB."""
+    readers, remoting = list[FrameReader](), RemotingWorld()
+
+    def new_reader(*given: Any) -> FrameReader:
+        readers.append(FrameReader(*given))
+        return readers[-1]
+
+    async def talk(stream: trio.SocketStream) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(encode_command(RemotingCommand(ECHO, {"n": "1"}, opaque=7)) + ending)
+        await trio.sleep(1)
+
+    monkeypatch.setattr(connection_module, "FrameReader", new_reader)
+    _with_raw_peer(remoting, talk)
+    assert len(remoting.events(RemotingClose)) == 1
+    assert [reader.buffer_bytes for reader in readers] == [0]
 
 
 def test_a_peer_that_does_not_read_is_not_read_from_and_dropped_when_idle() -> None:
