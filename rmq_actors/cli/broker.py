@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import trio
 import typer
 
+from rmq_actors.cli.entry import GC_THRESHOLD
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.interrupts import a_server_runs
 from rmq_actors.cli.log_lines import log_to_stdout
@@ -46,9 +47,6 @@ NameServers = Annotated[
 PrintConfig = Annotated[bool, typer.Option("-p", "--print-config-item", help="Print all settings and exit.")]
 
 _log = logging.getLogger(__name__)
-
-#: For a process that is a broker; a program that embeds one keeps its own.
-GC_THRESHOLD = (50_000, 20, 20)
 
 
 @a_server_runs()
@@ -99,6 +97,8 @@ def prepare_process() -> None:
     importlib.import_module("numpy")
     # The objects of messages end with their step: looking for cycles among them finds none, and costs a tenth of it.
     gc.set_threshold(*GC_THRESHOLD)
+    # What was imported stays: it need not be looked through when older objects are.
+    gc.freeze()
 
 
 def _run(loaded: LoadedBroker) -> ExitCode:

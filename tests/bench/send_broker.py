@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from rmq_actors.cli.broker import GC_THRESHOLD
+from rmq_actors.cli.entry import GC_THRESHOLD
 from rmq_actors.embedding.broker import load_broker_config, open_configured_broker
 
 

@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 import rmq_actors.cli.broker as broker_command
 import rmq_actors.testing
 from rmq_actors.cli.broker_status import status_lines
+from rmq_actors.cli.entry import GC_THRESHOLD
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.main import app
 from rmq_actors.embedding.broker import load_broker_config
@@ -473,4 +474,5 @@ def test_a_broker_process_rarely_looks_for_cycles(monkeypatch: pytest.MonkeyPatc
         assert broker_command._run(load_broker_config(conf(tmp_path))) == ExitCode.CHECK_FAILED
     finally:
         gc.set_threshold(*before)
-    assert seen == [broker_command.GC_THRESHOLD]
+        gc.unfreeze()
+    assert seen == [GC_THRESHOLD]
