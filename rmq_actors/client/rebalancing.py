@@ -63,6 +63,8 @@ class Rebalancer:
     seeks: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
     #: Queues whose lock was asked for, and that are not held: their brokers may have granted it all the same.
     _asked_locks: set[MessageQueue] = attrs.field(factory=set, init=False)
+    #: By topic, why its queues stay as they are: told once, until it is something else.
+    _failures: dict[str, str] = attrs.field(factory=dict, init=False)
     #: When the consumer started, ms since the epoch.
     start_timestamp_ms: int = attrs.field(init=False)
 
@@ -83,12 +85,15 @@ class Rebalancer:
                 # The topic of retries comes with the group's first heartbeat.
                 quiet = topic.startswith(RETRY_GROUP_TOPIC_PREFIX) and isinstance(error, NoRoute)
                 _log.log(
-                    logging.DEBUG if quiet else logging.WARNING,
+                    logging.DEBUG if quiet or self._failures.get(topic) == str(error) else logging.WARNING,
                     "%s: queues of topic %s stay as they are: %s",
                     self.config.consumer_group,
                     topic,
                     error,
                 )
+                self._failures[topic] = str(error)
+            else:
+                self._failures.pop(topic, None)
         for queue in queues_of_other_topics(self.subscriptions, self.held):
             await self.remove(queue)
 

@@ -157,6 +157,19 @@ def test_every_message_is_consumed_once_and_the_next_consumer_begins_after_them(
     ClientWorld.run(use)
 
 
+def test_a_topic_that_is_not_there_yet_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(world: ClientWorld) -> None:
+        async with (
+            world.instance() as client,
+            run_push_consumer(client, config(), {"Nowhere": "*"}, Consumed().concurrently()),
+        ):
+            await trio.sleep(120)
+
+    ClientWorld.run(use)
+    told = [record for record in caplog.records if "topic Nowhere stay as they are" in record.getMessage()]
+    assert [record.levelname for record in told] == ["WARNING"]
+
+
 def test_two_consumers_share_the_queues_and_one_that_leaves_gives_its_share_back() -> None:
     async def use(world: ClientWorld) -> None:
         consumed, first, second = Consumed(), bodies(40, "a"), bodies(40, "b")
