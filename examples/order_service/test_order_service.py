@@ -15,7 +15,7 @@ from rmq_actors.testing import ClusterFixture
 @pytest.fixture
 def service(rmq_cluster: ClusterFixture) -> Iterator[TestClient]:
     """The service, which runs; Starlette's client calls it."""
-    with TestClient(make_app(rmq_cluster.name_server_address, timeout_ms=2_000)) as client:
+    with TestClient(make_app(rmq_cluster.name_server_address, timeout_ms=10_000)) as client:
         yield client
 
 
