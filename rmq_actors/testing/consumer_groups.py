@@ -224,6 +224,8 @@ class ConsumerGroups:
                 own = PullConsumerConfig(group, consume_from_where=first, auto_commit=False, poll_batch_size=4)
                 async with run_pull_consumer(client, own, topics, strategy=strategy) as pulling:
                     await self._poll(member, pulling)
+                    # What was under way when it was asked to leave had a time-out of its own.
+                    member.asked_s = trio.current_time()
                 return
             config = PushConsumerConfig(group, consume_from_where=first, consume_thread_max=4)
             listener: MessageListener = self._orderly(member)
