@@ -10,7 +10,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import attrs
@@ -191,12 +191,16 @@ class OsDisk:
     """The files below one directory; no path leads out of it."""
 
     root: Path
+    #: Texts, as a store of 10,000 topics has 30,000 paths: to make a `Path` of each would take as long as its `fsync`.
+    _root: str = attrs.field(init=False)
 
-    def _locate(self, path: str) -> Path:
-        parts = PurePosixPath(path)
-        if parts.is_absolute() or ".." in parts.parts:
+    def __attrs_post_init__(self) -> None:
+        self._root = os.fspath(self.root)
+
+    def _locate(self, path: str) -> str:
+        if path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"path {path!r} is not inside the store's directory")
-        return self.root / parts
+        return f"{self._root}/{path}" if path else self._root
 
     def open(
         self,
@@ -211,9 +215,9 @@ class OsDisk:
         if exclusive and allocate_bytes is None:
             raise ValueError("exclusive creation needs allocate_bytes")
         target = self._locate(path)
-        create = allocate_bytes is not None and (exclusive or not target.exists())
+        create = allocate_bytes is not None and (exclusive or not os.path.exists(target))
         if create:
-            _make_directories(target.parent)
+            _make_directories(os.path.dirname(target))
         flags, mode = os.O_RDONLY if read_only else os.O_RDWR, 0o600 if private else 0o644
         if create and allocate_bytes and not read_only and _create_whole(target, mode, allocate_bytes):
             try:
@@ -234,12 +238,12 @@ class OsDisk:
 
     def exists(self, path: str) -> bool:
         """See `ports.disk.Disk`."""
-        return self._locate(path).exists()
+        return os.path.exists(self._locate(path))
 
     def list(self, directory: str) -> list[str]:
         """See `ports.disk.Disk`."""
         target = self._locate(directory)
-        return sorted(os.listdir(target)) if target.is_dir() else []
+        return sorted(os.listdir(target)) if os.path.isdir(target) else []
 
     def rename(self, source: str, target: str) -> None:
         """See `ports.disk.Disk`."""
@@ -252,9 +256,9 @@ class OsDisk:
     def remove_directory(self, path: str) -> None:
         """See `ports.disk.Disk`."""
         target = self._locate(path)
-        if target == self.root:
+        if target == self._root:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
-        target.rmdir()
+        os.rmdir(target)
 
     async def sync_directory(self, directory: str) -> None:
         """See `ports.disk.Disk`: `fsync` of the directory in a worker thread."""
@@ -277,7 +281,7 @@ class OsDisk:
         A system without locks of open files (F_OFD_SETLK) does not notice a second holder in this process.
         """
         target = self._locate(path)
-        _make_directories(target.parent)
+        _make_directories(os.path.dirname(target))
         fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _lock_first_byte(fd, target, path)
@@ -295,7 +299,7 @@ class OsDisk:
         return OsDiskUsage(used_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
 
-def _create_whole(target: Path, mode: int, size_bytes: int) -> bool:
+def _create_whole(target: str, mode: int, size_bytes: int) -> bool:
     """Create a file that has its length when its name is seen; False if the file system cannot do that.
 
     A process that is killed in between leaves nothing: RocketMQ does not start over a log file of length 0, nor over a
@@ -305,7 +309,7 @@ def _create_whole(target: Path, mode: int, size_bytes: int) -> bool:
     if not hasattr(os, "O_TMPFILE"):
         return False
     try:
-        fd = os.open(target.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, mode)
+        fd = os.open(os.path.dirname(target), os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, mode)
     except OSError as error:
         if error.errno in _NO_NAMELESS_FILES:
             return False
@@ -314,7 +318,7 @@ def _create_whole(target: Path, mode: int, size_bytes: int) -> bool:
         os.ftruncate(fd, size_bytes)
         # The name in /proc is a link, to be followed. Up to 3.13 Python calls linkat, which can do that, only where a
         # directory's descriptor is given; an absolute path does not need one.
-        os.link(f"/proc/self/fd/{fd}", target.absolute(), src_dir_fd=fd, follow_symlinks=True)
+        os.link(f"/proc/self/fd/{fd}", os.path.abspath(target), src_dir_fd=fd, follow_symlinks=True)
     except OSError as error:
         if error.errno in _NO_NAMELESS_FILES:
             return False
@@ -343,14 +347,14 @@ def _file_system(fd: int) -> str:
     return ""
 
 
-def _make_directories(directory: Path) -> None:
+def _make_directories(directory: str) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        os.makedirs(directory, exist_ok=True)
     except FileExistsError as error:  # a file is in the way: `open` would say so
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
 
 
-def _sync_directory(directory: Path) -> None:
+def _sync_directory(directory: str) -> None:
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -380,7 +384,7 @@ async def _in_threads(sync: Callable[[_Synced], None], each: Sequence[_Synced]) 
         raise failures[0]
 
 
-def _lock_first_byte(fd: int, target: Path, path: str) -> None:
+def _lock_first_byte(fd: int, target: str, path: str) -> None:
     try:
         if hasattr(fcntl, "F_OFD_SETLK"):
             # The lock is the open file's, not the process's: a second store in this process is refused too, and to
@@ -390,7 +394,7 @@ def _lock_first_byte(fd: int, target: Path, path: str) -> None:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except (BlockingIOError, PermissionError) as error:  # POSIX allows EAGAIN and EACCES
         holder = _holder_of_lock(fd)
-        text = f"{target.parent.absolute()} is in use by {holder}"
+        text = f"{os.path.dirname(os.path.abspath(target))} is in use by {holder}"
         raise BlockingIOError(errno.EAGAIN, text, path) from error
 
 

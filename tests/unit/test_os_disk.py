@@ -108,9 +108,9 @@ def test_a_file_gets_its_name_whatever_pythons_link_does_with_links_unless_it_is
     """Up to Python 3.13 it follows them where it calls linkat, from 3.14 on everywhere on Linux."""
     link, links = os.link, list[str]()
 
-    def link_as_told(source: str, target: Path, *, follow_symlinks: bool = False, **directories: int) -> None:
+    def link_as_told(source: str, target: str, *, follow_symlinks: bool = False, **directories: int) -> None:
         link(source, target, follow_symlinks=follow_symlinks, **directories)
-        links.append(target.name)
+        links.append(Path(target).name)
 
     monkeypatch.setattr(os, "link", link_as_told)
     OsDisk(tmp_path).open("d/log", allocate_bytes=100).close()
