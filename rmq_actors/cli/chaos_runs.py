@@ -19,7 +19,7 @@ from rmq_actors.cli.entry import EXIT_CODE
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.failures import Failures, replay_command
 from rmq_actors.cli.out_directory import make_directory, make_room
-from rmq_actors.cli.progress import progress_bar
+from rmq_actors.cli.progress import ProgressLines, progress_bar
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
@@ -64,9 +64,11 @@ def run(campaign: Campaign, scenario: str, *, digest: bool, as_json: bool) -> No
     failures = Failures(campaign, scenario)
     with interrupts.held_back() as stopped, progress_bar(stderr) as progress:
         task = progress.add_task(f"chaos: {scenario}", total=len(chosen))
+        lines = ProgressLines(stderr, f"chaos: {scenario}", len(chosen))
 
         def show(summary: RunSummary) -> None:
             progress.advance(task)
+            lines.advance()
             if digest:
                 typer.echo(f"{summary.seed} {summary.digest} {summary.events}")
             elif as_json:
