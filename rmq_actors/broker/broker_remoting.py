@@ -375,13 +375,14 @@ class BrokerRemoting:
     async def change_role(self, config: BrokerConfig, ha_server_addr: str, ha_masters: LatestSender[str]) -> None:
         """Go on with these settings, and be registered with their brokerId, role and brokerPermission from now on."""
         self.config = config
-        await self.metadata.use_config(config)
         self._masters = MASTERS.open()
         self._protection.lags.forget_all()
         if self.registration is not None:
             self.registration.change_role(
                 self._identity(ha_server_addr), ha_masters, self._masters[0], is_slave=config.is_slave
             )
+        # After that: RocketMQ's name servers do not take topics whose version they know from a slave.
+        await self.metadata.use_config(config)
 
     async def start_slave_synchronize(self, terms: TermFile, system: Supervisor, followed: FollowedMaster) -> None:
         """Take over the metadata of the master that is followed from now on, as a slave."""

@@ -89,6 +89,8 @@ class TopicConfigManager:
     _file: JsonFile
     _wall_clock: WallClock
     _changes: LatestSender[DataVersion]
+    #: With which permission this version was registered by a master; None if that is not known, as it is another's.
+    _versions_permission: int | None
     #: Topics whose deletion has begun and has not ended.
     _half_deleted: set[str] = attrs.field(factory=set, init=False)
     _fence: TableFence = attrs.field(factory=TableFence, init=False)
@@ -111,7 +113,8 @@ class TopicConfigManager:
             }
             lacks = len(table) > len(loaded.topic_config_table)
             version = loaded.data_version.next_version(wall_clock.now_ms()) if lacks else loaded.data_version
-        return cls(version, table, config.broker_permission, file, wall_clock, changes)
+        permission = config.broker_permission
+        return cls(version, table, permission, file, wall_clock, changes, None if config.is_slave else permission)
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
         """The settings of a topic; None where there is none of that name."""
@@ -136,12 +139,18 @@ class TopicConfigManager:
     async def use_permission(self, permission: int, *, is_slave: bool) -> None:
         """Let clients do this with all topics from now on. A new version has name servers take all of them again.
 
-        A slave's table stays that of its master. Raises `OSError`, `TableFenced`: nothing is registered then.
+        A slave's table stays that of its master. Once promoted it makes a new version of it: RocketMQ's name servers
+        would leave a version that they know as the old master has registered it, with the permission that had.
+
+        Raises `OSError`, `TableFenced`: nothing is registered then.
         """
         async with self._lock:
-            if permission != self._broker_permission and not is_slave:
+            if is_slave:
+                self._versions_permission = None
+            elif permission != self._versions_permission:
                 self._fence.check()
                 await self._show(self._table, self.data_version.next_version(self._wall_clock.now_ms()))
+                self._versions_permission = permission
             self._broker_permission = permission
 
     async def update_topic_config(self, topic_config: TopicConfig, room: Room | None = None) -> None:

@@ -318,6 +318,33 @@ def test_known_bug_3381_a_slave_that_becomes_the_master_is_registered_as_such() 
     run(main, force_register=False)
 
 
+def test_a_promoted_slave_is_routed_with_its_own_permission_while_the_old_master_is_still_known() -> None:
+    """As before an exchange of roles: producers leave the old master first. They could not send to the new one."""
+
+    async def main(pair: NamedPair) -> None:
+        pair.ns1.boot()
+        await trio.sleep(1)
+        pair.master.config = attrs.evolve(pair.master.config, broker_permission=4)
+        await pair.master.start()
+        await pair.slave.start()
+        await trio.sleep(2 * PERIOD_S)
+        assert pair.ns1.routed["TBW102"].perm == 4
+        assert pair.ns1.versions[pair.slave.addr] == pair.ns1.versions[pair.master.addr]
+        changed = trio.Event()
+
+        async def promote() -> None:
+            await pair.slave.controller.change_role(BrokerRole.ASYNC_MASTER)
+            changed.set()
+
+        pair.slave.node.start_soon(promote)
+        await changed.wait()
+        await trio.sleep(1)
+        assert pair.ns1.headers[pair.slave.addr].broker_id == 0
+        assert pair.ns1.routed["TBW102"].perm == 7
+
+    run(main)
+
+
 def test_ordered_topics_are_those_of_the_first_name_server_that_has_the_broker() -> None:
     async def main(pair: NamedPair) -> None:
         pair.ns1.order_topics, pair.ns2.order_topics = {"SELF_TEST_TOPIC": "broker-a:1"}, {"BenchmarkTest": ""}

@@ -114,7 +114,7 @@ def test_name_servers_are_told_at_once_what_clients_may_do(beside: str) -> None:
 
 
 def test_a_slave_keeps_its_masters_topics_and_the_version_of_them() -> None:
-    """It serves by its own permission, and registers with it when it is promoted."""
+    """It serves by its own permission; `test_registration` has what becomes of it when the slave is promoted."""
     servers = RoleWorld.of(1)
 
     async def tell(text: str) -> None:

@@ -276,6 +276,22 @@ def test_a_broker_that_may_not_be_read_or_written_says_so_of_each_topic(
     assert topic.perm == 7
 
 
+@pytest.mark.trio
+async def test_a_broker_that_becomes_the_master_has_a_version_of_its_own(tmp_path: Path) -> None:
+    """RocketMQ's name servers take no topics of a version that they know, and it may be that of another permission."""
+    loaded = LoadedTopics(tmp_path)
+    manager, version = loaded.manager, loaded.manager.data_version
+    await manager.use_permission(6, is_slave=False)
+    assert manager.data_version == version
+    await manager.use_permission(6, is_slave=True)
+    assert manager.data_version == version
+    await manager.use_permission(6, is_slave=False)
+    assert manager.data_version.counter == version.counter + 1
+    await manager.use_permission(6, is_slave=False)
+    assert manager.data_version.counter == version.counter + 1
+    assert loaded.load().data_version.counter == version.counter + 1
+
+
 def test_rocketmq_74_versions_are_equal_by_value() -> None:
     one, same = DataVersion(counter=1, timestamp=2), DataVersion(counter=1, timestamp=2, state_version=9)
     assert one == same

@@ -27,7 +27,7 @@ from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.register_broker import RegisterBrokerBody, body_crc32
 from rmq_actors.wire.bodies.routes import KVTable
-from rmq_actors.wire.bodies.topic_configs import DataVersion
+from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig
 from rmq_actors.wire.headers import decode_header, encode_header
 from rmq_actors.wire.headers.namesrv import (
     QueryDataVersionRequestHeader,
@@ -62,7 +62,10 @@ class Asked:
 
 @attrs.define(eq=False)
 class NameServer:
-    """Keeps what brokers register as RocketMQ's does: by address, until the connection ends. A kill forgets it all."""
+    """Keeps what brokers register as RocketMQ's does: by address, until the connection ends. A kill forgets it all.
+
+    It has brokers of one name alone.
+    """
 
     node: Node
     asked: list[Asked] = attrs.field(factory=list)
@@ -71,6 +74,9 @@ class NameServer:
     refuses: int = ResponseCode.SUCCESS
     order_topics: dict[str, str] | None = None
     versions: dict[str, DataVersion] = attrs.field(factory=dict)
+    #: What each broker has registered last, by its address; and the topics that clients are told.
+    tables: dict[str, dict[str, TopicConfig]] = attrs.field(factory=dict)
+    routed: dict[str, TopicConfig] = attrs.field(factory=dict)
     headers: dict[str, RegisterBrokerRequestHeader] = attrs.field(factory=dict)
     _connections: dict[str, object] = attrs.field(factory=dict)
 
@@ -117,6 +123,12 @@ class NameServer:
         )
         if self.refuses:
             return command.response(self.refuses, "no")
+        self.tables[header.broker_addr] = wrapper.topic_config_table
+        has_master = any(known.broker_id == 0 for known in self.headers.values())
+        is_known = self.versions.get(header.broker_addr) == wrapper.data_version
+        # RouteInfoManager.registerBroker: whose version it was does not count.
+        if header.broker_id == 0 and not (has_master and is_known):
+            self.routed = wrapper.topic_config_table
         self.versions[header.broker_addr] = wrapper.data_version
         self.headers[header.broker_addr] = header
         self._connections[header.broker_addr] = request.connection
