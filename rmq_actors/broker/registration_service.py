@@ -35,7 +35,7 @@ from rmq_actors.remoting.connection import (
 from rmq_actors.tracing.events.broker import BrokerMaster, BrokerRegister, BrokerUnregister
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import IllegalAddress, parse_address
-from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfigSerializeWrapper
+from rmq_actors.wire.bodies.topic_configs import DataVersion
 from rmq_actors.wire.remoting_command import RemotingCommandError
 
 _log = logging.getLogger(__name__)
@@ -144,8 +144,7 @@ class BrokerRegistrationService(ServiceThread):
             task_status.started()
             while True:
                 for request in self._machine.requests(trio.current_time()):
-                    # As the topics are now: what changes later is sent later.
-                    nursery.start_soon(self._execute, request, self._topics.topic_config_serialize_wrapper())
+                    nursery.start_soon(self._execute, request)
                 await self._wake.wait_for_running(self._machine.wake_at)
 
     def on_connected(self, connection: RemotingConnection) -> None:
@@ -180,20 +179,20 @@ class BrokerRegistrationService(ServiceThread):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def _execute(self, request: NameServerRequest, topics: TopicConfigSerializeWrapper) -> None:
-        """Make one request, and tell the machine how it ended."""
+    async def _execute(self, request: NameServerRequest) -> None:
+        """Make one request with the topics as they are now, and tell the machine how it ended."""
         address, api, machine = request.namesrv_addr, self._api, self._machine
         timeout_ms, compressed = self._config.register_broker_timeout_ms, self._config.compressed_register
         status = "ok"
         try:
             if request.kind == "query_data_version":
-                has_changed = await api.need_register(address, topics.data_version, timeout_ms)
+                has_changed = await api.need_register(address, self._topics.data_version, timeout_ms)
                 machine.compared(address, trio.current_time(), has_changed=has_changed)
             elif request.kind == "register_oneway":
-                await api.register_broker_oneway(address, self._encode(topics), timeout_ms, compressed=compressed)
+                await api.register_broker_oneway(address, self._encode(), timeout_ms, compressed=compressed)
                 machine.sent(address)
             else:
-                result = await api.register_broker(address, self._encode(topics), timeout_ms, compressed=compressed)
+                result = await api.register_broker(address, self._encode(), timeout_ms, compressed=compressed)
                 await self._registered(address, result)
         except _FAILURES as error:
             status = type(error).__name__
@@ -205,10 +204,11 @@ class BrokerRegistrationService(ServiceThread):
         self._tracer.emit(BrokerRegister(status=status, peer_address=address, request=request.kind))
         self._wake.wakeup("request")
 
-    def _encode(self, topics: TopicConfigSerializeWrapper) -> bytes:
+    def _encode(self) -> bytes:
         # At a slave the permission changes without the version.
-        of = topics.data_version, self._topics.broker_permission
+        of = self._topics.data_version, self._topics.broker_permission
         if self._body is None or self._body[0] != of:
+            topics = self._topics.topic_config_serialize_wrapper()
             self._body = of, register_broker_body(topics, compressed=self._config.compressed_register)
         return self._body[1]
 

@@ -345,6 +345,29 @@ def test_a_promoted_slave_is_routed_with_its_own_permission_while_the_old_master
     run(main)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_permission_that_a_slave_gets_while_it_registers_is_registered_the_next_time(seed: int) -> None:
+    """The topics of before were kept as those of the new permission, and sent again with each registration."""
+
+    async def main(pair: NamedPair) -> None:
+        async def use() -> None:
+            pair.slave.topics._changes.put(DataVersion(timestamp=seed))  # so it registers now
+            for _ in range(seed % 4):
+                await trio.lowlevel.checkpoint()
+            await pair.slave.topics.use_permission(4, is_slave=True)
+
+        pair.ns1.boot()
+        await trio.sleep(1)
+        await pair.master.start()
+        await pair.slave.start()
+        await trio.sleep(PERIOD_S)
+        pair.slave.node.start_soon(use)
+        await trio.sleep(3 * PERIOD_S)
+        assert pair.ns1.tables[pair.slave.addr]["TBW102"].perm == 4
+
+    run(main, seed=seed)
+
+
 def test_ordered_topics_are_those_of_the_first_name_server_that_has_the_broker() -> None:
     async def main(pair: NamedPair) -> None:
         pair.ns1.order_topics, pair.ns2.order_topics = {"SELF_TEST_TOPIC": "broker-a:1"}, {"BenchmarkTest": ""}
