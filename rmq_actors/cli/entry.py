@@ -53,4 +53,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Not this module's own `main`: commands import `entry` by its name, and know the handler of that one alone.
+    from rmq_actors.cli import entry  # noqa: PLW0406  # by another name it is another module
+
+    entry.main()

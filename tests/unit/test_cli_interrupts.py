@@ -163,6 +163,18 @@ def test_the_module_of_a_command_is_imported_before_an_interrupt_is_an_exception
     assert ended.stdout.splitlines()[-1] == "True"
 
 
+def test_a_command_that_is_run_as_a_module_is_interrupted_as_any_other() -> None:
+    """`python -m` ended it at once, with nothing tidied up: the handler was that of another module, which stayed."""
+    program = (
+        "import runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.argv[1:] = ['chaos', 'list']\n"
+        "try: runpy.run_module('rmq_actors.cli.entry', run_name='__main__', alter_sys=True)\n"
+        "except SystemExit: print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "True"
+
+
 #: Strikes in a callback of Python's own at the end of an import, once the command's function runs.
 AT_THE_END_OF_AN_IMPORT = """
 import signal, sys
