@@ -39,10 +39,12 @@ NameServers = Annotated[
     str, typer.Option("-n", "--namesrv", metavar="ADDRESSES", help="Name servers: HOST:PORT;HOST:PORT.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with bodies in base64.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per message, one per line; bodies in base64.")]
 Tags = Annotated[str, typer.Option("--tags", help='Only messages with these tags: "new || paid".')]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="End after so many messages.")]
-WaitS = Annotated[float | None, typer.Option("--wait", min=0, max=1e6, help="End when none has come for so many s.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="End after this many messages.")]
+WaitS = Annotated[
+    float | None, typer.Option("--wait", min=0, max=1e6, help="End when none has come for this many seconds.")
+]
 _DEFAULT = "127.0.0.1:9876"
 #: RocketMQ's own tools consume by this group, which every broker has.
 _TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -157,7 +159,7 @@ def consume(
     from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
 
     where = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET if from_first else ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    config = _consumer_config(group, where, count, topic, tags)
+    config = _consumer_config(group, where, count, topic, tags, commits=True)
 
     async def do(admin: Admin, instance: MQClientInstance) -> None:
         from rmq_actors.client.pull_consumer import run_pull_consumer
@@ -174,7 +176,7 @@ def consume(
 def tail(
     topic: str,
     tags: Tags = "*",
-    last: Annotated[int, typer.Option("--last", min=0, max=2**31 - 1, help="Begin with so many of each queue.")] = 0,
+    last: Annotated[int, typer.Option("--last", min=0, max=2**31 - 1, help="Begin with this many of each queue.")] = 0,
     count: Count = None,
     wait_s: WaitS = None,
     as_json: JsonLines = False,
@@ -183,7 +185,8 @@ def tail(
     """Print the messages that come to a topic's queues, whoever consumes them; until Ctrl-C (130)."""
     from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
 
-    config = _consumer_config(_TOOLS_GROUP, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, count, topic, tags)
+    where = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    config = _consumer_config(_TOOLS_GROUP, where, count, topic, tags, commits=False)
 
     async def do(_: Admin, instance: MQClientInstance) -> None:
         from rmq_actors.client.pull_consumer import run_pull_consumer
@@ -213,7 +216,7 @@ def reset_offsets(
 
 
 def _consumer_config(
-    group: str, where: ConsumeFromWhere, count: int | None, topic: str, tags: str
+    group: str, where: ConsumeFromWhere, count: int | None, topic: str, tags: str, *, commits: bool
 ) -> PullConsumerConfig:
     """Raises `BadParameter` for a group or an expression of tags that cannot be."""
     from rmq_actors.client.consumer_config import PullConsumerConfig
@@ -225,7 +228,7 @@ def _consumer_config(
         return PullConsumerConfig(
             group,
             consume_from_where=where,
-            auto_commit=group != _TOOLS_GROUP,
+            auto_commit=commits,
             poll_batch_size=32 if count is None else 1,
         )
     except ValueError as error:
