@@ -11,7 +11,13 @@ from rmq_actors.wire.batch import BATCH_ITEM_BYTES, encode_batch, encode_batch_i
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 from rmq_actors.wire.body_compression import compress_body
 from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY
-from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, decode_properties, encode_properties, properties_text
+from rmq_actors.wire.properties import (
+    PROPERTY_WAIT_STORE_MSG_OK,
+    IllegalProperty,
+    decode_properties,
+    encode_properties,
+    properties_text,
+)
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE, Message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -19,6 +25,7 @@ from rmq_actors.wire.request_code import RequestCode
 #: How often a consumer could not consume a message that it sends to its retry topic itself, and how often it may.
 PROPERTY_RECONSUME_TIME = "RECONSUME_TIME"
 PROPERTY_MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+_SHOWN_CHARS = 80
 
 
 class Outgoing(NamedTuple):
@@ -56,11 +63,20 @@ def outgoing_message(message: Message, unique_id: str, compress_over_bytes: int,
         sys_flag |= TRANSACTION_PREPARED_TYPE
     times, times_max = 0, None
     if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-        times = int(properties.pop(PROPERTY_RECONSUME_TIME, "0"))
-        text = properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None)
-        times_max = None if text is None else int(text)
+        times = _take_number(properties, PROPERTY_RECONSUME_TIME) or 0
+        times_max = _take_number(properties, PROPERTY_MAX_RECONSUME_TIMES)
     text = properties_text(properties)
     return Outgoing(message.topic, msg_id, body, text, sys_flag, message.flag, False, times, times_max)
+
+
+def _take_number(properties: dict[str, str], name: str) -> int | None:
+    text = properties.pop(name, None)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise IllegalProperty(f"property {name}: {text[:_SHOWN_CHARS]!r} is no number") from None
 
 
 def outgoing_batch(messages: Sequence[Message], unique_ids: Sequence[str]) -> Outgoing:

@@ -21,7 +21,7 @@ _SECTOR_ZEROS = bytes(SECTOR_BYTES)
 
 
 class IllegalProperty(ValueError):
-    """A property whose name or value holds a separator, or is no Unicode text."""
+    """A property whose name or value holds a separator or is no Unicode text, or whose value means nothing."""
 
 
 def encode_properties(properties: Mapping[str, str], *, without: str | None = None) -> bytes:

@@ -21,7 +21,7 @@ from rmq_actors.wire.body_compression import (
 )
 from rmq_actors.wire.headers.codec import encode_header
 from rmq_actors.wire.headers.messages import SendMessageRequestHeaderV2
-from rmq_actors.wire.properties import decode_properties
+from rmq_actors.wire.properties import IllegalProperty, decode_properties
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -117,6 +117,15 @@ def test_a_message_that_compressing_makes_no_shorter_is_sent_as_it_is() -> None:
     sent = outgoing_message(Message("T", body), "ID", 4096, 5)
     assert (len(sent.body), sent.sys_flag) == (len(body), 0)
     assert sent.body == body
+
+
+@pytest.mark.parametrize("name", ["RECONSUME_TIME", "MAX_RECONSUME_TIMES"])
+def test_what_a_consumer_counts_is_a_number(name: str) -> None:
+    """The error named neither the property nor what is wrong with it."""
+    with pytest.raises(IllegalProperty, match=f"property {name}: 'twice' is no number"):
+        outgoing_message(Message("%RETRY%G", b"x", properties={name: "twice"}), "ID", 100, 5)
+    # Elsewhere it is a property as any other.
+    assert "twice" in outgoing_message(Message("T", b"x", properties={name: "twice"}), "ID", 100, 5).properties
 
 
 def test_a_body_that_decompresses_to_too_much_or_not_at_all_is_refused() -> None:
