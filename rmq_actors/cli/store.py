@@ -31,8 +31,6 @@ from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
 from rmq_actors.wire.record import StoredMessage
 
 _PROGRESS_FROM_BYTES = 256 * 1024 * 1024
-#: What a read-only file system says, or another user's files: they can be looked at all the same.
-_MAY_NOT_LOCK = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 Directory = Annotated[Path, typer.Argument(help="A store directory: the one that holds commitlog/.")]
 DelayLevels = Annotated[
@@ -208,10 +206,9 @@ def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
             except BlockingIOError as error:
                 _refuse(command, directory, f"a broker has the store open: {error.strerror}", error)
             except OSError as error:
-                if error.errno not in _MAY_NOT_LOCK:
-                    _refuse(command, directory, f"the store cannot be locked: {error.strerror}", error)
-                warning = f"read without its lock, a broker may write to it meanwhile: {error.strerror}"
-                typer.echo(f"rmq-actors store {command}: {directory}: {warning}", err=True)
+                if error.errno != errno.EROFS:  # to a read-only file system nobody writes
+                    why = f"whether a broker has the store open, and writes to it meanwhile, is not known: {error}"
+                    typer.echo(f"rmq-actors store {command}: {directory}: {why}", err=True)
         # A broker that has the store open may not have stored anything yet.
         if not disk.exists(COMMIT_LOG_DIRECTORY):
             _refuse(command, directory, f"no store: it holds no {COMMIT_LOG_DIRECTORY}/")

@@ -135,6 +135,21 @@ class TestBadInput:
             assert (refused.exit_code, refused.stdout) == (2, "")
             assert f"a broker has the store open: {store} is in use by" in refused.stderr
 
+    @pytest.mark.parametrize(("code", "is_told"), [(errno.EROFS, False), (errno.EACCES, True), (errno.ENOLCK, True)])
+    def test_a_store_that_cannot_be_locked(
+        self, command: str, store: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_told: bool
+    ) -> None:
+        """A broker of another user may write meanwhile: what looks wrong then may be its last messages."""
+
+        def lock(_: OsDisk, path: str) -> OsLock:
+            raise OSError(code, os.strerror(code), path)
+
+        monkeypatch.setattr(OsDisk, "lock", lock)
+        result = run(command, store)
+        assert result.exit_code == 0
+        told = f"{store}: whether a broker has the store open, and writes to it meanwhile, is not known: [Errno {code}]"
+        assert (told in result.stderr) is is_told
+
     def test_an_unknown_option(self, command: str, store: Path) -> None:
         result = run(command, store, "--jsn")
         assert result.exit_code == 2
@@ -209,23 +224,3 @@ def test_there_is_advice_for_each_kind_of_file(store: Path, path: str, words: st
     (advice,) = (line for line in result.stdout.splitlines() if ": person: " in line)
     assert advice.startswith(f"{path}: person: ")
     assert words in advice
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "told"),
-    [
-        (errno.EROFS, 0, "read without its lock, a broker may write to it meanwhile: Read-only file system"),
-        (errno.EACCES, 0, "read without its lock, a broker may write to it meanwhile: Permission denied"),
-        (errno.EIO, 2, "the store cannot be locked: Input/output error"),
-    ],
-)
-def test_a_store_that_cannot_be_locked(
-    store: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int, told: str
-) -> None:
-    def lock(_: OsDisk, path: str) -> OsLock:
-        raise OSError(number, os.strerror(number), path)
-
-    monkeypatch.setattr(OsDisk, "lock", lock)
-    result = run("check", store)
-    assert result.exit_code == code
-    assert result.stderr.splitlines()[0] == f"rmq-actors store check: {store}: {told}"
