@@ -92,8 +92,8 @@ class HaConfig:
     #: Who may be a slave: addresses and networks, "10.0.0.7;10.1.0.0/16". Others are closed at once, and neither read
     #: the log nor count as replicas. Empty: whoever reaches the port. RocketMQ has no such key.
     ha_allowed_addresses: str = attrs.field(default="", validator=_networks)
-    #: How many of them may have the same address, so that one machine takes no places from slaves on others; those of
-    #: this machine are not counted. Slaves that share an address, such as that of an address translation, need more.
+    #: How many of them may have the same address, so that one machine takes no places from slaves on others; those over
+    #: loopback are not counted. Slaves that share an address, such as that of an address translation, need more.
     connections_max_per_address: int = attrs.field(default=16, validator=attrs.validators.ge(1))
     #: Speak TLS with slaves and with the master, by the certificates of the `tls.` keys; whoever speaks plain text,
     #: RocketMQ's brokers too, is refused. So all brokers of one name need the same. RocketMQ has no such key.

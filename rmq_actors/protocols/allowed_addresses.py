@@ -34,7 +34,7 @@ def is_allowed(networks: tuple[Network, ...], host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own."""
+    """Whether an address is reached from this machine alone. Its others are not told from those of other machines."""
     address = _address(host)
     return address is not None and address.is_loopback
 
