@@ -283,18 +283,15 @@ def _run(namesrv: str, call: Callable[[Admin, MQClientInstance], Awaitable[T]]) 
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
-    async def main() -> T | ClientError:
+    async def main() -> T:
         async with open_real_client(config, credentials=session_credentials()) as instance:
-            try:
-                return await call(Admin(instance), instance)
-            except ClientError as error:  # not raised within the nursery, which would make a group of it
-                return error
+            return await call(Admin(instance), instance)
 
-    outcome = trio.run(main)
-    if isinstance(outcome, ClientError):
-        print(f"error: {outcome}", file=sys.stderr)
-        raise typer.Exit(ExitCode.BAD_INPUT if isinstance(outcome, MessageRefused) else ExitCode.CHECK_FAILED)
-    return outcome
+    try:
+        return trio.run(main)
+    except ClientError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(ExitCode.BAD_INPUT if isinstance(error, MessageRefused) else ExitCode.CHECK_FAILED) from error
 
 
 def _print_json(value: object) -> None:
