@@ -113,6 +113,26 @@ def test_name_servers_are_told_at_once_what_clients_may_do(beside: str) -> None:
     servers.run_well(use)
 
 
+def test_name_servers_are_told_after_an_exchange_of_roles_what_was_set_meanwhile() -> None:
+    """The operator was told that it is done, and nothing told them later, either."""
+    servers = RoleWorld.of(1)
+
+    async def use() -> None:
+        await servers.brokers["a-0"].set_topic(TOPIC)
+        await trio.sleep(3)
+        broker = servers.controller("a-0")
+        await broker.fence("roles are exchanged")
+        request = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+        assert (await servers.ask_broker("a-0", request)).code == OK
+        await trio.sleep(3)
+        await broker.fence("")
+        await trio.sleep(3)
+        found = await servers.ask_routes(next(iter(servers.name_servers)))
+        assert {queues[2] for (topic, _), queues in found.queues.items() if topic == TOPIC} == {4}
+
+    servers.run_well(use)
+
+
 def test_a_slave_keeps_its_masters_topics_and_the_version_of_them() -> None:
     """It serves by its own permission; `test_registration` has what becomes of it when the slave is promoted."""
     servers = RoleWorld.of(1)
