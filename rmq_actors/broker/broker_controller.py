@@ -371,8 +371,8 @@ async def open_broker(
     """A running broker for the length of a block; on a normal end it stops in order and everything is on the disk.
 
     Without `files` rocketmqHome is on the store's disk, and no file is written when a request changes settings.
-    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged` or `OSError` before the block when it cannot start; if
-    an address is taken, the error names host and port.
+    Raises `StoreLayoutError`, `DamagedLog`, `ConfigFileDamaged`, `TlsConfigError` or `OSError` before the block when it
+    cannot start; if an address is taken, the error names host and port.
     """
     ha_tls = BrokerTls.of(tls) if config.ha.ha_tls_enable else None
     host = await StoreHost.open(config, environment, tracer, machines or Machines(), ha_tls)

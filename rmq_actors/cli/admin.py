@@ -43,7 +43,7 @@ JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per mes
 Tags = Annotated[str, typer.Option("--tags", help='Only messages with these tags: "new || paid".')]
 Count = Annotated[int | None, typer.Option("--count", min=1, help="End after this many messages.")]
 WaitS = Annotated[
-    float | None, typer.Option("--wait", min=0, max=1e6, help="End when none has come for this many seconds.")
+    float | None, typer.Option("--wait", min=0.05, max=1e6, help="End when none has come for this many seconds.")
 ]
 _DEFAULT = "127.0.0.1:9876"
 #: RocketMQ's own tools consume by this group, which every broker has.
@@ -193,6 +193,8 @@ def tail(
 
         async with run_pull_consumer(instance, config) as consumer:
             queues = await consumer.fetch_message_queues(topic)
+            if not queues:
+                raise typer.BadParameter(f"no queue of {topic} can be read")
             for queue in queues:
                 first, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
                 consumer.seek(queue, max(first, end - last))

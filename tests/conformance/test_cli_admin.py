@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import json
 
+import trio
 from typer.testing import CliRunner
 
 from rmq_actors.cli.main import app
+from rmq_actors.embedding.clients import open_admin
+from rmq_actors.wire.bodies.topic_configs import TopicConfig
 
 
 def admin(*arguments: str, code: int = 0) -> str:
@@ -75,6 +78,16 @@ def test_messages_are_shown_to_whoever_asks_and_consumed_by_a_group(served_name_
     assert "error: topic Nope: " in admin("consume", "Nope", "Billing", *to, code=1)
     assert "consumer_group" in admin("consume", "Shown", "b ad", *to, code=2)
     assert "split" in admin("tail", "Shown", "--tags", "||", *to, code=2)
+    assert "0.05" in admin("tail", "Shown", "--wait", "0", *to, code=2)
+
+
+def test_a_topic_that_nobody_may_read_has_no_tail(served_name_server: str) -> None:
+    async def make() -> None:
+        async with open_admin(served_name_server) as client:
+            await client.create_topic(TopicConfig(topic_name="Letterbox", read_queue_nums=0, write_queue_nums=2, perm=2))
+
+    trio.run(make)
+    assert "no queue of Letterbox can be read" in admin("tail", "Letterbox", "-n", served_name_server, code=2)
 
 
 def test_bad_usage_and_nobody_there_have_their_exit_codes() -> None:
