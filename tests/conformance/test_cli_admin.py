@@ -84,7 +84,9 @@ def test_messages_are_shown_to_whoever_asks_and_consumed_by_a_group(served_name_
 def test_a_topic_that_nobody_may_read_has_no_tail(served_name_server: str) -> None:
     async def make() -> None:
         async with open_admin(served_name_server) as client:
-            await client.create_topic(TopicConfig(topic_name="Letterbox", read_queue_nums=0, write_queue_nums=2, perm=2))
+            await client.create_topic(
+                TopicConfig(topic_name="Letterbox", read_queue_nums=0, write_queue_nums=2, perm=2)
+            )
 
     trio.run(make)
     assert "no queue of Letterbox can be read" in admin("tail", "Letterbox", "-n", served_name_server, code=2)
