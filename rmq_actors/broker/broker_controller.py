@@ -185,10 +185,7 @@ class BrokerController:
         """
         self._host.fence(reason)
         if self.remoting is not None:
-            await self.remoting.metadata.fence("exchange", reason)
-            if not reason:
-                # A brokerPermission that was set meanwhile could make no new version of the topics.
-                await self.remoting.metadata.use_config(self.config)
+            await self.remoting.metadata.fence("exchange", reason, self.config)
 
     @property
     def life(self) -> int:

@@ -52,10 +52,13 @@ class BrokerMetadata:
             except (OSError, ValueError) as error:
                 _log.warning("topic %s cannot be made: clients make no topics: %s", AUTO_CREATE_TOPIC_KEY_TOPIC, error)
 
-    async def fence(self, by: str, reason: str) -> None:
+    async def fence(self, by: str, reason: str, config: BrokerConfig | None = None) -> None:
         """Refuse changes of topics and groups from now on, with `TableFenced`; an empty `reason` ends that.
 
-        Once it returns, the tables are durable and stay as they are.
+        Once it returns, the tables are durable and stay as they are; after the end they are as `config` wants them.
         """
         await self.topics.fence(by, reason)
         await self.subscription_groups.fence(by, reason)
+        if config is not None and not reason:
+            # A brokerPermission that was set meanwhile could make no new version of the topics.
+            await self.use_config(config)
