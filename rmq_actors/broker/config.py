@@ -126,6 +126,8 @@ class BrokerConfig:
     #: administrators. With its port 0 the system chooses, and there is no fast port, which others find by the number of
     #: the first.
     remoting: RemotingServerConfig | None = None
+    #: Whether there is the fast port, listenPort - 2. Without it a RocketMQ slave finds no topics here.
+    has_fast_port: bool = True
     #: How it asks name servers and its master.
     remoting_client: RemotingClientConfig = attrs.field(factory=RemotingClientConfig)
 
@@ -355,7 +357,7 @@ class BrokerConfig:
     @property
     def fast_server(self) -> RemotingServerConfig | None:
         """The second server, on listenPort - 2; None where there can be none."""
-        if self.remoting is None or not self.remoting.listen_port:
+        if self.remoting is None or not self.remoting.listen_port or not self.has_fast_port:
             return None
         return attrs.evolve(self.remoting, listen_port=self.remoting.listen_port - _FAST_PORT_BELOW)
 

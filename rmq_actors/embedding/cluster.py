@@ -172,11 +172,13 @@ class RealCluster(Brokers):
     async def _live(self, name: str, *, task_status: trio.TaskStatus[None]) -> None:
         tracer = self._recorder.tracer(name)
         tracer.emit(NodeBoot())
+        # The system has chosen its port at the first start, so that it had no fast port: one might be taken later.
+        config = attrs.evolve(self._config(name), has_fast_port=False)
         process = None
         try:
             with trio.CancelScope() as scope:
                 async with (
-                    open_broker(self._config(name), self._environment_of(name), tracer) as broker,
+                    open_broker(config, self._environment_of(name), tracer) as broker,
                     trio.open_nursery() as nursery,
                 ):
                     self._processes[name] = process = _Process(nursery, scope)

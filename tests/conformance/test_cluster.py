@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from rmq_actors.embedding.cluster import CLUSTER_STORE, log_sha256, open_cluster
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.puts.put_completion_service import StoreStopped
+from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.routes import ClusterInfo
 from rmq_actors.wire.record import Message
@@ -70,6 +73,22 @@ async def test_stores_in_memory_outlive_a_kill_and_end_with_the_block(
     gc.collect()
     assert open_descriptors() <= before
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - nothing else runs
+
+
+@pytest.mark.trio
+async def test_a_broker_that_returns_needs_no_port_that_it_did_not_have(tmp_path: Path) -> None:
+    """Two below its port another program may listen: the cluster has never had that one."""
+    async with open_cluster(tmp_path, slaves=0, name_server=True) as cluster:
+        assert cluster.master.remoting is not None
+        host, port = parse_address(cluster.master.remoting.broker_addr)
+        await cluster.stop("master")
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):  # somebody has it already: as well
+                other.bind((host, port - 2))
+                other.listen()
+            await cluster.start("master")
+            assert cluster.master.remoting.broker_addr == f"{host}:{port}"
 
 
 def open_descriptors() -> int:
