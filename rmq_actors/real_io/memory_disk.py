@@ -162,7 +162,9 @@ class MemoryDisk:
 
     def lock(self, path: str) -> MemoryLock:
         """See `ports.disk.Disk`."""
-        found = self._find(path) or self._create(path, 0)
+        found = self._find(path)
+        if found is None:  # an empty directory is something
+            found = self._create(path, 0)
         if isinstance(found, dict):
             raise _error(errno.EISDIR, path)
         if found in self._locked:

@@ -508,6 +508,15 @@ async def lock_once(disk: Disk) -> Seen:
     return seen
 
 
+async def lock_of_an_empty_directory(disk: Disk) -> Seen:
+    """EISDIR, and the directory stays."""
+    made(disk, "d/f", b"")
+    disk.remove("d/f")
+    seen: Seen = [outcome_of(disk.lock, "d"), disk.exists("d"), disk.list("d")]
+    made(disk, "d/g", b"")
+    return [*seen, disk.list("d")]
+
+
 async def lock_outlives_other_handles(disk: Disk) -> Seen:
     """To open and close the locked file does not release it; two files have two locks."""
     lock = disk.lock("lock")
@@ -675,6 +684,7 @@ CASES: tuple[DiskBody, ...] = (
     sync_many,
     sync_cancelled,
     lock_once,
+    lock_of_an_empty_directory,
     lock_outlives_other_handles,
     lock_of_what_is_there,
     lock_is_of_the_file,
