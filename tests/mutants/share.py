@@ -142,15 +142,15 @@ class Campaign:
             run = f"{made[-1][0]} {made[-1][1]}" if made else "every run"
             print(f"{names[0]}: {run}: {how}", flush=True)
 
-    def counting(self, mutants: Sequence[Mutant], runs: Sequence[Run]) -> list[Mutant]:
+    def counting(self, mutants: Sequence[Mutant], runs: Sequence[Run], jobs: int) -> list[Mutant]:
         """Those whose place a run executes."""
-        each_run = self.executed(runs)
+        each_run = self.executed(runs, jobs)
         everywhere = {each.name for each in mutants if any(place.everywhere for place in places(each, ROOT))}
         found = everywhere.union(*(run.executed for run in each_run))
         return [each for each in mutants if each.name in found]
 
-    def executed(self, runs: Sequence[Run]) -> list[Executed]:
-        """What each run executes, from the file as far as it is there, and measured and added to it where not."""
+    def executed(self, runs: Sequence[Run], jobs: int = 1) -> list[Executed]:
+        """What each run executes, from the file as far as it is there; where not, it is measured and added to it."""
         path, mutants = self.out / "executed.jsonl", list(self.mutants.values())
         key = self._checksum(list(self.mutants))
         known = {
@@ -164,15 +164,20 @@ class Campaign:
             with tempfile.TemporaryDirectory() as directory, path.open("a") as file:
                 _copy_of_the_product(Path(directory))
                 _instrument(Path(directory), mutants)
-                process = _hunt(Path(directory), "executed")
-                for run in missing:
-                    line = _asked(process, {"runs": [run]})
-                    if "run" not in line:
-                        raise RuntimeError(f"the product does not run with probes in it: {line['how']}")
-                    file.write(json.dumps({"key": key, **line}) + "\n")
-                    file.flush()
-                    known[run] = Executed(run, line["executed"], line["outcome"])
-                process.communicate()
+
+                def measure(part: Sequence[Run]) -> None:
+                    process = _hunt(Path(directory), "executed")
+                    for run in part:
+                        line = _asked(process, {"runs": [run]})
+                        if "run" not in line:
+                            raise RuntimeError(f"the product does not run with probes in it: {line['how']}")
+                        file.write(json.dumps({"key": key, **line}) + "\n")
+                        file.flush()
+                        known[run] = Executed(run, line["executed"], line["outcome"])
+                    process.communicate()
+
+                with ThreadPoolExecutor(jobs) as executor:
+                    list(executor.map(measure, [missing[number::jobs] for number in range(jobs)]))
         return [known[run] for run in runs]
 
     def _verdicts_on(self, mutant: Mutant) -> Iterator[tuple[Verdict, bool]]:
@@ -341,7 +346,7 @@ def main() -> int:
     product = _checksum(*chain.from_iterable(product_files(ROOT)))
     campaign = Campaign(arguments.out, product, {each.name: each for each in load_all() if places(each, ROOT)})
     mutants = [each for each in campaign.mutants.values() if re.search(arguments.only, each.name)]
-    counting = campaign.counting(mutants, runs)
+    counting = campaign.counting(mutants, runs, arguments.jobs)
     seen = {each.name for each in counting if campaign.has_seen(each)}
     print(f"{len(counting)} of {len(mutants)} mutants of the product are in code that these runs execute", flush=True)
     print(f"{len(seen)} have been seen", flush=True)
