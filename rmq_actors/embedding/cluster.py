@@ -1,11 +1,15 @@
-"""A master and its slaves in this process, on loopback and real directories: see `examples/embedded_cluster.py`."""
+"""A master and its slaves in this process, on loopback, on real directories or in memory.
+
+See `examples/embedded_cluster.py`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +29,7 @@ from rmq_actors.namesrv.config import NamesrvConfig
 from rmq_actors.namesrv.namesrv_controller import open_name_server
 from rmq_actors.ports.environment import Environment
 from rmq_actors.real_io.environment import real_environment
+from rmq_actors.real_io.memory_disk import MemoryDisk
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.settings.argument_checks import checked
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
@@ -76,7 +81,7 @@ class RealCluster(Brokers):
     orderly stop; what it has written is in the files, as after kill -9.
     """
 
-    #: That of a broker, or of the clients, by name; it is the same disk each time.
+    #: That of a broker, or of the clients, by name; it has the same disk each time.
     _environment_of: Callable[[str], Environment]
     _recorder: Recorder
     _nursery: trio.Nursery
@@ -241,13 +246,13 @@ async def open_cluster(
     connected after 30 s. What the block raises leaves it as it is; an exception group says that
     brokers failed, too.
     """
-    environment_of = _environments(None if directory is None else Path(directory))
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))
     if follows is None:
         follows = {"master": None, **{f"slave-{number}": "master" for number in range(1, slaves + 1)}}
     names = check_topology(follows)
     cannot_start: Exception | None = None
     async with contextlib.AsyncExitStack() as stack:
+        environment_of = stack.enter_context(_environments(None if directory is None else Path(directory)))
         namesrv_addr: str | None = None
         if name_server:
             namesrv_addr = await _open_name_server(environment_of(""), name_server_port, recorder, stack)
@@ -272,17 +277,15 @@ async def open_cluster(
         raise cannot_start
 
 
-def _environments(directory: Path | None) -> Callable[[str], Environment]:
-    in_memory: dict[str, Environment] = {}
-
-    def environment_of(name: str) -> Environment:
-        if directory is not None:
-            return real_environment(directory / name)
-        if name not in in_memory:
-            in_memory[name] = real_environment(None)
-        return in_memory[name]
-
-    return environment_of
+@contextlib.contextmanager
+def _environments(directory: Path | None) -> Iterator[Callable[[str], Environment]]:
+    """That of each name; what is in memory ends with the block."""
+    in_memory = defaultdict[str, MemoryDisk](MemoryDisk)
+    try:
+        yield lambda name: real_environment(in_memory[name] if directory is None else directory / name)
+    finally:
+        for disk in in_memory.values():
+            disk.close()
 
 
 async def _open_name_server(

@@ -10,6 +10,7 @@ from rmq_actors.actors.block_errors import opener
 from rmq_actors.actors.system import open_actor_system
 from rmq_actors.embedding.real_recorder import real_recorder
 from rmq_actors.real_io.environment import real_environment
+from rmq_actors.real_io.memory_disk import MemoryDisk
 from rmq_actors.settings.argument_checks import checked
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.message_store import MessageStore
@@ -33,9 +34,11 @@ async def open_message_store(
     (`BlockingIOError`: it is open already), and `OSError` after it if not everything became durable.
     """
     recorder = recorder or real_recorder(RunInfo("embedding", "store", 0, source="broker"))
-    environment, tracer = real_environment(directory), recorder.tracer("store")
-    store = await MessageStore.open(config or MessageStoreConfig(), environment, tracer)
-    with contextlib.closing(store):
+    with contextlib.ExitStack() as stack:
+        where = stack.enter_context(contextlib.closing(MemoryDisk())) if directory is None else directory
+        environment, tracer = real_environment(where), recorder.tracer("store")
+        store = await MessageStore.open(config or MessageStoreConfig(), environment, tracer)
+        stack.callback(store.close)
         async with open_actor_system("store", tracer, entropy=environment.entropy) as system:
             await store.start(system)
             yield store

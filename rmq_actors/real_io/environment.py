@@ -16,10 +16,11 @@ from rmq_actors.real_io.try_send import try_send
 from rmq_actors.real_io.wall_clock import SystemWallClock
 
 
-def real_environment(directory: str | os.PathLike[str] | None) -> Environment:
-    """The ports of a node whose store is below `directory`, which is made if it is missing; None: in memory."""
-    disk: Disk = MemoryDisk()
-    if directory is not None:
+def real_environment(directory: str | os.PathLike[str] | MemoryDisk) -> Environment:
+    """The ports of a node whose store is below `directory`, which is made if it is missing, or in memory."""
+    if isinstance(directory, MemoryDisk):
+        disk: Disk = directory
+    else:
         root = Path(directory)
         root.mkdir(parents=True, exist_ok=True)
         disk = OsDisk(root)

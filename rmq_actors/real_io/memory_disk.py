@@ -1,58 +1,165 @@
 """The disk port in this process's memory: its files end with it.
 
-Each file is nameless memory of the kernel (`memfd_create`), which is written, grown and mapped as any file is; where
-the system has none, it is a temporary file without a name. Names stand in a table. A sync waits for nothing: nothing of
-it would outlive a power loss, and all of it outlives whatever had it open.
+A file is a buffer of zeros, which takes memory page by page as it is written, and no descriptor: of those a program may
+have as few as 1,024, and a store has some files for each queue. Names stand in a table. A sync waits for nothing:
+nothing of it would outlive a power loss, and all of it outlives whatever had it open.
 """
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
-import tempfile
-import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from rmq_actors.ports.disk import DiskFile
-from rmq_actors.real_io.os_disk import LOCK_BYTES, OsDiskUsage, OsFile
+from rmq_actors.ports.disk import BytesLike, DiskFile
+from rmq_actors.real_io.os_disk import LOCK_BYTES, OsDiskUsage
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _NAME_MAX_BYTES = 255
-
-
-@attrs.define(eq=False, repr=False)
-class MemoryFile(OsFile):
-    """An open file."""
-
-    async def sync(self) -> None:
-        """See `ports.disk.DiskFile`."""
-        self._check()
-        await _let_others_run()
+_PAGE_BYTES = mmap.PAGESIZE
+#: Smaller buffers are objects of Python: a process has 65,530 mappings at most.
+_MAPPED_FROM_BYTES = 64 << 10
+#: Fewer scattered integers than this are written one by one.
+_SCATTERED_MIN = 64
 
 
 class _Memory:
-    """What a name stands for. Its memory is given back once no name, no open file and no mapping has it."""
+    """What a name stands for. Its memory is given back once no name, no open file and no view has it."""
+
+    __slots__ = ("_data", "_pages", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
-        if hasattr(os, "memfd_create"):
-            self._fd = os.memfd_create("rmq-actors", os.MFD_CLOEXEC)
-            self._path: str | None = f"/proc/self/fd/{self._fd}"
-        else:
-            self._fd, self._path = _nameless_file(), None
-        weakref.finalize(self, os.close, self._fd)
-        os.ftruncate(self._fd, size_bytes)
+        self.size_bytes = size_bytes
+        #: Zeros beyond the size; may be longer.
+        self._data = _zeros(size_bytes)
+        #: 1 for each page to which something was written.
+        self._pages = bytearray(-(-size_bytes // _PAGE_BYTES))
 
-    def open(self, *, read_only: bool) -> int:
-        """A descriptor of its own. Without /proc one that is to be read only can be written, too."""
-        if self._path is None:
-            return os.dup(self._fd)
-        return os.open(self._path, (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC)
+    @property
+    def written_end(self) -> int:
+        return min(self.size_bytes, (self._pages.rfind(1) + 1) * _PAGE_BYTES)
 
-    def status(self) -> os.stat_result:
-        return os.fstat(self._fd)
+    @property
+    def used_bytes(self) -> int:
+        return self._pages.count(1) * _PAGE_BYTES
+
+    def view(self) -> memoryview:
+        return self._data[: self.size_bytes].toreadonly()
+
+    def write(self, offset: int, data: memoryview) -> None:
+        end = offset + len(data)
+        if end > len(self._data):
+            self._move(max(end, 2 * len(self._data)))
+        self._data[offset:end] = data
+        first, after = offset // _PAGE_BYTES, -(-end // _PAGE_BYTES)
+        self._pages[first:after] = b"\1" * (after - first)
+        self.size_bytes = max(self.size_bytes, end)
+
+    def write_integers(self, offsets: npt.NDArray[np.int64], values: npt.NDArray[np.int32]) -> None:
+        """Write to offsets within the file, all multiples of 4, none twice."""
+        import numpy as np  # noqa: PLC0415 - the caller has it already; other users of a disk need not wait for it
+
+        np.frombuffer(self._data, ">i4", len(self._data) // 4)[offsets >> 2] = values
+        np.frombuffer(self._pages, np.uint8)[offsets // _PAGE_BYTES] = 1
+
+    def truncate(self, size_bytes: int) -> None:
+        if size_bytes != self.size_bytes:
+            self.size_bytes = min(self.size_bytes, size_bytes)
+            self._move(size_bytes)
+            self.size_bytes = size_bytes
+
+    def _move(self, capacity_bytes: int) -> None:
+        """Go on in another buffer, with what the file holds. Views of the one before stay as they are."""
+        written, self._data = [(begin, self._data[begin:end]) for begin, end in self._written()], _zeros(capacity_bytes)
+        self._pages = bytearray(-(-capacity_bytes // _PAGE_BYTES))
+        for begin, data in written:
+            self.write(begin, data)
+
+    def _written(self) -> Iterator[tuple[int, int]]:
+        begin = self._pages.find(1)
+        while 0 <= begin * _PAGE_BYTES < self.size_bytes:
+            hole = self._pages.find(0, begin)
+            end = hole if hole >= 0 else len(self._pages)
+            yield begin * _PAGE_BYTES, min(end * _PAGE_BYTES, self.size_bytes)
+            begin = self._pages.find(1, end)
+
+
+@attrs.define(eq=False, repr=False)
+class MemoryFile:
+    """An open file."""
+
+    path: str
+    #: None once it is closed.
+    _memory: _Memory | None
+    _read_only: bool
+    _closed_size_bytes: int = attrs.field(default=0, init=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """See `ports.disk.DiskFile`."""
+        return self._closed_size_bytes if self._memory is None else self._memory.size_bytes
+
+    def write_at(self, offset: int, data: BytesLike) -> None:
+        """See `ports.disk.DiskFile`."""
+        if offset < 0:
+            raise _error(errno.EINVAL, self.path)
+        memory, view = self._open(read_only=errno.EBADF), memoryview(data).cast("B")
+        if view:
+            memory.write(offset, view)
+
+    def write_scattered(self, offsets: npt.NDArray[np.int64], values: npt.NDArray[np.int32]) -> None:
+        """See `ports.disk.DiskFile`."""
+        memory = self._open(read_only=errno.EBADF)
+        if (
+            len(offsets) == len(values) >= _SCATTERED_MIN
+            and 0 <= offsets[0] < offsets[-1] <= memory.size_bytes - 4
+            and not (offsets & 3).any()
+            and (offsets[1:] > offsets[:-1]).all()
+        ):
+            memory.write_integers(offsets, values)
+            return
+        for offset, value in zip(offsets.tolist(), values.tolist(), strict=True):
+            self.write_at(offset, value.to_bytes(4, "big", signed=True))
+
+    def map(self) -> memoryview:
+        """See `ports.disk.DiskFile`."""
+        return self._open().view()
+
+    def written_end(self) -> int:
+        """See `ports.disk.DiskFile`: the end of the last page that was written."""
+        return self._open().written_end
+
+    async def sync(self) -> None:
+        """See `ports.disk.DiskFile`."""
+        self._open()
+        await _let_others_run()
+
+    def truncate(self, size_bytes: int) -> None:
+        """See `ports.disk.DiskFile`."""
+        if size_bytes < 0:
+            raise _error(errno.EINVAL, self.path)
+        self._open(read_only=errno.EINVAL).truncate(size_bytes)
+
+    def close(self) -> None:
+        """See `ports.disk.DiskFile`."""
+        self._closed_size_bytes, self._memory = self.size_bytes, None
+
+    def _open(self, *, read_only: int = 0) -> _Memory:
+        """`read_only` is the error that a file has which was opened to be read."""
+        if self._memory is None:
+            raise _error(errno.EBADF, self.path)
+        if read_only and self._read_only:
+            raise _error(read_only, self.path)
+        return self._memory
 
 
 _Directory = dict[str, "_Memory | _Directory"]
@@ -100,7 +207,7 @@ class MemoryDisk:
             raise _error(errno.EEXIST, path)
         elif isinstance(found, dict):
             raise _error(errno.EISDIR, path)
-        return MemoryFile(path, found.status().st_size, found.open(read_only=read_only))
+        return MemoryFile(path, found, read_only)
 
     def exists(self, path: str) -> bool:
         """See `ports.disk.Disk`."""
@@ -178,13 +285,19 @@ class MemoryDisk:
         self._locked.add(found)
         return MemoryLock(self._locked, found)
 
+    def close(self) -> None:
+        """Give up all names. What is no longer open or seen gives its memory back, though others know this object."""
+        self._root.clear()
+
     def usage(self) -> OsDiskUsage:
         """See `ports.disk.Disk`: a disk as large as the machine's memory, on which nothing else is."""
-        used_bytes = sum(each.status().st_blocks * 512 for each in _memories(self._root))
+        used_bytes = sum(each.used_bytes for each in _memories(self._root))
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return OsDiskUsage(used_bytes, max(0, memory_bytes - used_bytes))
 
     def _create(self, path: str, size_bytes: int) -> _Memory:
+        if size_bytes < 0:
+            raise _error(errno.EINVAL, path)
         *above, name = _parts(path)
         memory = _Memory(size_bytes)
         directory = self._root
@@ -246,9 +359,13 @@ def _memories(directory: _Directory) -> Sequence[_Memory]:
     return found
 
 
-def _nameless_file() -> int:
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+def _zeros(size_bytes: int) -> memoryview:
+    if size_bytes < _MAPPED_FROM_BYTES:
+        return memoryview(bytearray(size_bytes))
+    mapping = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):  # a page of 2 MiB would be taken for each byte
+        mapping.madvise(mmap.MADV_NOHUGEPAGE)
+    return memoryview(mapping)
 
 
 def _error(number: int, path: str) -> OSError:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import os
 import socket
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
 from rmq_actors.embedding.cluster import CLUSTER_STORE, log_sha256, open_cluster
+from rmq_actors.embedding.local_store import open_message_store
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.puts.put_completion_service import StoreStopped
 from rmq_actors.wire.address import parse_address
@@ -73,6 +77,34 @@ async def test_stores_in_memory_outlive_a_kill_and_end_with_the_block(
     gc.collect()
     assert open_descriptors() <= before
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - nothing else runs
+
+
+@pytest.mark.trio
+async def test_memory_of_stores_is_given_back_at_the_end_of_the_block() -> None:
+    """Not when Python's collector comes by: what it looks at is small, and gives it no reason to."""
+
+    def mapped_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+
+    size_bytes = 1 << 30  # all else is less than a half of it
+    store = attrs.evolve(CLUSTER_STORE, mapped_file_size_commit_log_bytes=size_bytes)
+    gc.collect()
+    before = mapped_bytes()
+    gc.disable()
+    try:
+        async with open_cluster(None, slaves=1, store=store) as cluster:
+            assert (await cluster.master.put_message(Message("Topic", b"hello"))).status is PutStatus.PUT_OK
+            await cluster.kill("slave-1")
+            assert mapped_bytes() >= before + 2 * size_bytes
+        after_cluster = mapped_bytes()
+        alone_config = attrs.evolve(store, broker_role=BrokerRole.ASYNC_MASTER)
+        async with open_message_store(None, alone_config) as alone:
+            assert (await alone.puts.put_message(Message("Topic", b"hello"))).status is PutStatus.PUT_OK
+            assert mapped_bytes() >= after_cluster + size_bytes
+        after_store = mapped_bytes()
+    finally:
+        gc.enable()
+    assert [round((each - before) / size_bytes) for each in (after_cluster, after_store)] == [0, 0]
 
 
 @pytest.mark.trio
