@@ -29,6 +29,7 @@ _OUT = typer.Option("--out", metavar="URI", help="Where tables/ goes; tables of 
 _MASTER = typer.Option("--master", metavar="M", help="The Spark master, for example local[4].")
 _JSON = typer.Option("--json", help="Print JSON instead of a table.")
 _DEFAULT_MASTER = "local[2]"
+_SEQ_MAX = 2**63 - 1
 
 
 @trace_app.callback()
@@ -138,8 +139,8 @@ def show_command(
     node: Annotated[
         list[str] | None, typer.Option("--node", metavar="N", help="Events of this node; may be given several times.")
     ] = None,
-    first: Annotated[int, typer.Option(metavar="SEQ", min=0, help="Events from this seq on.")] = 0,
-    last: Annotated[int | None, typer.Option(metavar="SEQ", min=0, help="Events up to this seq.")] = None,
+    first: Annotated[int, typer.Option(metavar="SEQ", min=0, max=_SEQ_MAX, help="Events from this seq on.")] = 0,
+    last: Annotated[int | None, typer.Option(metavar="SEQ", min=0, max=_SEQ_MAX, help="Events up to this seq.")] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Print which runs there are, or with --run the events of one of them.
@@ -149,6 +150,8 @@ def show_command(
 
     Exit code 2: there are no traces, no such run, or a file is missing or cut.
     """
+    if run is None and (kind or node or first or last is not None):
+        raise typer.BadParameter("--kind, --node, --first and --last choose among the events of a run: give --run")
     with _named_failures("show", "trace"):
         from rmq_actors.tracing.read_traces import stored_events, stored_runs
 
@@ -216,6 +219,9 @@ def _exit_codes(extra: Literal["spark", "trace"]) -> Iterator[None]:
         yield
     except checks as error:
         raise _Failure(error, ExitCode.CHECK_FAILED) from error
+    except BrokenPipeError:
+        # The reader of the output has seen enough: click ends the command silently.
+        raise
     except bad_input as error:
         raise _Failure(error, ExitCode.BAD_INPUT) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ def stored_runs(traces: Path) -> list[StoredRun]:
     found = []
     for manifest in read_manifests(traces):
         part = manifest.part
-        found += [StoredRun(part, row) for row in _table(part.runs(traces)).to_pylist()]
+        with _reading(part.runs(traces)) as file:
+            found += [StoredRun(part, row) for row in file.read().to_pylist()]
     if not found:
         raise NoSuchRun(f"{traces} holds no traces: no v1/campaign=*/scenario=*/ with a manifest")
     return sorted(found, key=lambda run: (run.part.campaign, run.part.scenario, run.row["seed"], run.row["run_id"]))
@@ -66,14 +68,29 @@ def stored_events(
     if nodes:
         wanted &= compute.field("node").isin(sorted(nodes))
     for part in parts:
-        for batch in _table(part.events(traces), wanted).to_batches(_BATCH_EVENTS):
-            for row in batch.to_pylist(maps_as_pydicts="strict"):
-                yield {name: value for name, value in row.items() if value is not None}
+        with _reading(part.events(traces)) as file:
+            for batch in file.iter_batches(_BATCH_EVENTS, row_groups=_row_groups_of(file, run_id)):
+                for row in pa.Table.from_batches([batch]).filter(wanted).to_pylist(maps_as_pydicts="strict"):
+                    yield {name: value for name, value in row.items() if value is not None}
 
 
-def _table(path: Path, wanted: compute.Expression | None = None) -> pa.Table:
+def _row_groups_of(file: parquet.ParquetFile, run_id: int) -> list[int]:
+    """Those that may have events of a run, as far as the file tells."""
+    column = file.schema.names.index("run_id")
+    found = []
+    for number in range(file.num_row_groups):
+        told = file.metadata.row_group(number).column(column).statistics
+        if told is None or not told.has_min_max or told.min <= run_id <= told.max:
+            found.append(number)
+    return found
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[parquet.ParquetFile]:
     try:
-        # Without partitioning: what the directories' names say would come as further columns.
-        return parquet.read_table(path, filters=wanted, partitioning=None)
-    except pa.ArrowInvalid as error:
+        with parquet.ParquetFile(path) as file:
+            yield file
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the system's own, which names the file
+            raise
         raise OSError(f"{path}: not the Parquet file that its manifest promises: {error}") from error

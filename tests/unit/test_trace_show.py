@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+import typer
+from pyarrow import compute, parquet
 from typer.testing import CliRunner, Result
 
 from rmq_actors.cli.trace import trace_app
@@ -14,6 +19,7 @@ from rmq_actors.testing.campaign import write_trace
 from rmq_actors.testing.scenarios import RunResult, random_case, run_case
 from rmq_actors.tracing.event import COLUMNS, RUN_COLUMNS, Event
 from rmq_actors.tracing.manifest import PartName
+from rmq_actors.tracing.read_traces import stored_events
 from rmq_actors.tracing.spool import TraceWriter
 
 PART = PartName("chaos", "replication", 0, 0)
@@ -92,6 +98,49 @@ def test_what_is_not_there(traces: Path, tmp_path: Path) -> None:
     assert ended.stderr.startswith(f"rmq-actors trace show: {tmp_path / 'nowhere'} holds no traces")
 
 
+def test_what_chooses_events_needs_a_run(traces: Path) -> None:
+    for arguments in (("--kind", "put.begin"), ("--node", "master"), ("--first", 1), ("--last", 0)):
+        ended = show(traces, *arguments)
+        assert (ended.exit_code, ended.stdout) == (2, "")
+        assert "--run" in ended.stderr
+
+
+def test_a_number_that_no_event_can_have(traces: Path, results: Sequence[RunResult]) -> None:
+    ended = show(traces, "--run", results[0].run.run_id, "--last", 1 << 64)
+    assert ended.exit_code == 2
+    assert "--last" in ended.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_it_silently(
+    traces: Path, results: Sequence[RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = typer.echo
+
+    def echo_into_a_broken_pipe(text: str, *, err: bool = False) -> None:
+        if not err:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        echo(text, err=True)
+
+    monkeypatch.setattr(typer, "echo", echo_into_a_broken_pipe)
+    ended = show(traces, "--run", results[0].run.run_id)
+    assert (ended.exit_code, ended.stderr) == (1, "")
+
+
+def test_a_long_run_is_read_piece_by_piece(traces: Path, results: Sequence[RunResult]) -> None:
+    path, run_id = PART.events(traces), results[0].run.run_id
+    one = parquet.read_table(path, partitioning=None).filter(compute.field("run_id") == run_id)
+    copies = 100_000 // len(one)
+    with parquet.ParquetWriter(path, one.schema) as file:
+        for _ in range(copies):
+            file.write_table(one)
+    before = pa.total_allocated_bytes()
+    events = stored_events(traces, run_id)
+    next(events)
+    held = pa.total_allocated_bytes() - before
+    assert held < len(one) * copies * 60  # of about 200 bytes each
+    assert sum(1 for _ in events) == len(one) * copies - 1
+
+
 def test_a_file_that_is_cut_is_named(traces: Path, results: Sequence[RunResult]) -> None:
     path = PART.events(traces)
     path.write_bytes(path.read_bytes()[:-50])
@@ -100,3 +149,13 @@ def test_a_file_that_is_cut_is_named(traces: Path, results: Sequence[RunResult])
     assert f"{path}: not the Parquet file that its manifest promises" in ended.stderr
     path.unlink()
     assert str(path) in show(traces, "--run", results[0].run.run_id).stderr
+
+
+def test_a_file_that_has_rotten_is_named(traces: Path, results: Sequence[RunResult]) -> None:
+    path = PART.events(traces)
+    whole = path.read_bytes()
+    rotten = bytes(byte ^ 0x5A for byte in whole[2000:2400])
+    path.write_bytes(whole[:2000] + rotten + whole[2400:])
+    ended = show(traces, "--run", results[0].run.run_id)
+    assert ended.exit_code == 2
+    assert f"{path}: not the Parquet file that its manifest promises" in ended.stderr
