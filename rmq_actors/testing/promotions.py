@@ -62,10 +62,12 @@ class Promotions:
     def _note_what_nobody_told(self, view: ClusterView, evidence: WorldEvidence, name: str) -> None:
         """A promotion that was durable when its process died, before its trace had it; or one without a term.
 
-        A store on a full disk starts as a master in term 0. A broker whose disk took no term when it was to be promoted
-        starts as the master that its configuration says: in the term that it led before, if it did.
+        A broker that has not heard of a term may be promoted to it, too. A store on a full disk starts as a master in
+        term 0. A broker whose disk took no term when it was to be promoted starts as the master that its configuration
+        says: in the term that it led before, if it did.
         """
         term, was_refused = evidence.term(name), name in self._failed
         self._failed.discard(name)
-        if was_refused or not term.number or (term.leads and term.number > view.master.term):
+        was_not_told = term.leads and term.number > view.nodes[name].term_led and term.number >= view.master.term
+        if was_refused or not term.number or was_not_told:
             self._note(view, name)
