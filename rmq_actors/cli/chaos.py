@@ -60,6 +60,26 @@ def replay(
     chaos_runs.replay(case, scenario, as_json=as_json, last=last)
 
 
+@chaos_app.command("shrink")
+def shrink(
+    case: Annotated[Path, typer.Argument(help="A failing case, as `chaos run --out` writes it to failures/.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file of the smaller case; CASE.small.json beside it, if none is named.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="How many runs it may take.")] = 300,
+    scenario: Annotated[
+        str | None, typer.Option(help="MODULE:NAME of the case's scenario, if it is one of your own.")
+    ] = None,
+) -> None:
+    """Find a smaller case that fails alike: fewer and simpler faults, earlier, and simpler parameters; the same seed.
+
+    Ctrl-C ends the search, and keeps the smallest case so far. Exit code 2: the case passes, or cannot be read.
+    """
+    from rmq_actors.cli import chaos_shrink
+
+    chaos_shrink.shrink(case, scenario, out=out, runs_max=runs)
+
+
 @chaos_app.command("list")
 def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,

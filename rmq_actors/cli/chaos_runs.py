@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 import typer
@@ -178,10 +178,9 @@ def _known(name: str, names: Collection[str], what: str) -> None:
 
 def replay(case: Path, scenario: str | None, *, as_json: bool, last: int) -> None:
     """Run one case again and print its last events. Raises `typer.Exit` with the exit code of the run."""
-    own = None if scenario is None else _scenario(scenario)
-    case_file = _load(case, SCENARIOS if own is None else {own.name: own})
+    case_file, chosen = load_case(case, scenario)
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
-    result = run_case(case_file.case, own or SCENARIOS[case_file.scenario])
+    result = run_case(case_file.case, chosen)
     for event in result.events[-last:]:
         typer.echo(json.dumps(_event_to_json(event)) if as_json else _event_row(event))
     typer.echo(f"{result.outcome}: {result.failure or 'every invariant held'}", err=as_json)
@@ -193,12 +192,16 @@ def replay(case: Path, scenario: str | None, *, as_json: bool, last: int) -> Non
     raise typer.Exit(EXIT_OF_OUTCOME[result.outcome])
 
 
-def _load(path: Path, scenarios: Mapping[str, Scenario]) -> CaseFile:
+def load_case(path: Path, scenario: str | None) -> tuple[CaseFile, Scenario]:
+    """A case, and its scenario: MODULE:NAME, or by the name that the file has. Raises `typer.Exit`, `BadParameter`."""
+    own = None if scenario is None else _scenario(scenario)
+    scenarios = SCENARIOS if own is None else {own.name: own}
     try:
-        return CaseFile.load(path, scenarios)
+        case_file = CaseFile.load(path, scenarios)
     except (IllegalCaseFile, OSError) as error:
         typer.echo(f"rmq-actors chaos: {error}", err=True)
         raise typer.Exit(ExitCode.BAD_INPUT) from error
+    return case_file, scenarios[case_file.scenario]
 
 
 def _event_to_json(event: Event) -> dict[str, object]:

@@ -101,13 +101,15 @@ def shrink(
     failing: Callable[[Case], object],
     *,
     runs_max: int,
+    stop: Callable[[], bool] = lambda: False,
     on_progress: Callable[[int, Case], object] | None = None,
 ) -> Case:
     """A smaller case for which `failing` is true too; `case` must be one. At most `runs_max` calls of `failing`.
 
-    `on_progress` gets the number of runs done and the smallest failing case so far.
+    Once `stop()` is true, it is the smallest failing case so far. `on_progress` gets that after each run, too, with the
+    number of runs done.
     """
-    return _Shrinker(case, failing, runs_max, on_progress).shrink()
+    return _Shrinker(case, failing, runs_max, stop, on_progress).shrink()
 
 
 class _Shrinker:
@@ -116,17 +118,19 @@ class _Shrinker:
         case: Case,
         failing: Callable[[Case], object],
         runs_max: int,
+        stop: Callable[[], bool],
         on_progress: Callable[[int, Case], object] | None,
     ) -> None:
         self._best = case
         self._failing = failing
+        self._stop = stop
         self._runs_left = runs_max
         self._runs = 0
         self._on_progress = on_progress
 
     def shrink(self) -> Case:
         before = None
-        while before != self._best and self._runs_left:
+        while before != self._best and self._may_run:
             before = self._best
             self._drop_faults()
             self._begin_earlier()
@@ -134,9 +138,13 @@ class _Shrinker:
             self._simplify_parameters()
         return self._best
 
+    @property
+    def _may_run(self) -> bool:
+        return self._runs_left > 0 and not self._stop()
+
     def _accept(self, case: Case) -> bool:
         """Try `case`; keep it if it fails."""
-        if not self._runs_left:
+        if not self._may_run:
             return False
         self._runs_left -= 1
         self._runs += 1

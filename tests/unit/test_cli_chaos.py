@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from rmq_actors.cli.failures import Failures
 from rmq_actors.cli.main import app
 from rmq_actors.testing.campaign import Campaign, RunSummary
+from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
-from rmq_actors.testing.scenarios import Outcome
+from rmq_actors.testing.scenarios import Outcome, random_case
 from rmq_actors.tracing.earlier_traces import earlier_traces
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.manifest import read_manifests
@@ -44,6 +45,38 @@ def test_a_failing_run_leaves_a_case_that_fails_alike(tmp_path: Path) -> None:
     assert code == 1
     assert run["failure"] in output
     assert run["digest"] in output
+
+
+def test_a_failing_case_is_made_smaller(tmp_path: Path) -> None:
+    """With the same seed, and the same invariant broken; the file is beside the case, and replays."""
+    chaos("run", "--seeds", "0", "--planted-bug", "any_ack", "--out", str(tmp_path))
+    (path,) = tmp_path.glob("failures/*.json")
+    code, lines, output = chaos("shrink", str(path), "--runs", "40")
+    assert code == 0, output
+    before, small = CaseFile.load(path), CaseFile.load(path.with_suffix(".small.json"))
+    faults, fewer = len(before.case.schedule.faults), len(small.case.schedule.faults)
+    assert lines[0] == f"{faults} faults before, {fewer} now"
+    assert fewer < faults
+    assert small.case.seed == before.case.seed
+    assert small.failure.partition(":")[0] == before.failure.partition(":")[0]
+    assert "chaos replay" in output
+    assert chaos("replay", str(path.with_suffix(".small.json")))[0] == 1
+
+
+def test_the_smaller_case_goes_where_it_is_asked_for(tmp_path: Path) -> None:
+    chaos("run", "--seeds", "0", "--planted-bug", "any_ack", "--out", str(tmp_path))
+    (path,) = tmp_path.glob("failures/*.json")
+    assert chaos("shrink", str(path), "--runs", "1", "--out", str(tmp_path / "small.json"))[0] == 0
+    assert CaseFile.load(tmp_path / "small.json").scenario == "replication"
+    code, _, output = chaos("shrink", str(path), "--runs", "1", "--out", str(path / "small.json"))
+    assert (code, "cannot be written" in output) == (2, True)
+
+
+def test_a_case_that_passes_cannot_be_made_smaller(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    CaseFile("replication", random_case(0), "passed", "").save(path)
+    code, _, output = chaos("shrink", str(path))
+    assert (code, "the run passes" in output) == (2, True)
 
 
 OWN_SCENARIO = """
@@ -123,6 +156,7 @@ def test_list_names_every_bug() -> None:
         (["run", "--scenario", "nothing"], "nothing"),
         (["run", "--planted-bug", "nothing"], "nothing"),
         (["replay", "no/such/file.json"], "no/such/file.json"),
+        (["shrink", "no/such/file.json"], "no/such/file.json"),
     ],
 )
 def test_bad_input_is_exit_code_2_and_named(arguments: list[str], named: str) -> None:

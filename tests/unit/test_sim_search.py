@@ -113,6 +113,20 @@ def test_shrinking_stops_at_its_bound_with_the_best_so_far() -> None:
     assert shrink(case, failing, runs_max=0) == case
 
 
+def test_shrinking_that_is_stopped_gives_the_best_so_far() -> None:
+    case = next(each for each in map(random_case, itertools.count()) if toy(each))
+    calls = 0
+
+    def failing(each: Case) -> str | None:
+        nonlocal calls
+        calls += 1
+        return toy(each)
+
+    small = shrink(case, failing, runs_max=1_000, stop=lambda: calls >= 6)
+    assert calls == 6
+    assert toy(small)
+
+
 @given(st.integers(0, 10_000))
 def test_what_shrinking_gives_still_fails(start: int) -> None:
     case = random_case(start)
