@@ -10,7 +10,7 @@ import attrs
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.operation import OPERATIONS, draw_operations
 from rmq_actors.testing.topology import CONSUMERS, OTHER_CONSUMERS, PRODUCERS, Topology
-from sim_net import BitRot, Fault, On, Partition, PowerLoss, Schedule
+from sim_net import BitRot, DiskError, DiskFull, DiskStuck, Fault, Kill, On, Partition, PowerLoss, Schedule
 from sim_net.faults.faults import FAULT_TYPES
 from sim_net.faults.sampling import sample_fault
 
@@ -38,6 +38,12 @@ _OF_CLIENTS = (0, 1, 2)
 _OF_GROUPS = (0, 1, 2, 4)
 #: How often power is lost right after an append of the same node.
 _AT_AN_APPEND = 0.7
+#: How long a node goes on with a disk that fails before it crashes, and how long it is down.
+_CRASH_AFTER_S = (0.01, 0.1, 0.3, 0.7, 1.5, 3.0)
+_DOWN_S = (0.01, 0.5, 3.0)
+_POWER_IS_LOST = 0.7
+#: Which operation of a kind a disk fails at first.
+_NTH_ERROR = (1, 1, 2, 3)
 #: After which of a node's events a fault comes, and how long after it.
 _NTH = (1, 1, 2, 3, 5, 8)
 _RIGHT_AFTER_S = (0.0, 0.0, 0.0003, 0.003, 0.03)
@@ -51,7 +57,9 @@ class FaultFamilies:
     any two brokers. With the chance `all_slaves` all slaves are cut off at once, and with `rot` a bit flips in a
     slave's log. A fault may wait for one of `events`, with the chance `timed_by_events`. A power loss comes right after
     an append with the chance `at_an_append`, and any fault of a node right after one of `events` there with the chance
-    `at_own_events`. Up to `operations_most` of `operations` (see `Operation`) come on top. Times come from small sets,
+    `at_own_events`. An error of a disk is of one of `disk_errors`, an operation and a part of a path, if there are any.
+    A node whose disk fails crashes a little later with the chance `crash_soon`, by a power loss or a kill. Up to
+    `operations_most` of `operations` (see `Operation`) come on top. Times come from small sets,
     so that faults meet each other. Raises ValueError for a kind that there is not.
     """
 
@@ -67,6 +75,8 @@ class FaultFamilies:
     at_an_append: float = _AT_AN_APPEND
     at_own_events: float = 0.0
     link_faults: float = _LINK_FAULTS
+    crash_soon: float = 0.0
+    disk_errors: tuple[tuple[str, str], ...] = ()
     operations: tuple[str, ...] = OPERATIONS
     operations_most: int = 0
 
@@ -90,6 +100,8 @@ class FaultFamilies:
         may_lose_power = topology.names if master_may_lose_power else topology.slaves
         count = rng.randint(self.fewest, self.most)
         faults = [self._fault(rng, topology, may_lose_power) for _ in range(count)]
+        if self.crash_soon:
+            faults = self._with_crashes(random.Random(f"crashes/{seed}"), faults, may_lose_power)
         if rng.random() < self.all_slaves:
             # While one slave is well every put is confirmed: what time-outs do shows only when none is.
             at_s, duration_s = rng.choice((0.5, 1.0, 2.0)), rng.choice((2.0, 6.0, 25.0))
@@ -133,6 +145,24 @@ class FaultFamilies:
         fault = sample_fault(rng.choice, (rng.choice(names),), kinds=(kind,))
         on = On(rng.choice(self.events), fault.nodes[0], rng.choice(_NTH))
         return attrs.evolve(fault, at_s=rng.choice(_RIGHT_AFTER_S), on=on)
+
+    def _with_crashes(self, rng: random.Random, faults: Sequence[Fault], may_lose_power: Sequence[str]) -> list[Fault]:
+        """The faults, errors of disks where they tell, and crashes soon after what a disk does wrong."""
+        found: list[Fault] = []
+        for fault in faults:
+            if not isinstance(fault, DiskError | DiskFull | DiskStuck):
+                found.append(fault)
+                continue
+            found.append(self._where_it_tells(rng, fault) if isinstance(fault, DiskError) else fault)
+            if rng.random() < self.crash_soon:
+                at_s, down_s = fault.at_s + rng.choice(_CRASH_AFTER_S), rng.choice(_DOWN_S)
+                crash = PowerLoss if fault.node in may_lose_power and rng.random() < _POWER_IS_LOST else Kill
+                found.append(crash(round(at_s, 4), fault.node, down_s, on=fault.on))
+        return found
+
+    def _where_it_tells(self, rng: random.Random, error: DiskError) -> DiskError:
+        operation, path = rng.choice(self.disk_errors) if self.disk_errors else (error.operation, error.path)
+        return attrs.evolve(error, operation=operation, path=path, nth=rng.choice(_NTH_ERROR))
 
     def _rot(self, rng: random.Random, slaves: Sequence[str]) -> list[Fault]:
         if rng.random() >= self.rot:

@@ -37,6 +37,7 @@ from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import (
     draw_delays,
     draw_fail_overs,
+    draw_failing_disks,
     draw_produce_consume,
     draw_replication,
     draw_retries,
@@ -50,6 +51,18 @@ from sim_net.search.search import Case
 
 #: A member that died with its machine may have the locks of queues for a minute.
 GROUPS_CONVERGE_IN_S = 150.0
+#: At what a disk fails, and after which of a node's events it begins to.
+DISK_ERRORS = (
+    *(("sync", "commitlog/"), ("sync", "commitlog/"), ("write", "commitlog/"), ("write", "commitlog/")),
+    *(("open", "commitlog/"), ("truncate", "commitlog/"), ("remove", "commitlog/"), ("sync_directory", "commitlog")),
+    *(("sync", "consumequeue/"), ("write", "consumequeue/"), ("open", "consumequeue/"), ("truncate", "consumequeue/")),
+    *(("sync", "index/"), ("write", "index/"), ("sync", "config/"), ("rename", "config/"), ("write", "config/")),
+    *(("sync", "checkpoint"), ("write", "checkpoint"), ("sync", ""), ("write", ""), ("", "")),
+)
+DISK_EVENTS = (
+    *("disk.write", "disk.sync", "disk.sync", "disk.rename", "disk.remove", "disk.sync_directory", "disk.truncate"),
+    *("log.append", "log.append", "log.roll", "log.flush", "log.truncate", "store.open", "store.checkpoint"),
+)
 REPLICATION = Scenario(
     "replication",
     "a master, two slaves, writers; faults of links, nodes, clocks and disks, timed by clock or by event",
@@ -117,12 +130,34 @@ TOPICS = Scenario(
     invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, TopicLives),
     observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
 )
+FAILING_DISKS = Scenario(
+    "failing-disks",
+    "disks fail, fill up and stand still, their brokers crash soon after that, and masters are lost",
+    Topology("broker-1", ("broker-2", "broker-3")),
+    draw_failing_disks,
+    FaultFamilies(
+        links=("Partition", "Reset"),
+        nodes=("DiskError", "DiskError", "DiskError", "DiskFull", "DiskStuck", "PowerLoss", "Kill"),
+        fewest=2,
+        most=6,
+        any_link=0.5,
+        all_slaves=0.05,
+        events=DISK_EVENTS,
+        timed_by_events=0.7,
+        at_own_events=0.7,
+        link_faults=0.15,
+        crash_soon=0.6,
+        disk_errors=DISK_ERRORS,
+    ),
+    FailOverOperator,
+    observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
+)
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
-        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS),
+        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS),
     )
 }
 

@@ -276,6 +276,21 @@ def draw_topics(rng: random.Random, seed: int) -> Workload:
     )
 
 
+def draw_failing_disks(rng: random.Random, seed: int) -> Workload:
+    """A random one with small files, so that many are made and removed, and often masters are lost."""
+    return attrs.evolve(
+        draw_fail_overs(rng, seed),
+        puts=rng.choice((20, 40)),
+        body_bytes_max=rng.choice((100, 400, 900)),
+        log_file_bytes=rng.choice((1200, 1200, 4096)),
+        queue_file_bytes=rng.choice((20, 60, 400)),
+        fail_overs=rng.choice((0, 1, 1, 2)),
+        clean_every_s=rng.choice((0.0, 0.0, 0.3, 1.0)),
+        table_changes=rng.choice((0, 6)),
+        clients=draws_clients(seed),
+    )
+
+
 def _draw(rng: random.Random, seed: int) -> Workload:
     """Small enough for a run of a fraction of a second; role and flush are those of the seed."""
     role, master_flush, slave_flush = COMBINATIONS[seed % len(COMBINATIONS)]
