@@ -74,3 +74,10 @@ def in_java(gateway: JavaGateway, expression: str, properties: dict[str, str]) -
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_says_the_same(java_gateway: JavaGateway, expression: str, properties: dict[str, str]) -> None:
     assert here(expression, properties) == in_java(java_gateway, expression, properties)
+
+
+@pytest.mark.parametrize("word", ["AND", "or", "Not", "between", "IN", "is", "TRUE", "false", "null"])
+@pytest.mark.parametrize("expression", ["{}", "{} = 1", "a = {}", "{} IS NULL", "a > 1 AND {}", "NOT {}", "{}1 = 1"])
+def test_words_of_the_language_name_no_property(java_gateway: JavaGateway, expression: str, word: str) -> None:
+    asked = expression.format(word)
+    assert here(asked, {"a": "5"}) == in_java(java_gateway, asked, {"a": "5"})

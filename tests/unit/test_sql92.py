@@ -79,6 +79,8 @@ def test_what_an_expression_says_of_a_message(expression: str, properties: dict[
         ("a =", "at its end"),
         ("a = 1 b", "at 'b'"),
         ("a == 1", "at '= 1'"),
+        ("and", "at 'and'"),
+        ("a = 1 OR Between IS NULL", "at 'Between"),
         ("a = \u00fc", "at '\u00fc'"),
         ("a LIKE 'x%'", 'at "LIKE'),
         ("a = NULL", "write IS NULL"),
