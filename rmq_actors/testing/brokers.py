@@ -125,6 +125,8 @@ class BrokersUnderTest(SimBrokers):
         config = super()._config(name)
         if self.workload.transactions:
             config = attrs.evolve(config, **_CHECKS)
+        if self.workload.strangers:
+            config = attrs.evolve(config, enable_property_filter=True)
         # Slaves know their masters from the operator, as in other runs.
         config = attrs.evolve(config, namesrv_addr=self.name_server)
         if self.changes_roles:

@@ -21,6 +21,7 @@ from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConver
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.testing.stranger_clients import StrangerClients
 from rmq_actors.testing.table_clients import TableClients
 from rmq_actors.testing.topic_clients import TopicClients
 from rmq_actors.testing.transactional_clients import TransactionalClients
@@ -324,4 +325,6 @@ def _clients_of(workload: Workload) -> type[Writers]:
         return TransactionalClients
     if workload.topic_lives:
         return TopicClients
+    if workload.strangers:
+        return StrangerClients
     return RemoteClients if workload.clients else Writers

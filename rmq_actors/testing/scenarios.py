@@ -18,6 +18,7 @@ from rmq_actors.testing.invariants import (
     CLIENT_INVARIANTS,
     REPLICATION_INVARIANTS,
     REPLICATION_LIMITS,
+    Answered,
     Delayed,
     TopicLives,
     Transactions,
@@ -32,6 +33,7 @@ from rmq_actors.testing.production import OPERATED, PRODUCTION, PRODUCTION_OF_FO
 from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.stranger_clients import STORE_OF_STRANGERS
 from rmq_actors.testing.topic_operator import TOPIC_EVENTS, TopicOperator
 from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import (
@@ -41,6 +43,7 @@ from rmq_actors.testing.workload import (
     draw_produce_consume,
     draw_replication,
     draw_retries,
+    draw_strangers,
     draw_topics,
     draw_transactions,
 )
@@ -152,12 +155,23 @@ FAILING_DISKS = Scenario(
     FailOverOperator,
     observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
 )
+STRANGERS = Scenario(
+    "strangers",
+    "strangers send what must be refused, odd bytes and odd messages, while masters are lost: nothing wrong is taken",
+    Topology("broker-1", ("broker-2", "broker-3")),
+    draw_strangers,
+    FaultFamilies(fewest=0, most=4, any_link=0.5),
+    FailOverOperator,
+    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, Answered),
+    store=STORE_OF_STRANGERS,
+    observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
+)
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
-        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS),
+        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS),
     )
 }
 
@@ -189,6 +203,8 @@ def scenario_of(case: Case) -> Scenario:
         return PRODUCE_CONSUME
     if case.parameters.get("topic_lives"):
         return TOPICS
+    if case.parameters.get("strangers"):
+        return STRANGERS
     if case.parameters.get("retries"):
         return RETRIES
     if case.parameters.get("delays"):

@@ -38,6 +38,7 @@ _MEMBER_CHANGES_MAX = 20
 ALLOCATIONS = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
 _CONSUME_BATCH_MAX = 32
 _TOPIC_LIVES_MAX = 100
+_STRANGERS_MAX = 1_000
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
 #: How often messages go through clients.
@@ -105,7 +106,8 @@ class Workload:
     consumer pulls what they send; else writers call the broker in its process. With `transactions` producers send a
     part of the messages in transactions; it needs `clients`. Of their messages `delays` are delayed, and `retries` are
     sent back by the consumer: shares from 0 to 1. With `topic_lives` clients make topics, fill, read and delete them,
-    so many times in all; it needs `clients`.
+    so many times in all; it needs `clients`. With `strangers` others make so many requests that
+    most clients never make.
 
     With `groups` the clients are this project's own producers and consumers: a group of concurrent, orderly or pull
     consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again. With
@@ -157,6 +159,7 @@ class Workload:
     consume_batch: int = attrs.field(default=1, validator=_whole_number(1, _CONSUME_BATCH_MAX))
     allocation: str = attrs.field(default=ALLOCATIONS[0], validator=_one_of(*ALLOCATIONS))
     topic_lives: int = attrs.field(default=0, validator=_whole_number(0, _TOPIC_LIVES_MAX))
+    strangers: int = attrs.field(default=0, validator=_whole_number(0, _STRANGERS_MAX))
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
@@ -166,6 +169,10 @@ class Workload:
             raise ValueError("parameters['groups'] needs parameters['clients'], without transactions and delays")
         if self.topic_lives and (self.transactions or not self.clients):
             raise ValueError("parameters['topic_lives'] needs parameters['clients'], without transactions")
+        if self.strangers and (self.topic_lives or self.transactions or not self.clients):
+            raise ValueError(
+                "parameters['strangers'] needs parameters['clients'], without transactions and topic_lives"
+            )
         fits = self.log_file_bytes - RECORD_BESIDE_BODY_BYTES
         if self.body_bytes_max > fits:
             raise ValueError(
@@ -288,6 +295,17 @@ def draw_failing_disks(rng: random.Random, seed: int) -> Workload:
         clean_every_s=rng.choice((0.0, 0.0, 0.3, 1.0)),
         table_changes=rng.choice((0, 6)),
         clients=draws_clients(seed),
+    )
+
+
+def draw_strangers(rng: random.Random, seed: int) -> Workload:
+    """A random one in which strangers come, and often masters are lost."""
+    return attrs.evolve(
+        draw_fail_overs(rng, seed),
+        clients=True,
+        puts=rng.choice((10, 20)),
+        strangers=rng.choice((20, 40, 60)),
+        fail_overs=rng.choice((0, 0, 1, 1, 2)),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from rmq_actors.testing.invariants.ack import Ack
 from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
+from rmq_actors.testing.invariants.answered import Answered
 from rmq_actors.testing.invariants.consumed import Consumed
 from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
@@ -45,6 +46,7 @@ __all__ = [
     "Ack",
     "Acknowledged",
     "Answer",
+    "Answered",
     "Consumed",
     "ConsumerOffsets",
     "Convergence",

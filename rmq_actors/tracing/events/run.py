@@ -188,7 +188,9 @@ class ClientTopicOffset(Event, kind="client.topic_offset", emitter="testing.topi
     asked_ns: int
 
 
-class ClientTopicPull(Event, kind="client.topic_pull", emitter="testing.topic_clients", actor="TopicClients"):
+class ClientTopicPull(
+    Event, kind="client.topic_pull", emitter="testing.topic_clients, testing.stranger_clients", actor="TopicClients"
+):
     """A pull of a topic's queue, asked at asked_ns, was answered with status, a code's name; -1: it names no offset."""
 
     status: str
@@ -200,7 +202,9 @@ class ClientTopicPull(Event, kind="client.topic_pull", emitter="testing.topic_cl
     asked_ns: int
 
 
-class ClientTopicRead(Event, kind="client.topic_read", emitter="testing.topic_clients", actor="TopicClients"):
+class ClientTopicRead(
+    Event, kind="client.topic_read", emitter="testing.topic_clients, testing.stranger_clients", actor="TopicClients"
+):
     """A consumer has a message of the pull told before; offset is that of the log; status as_sent or altered."""
 
     status: str
@@ -209,3 +213,29 @@ class ClientTopicRead(Event, kind="client.topic_read", emitter="testing.topic_cl
     queue_id: int
     queue_offset: int
     asked_ns: int
+
+
+class ClientStranger(Event, kind="client.stranger", emitter="testing.stranger_clients", actor="Stranger"):
+    """A stranger asks this node for what most clients never ask: operation is the kind of request, key its name.
+
+    status: asked, then what that was answered with, a code's name, or was not, by an error's name. role is the broker's
+    at that moment; detail: what else is wrong with the answer.
+    """
+
+    status: str
+    operation: str
+    key: str
+    role: str
+    detail: str
+
+
+class ClientStrangerLeaves(Event, kind="client.stranger_leaves", emitter="testing.stranger_clients", actor="Stranger"):
+    """A request of a stranger may leave a message in the log, of which checksum tells topic, body and properties.
+
+    queue_id -1: in any queue; status: plain, or delayed.
+    """
+
+    status: str
+    key: str
+    queue_id: int
+    checksum: int

@@ -1,0 +1,21 @@
+"""All kinds of requests that strangers make: `RULES` says what is right, `draw` makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rmq_actors.testing.strange_asks import ASKS
+from rmq_actors.testing.strange_puts import PUTS
+from rmq_actors.testing.strange_requests import Dice, Draft, Rule, StrangeRequest
+
+_KINDS = {**PUTS, **ASKS}
+#: By kind.
+RULES: Mapping[str, Rule] = {kind: rule for kind, (rule, _) in _KINDS.items()}
+#: How often a message is a good one.
+_GOOD = 0.2
+
+
+def draw(rng: Dice, key: str, file_bytes: int) -> StrangeRequest:
+    """The next request of a stranger, which `key` names, of a broker whose log has files of so many bytes."""
+    kind = "good" if rng.random() < _GOOD else rng.choice(tuple(_KINDS))
+    return _KINDS[kind][1](Draft(rng, key, file_bytes))
