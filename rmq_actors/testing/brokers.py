@@ -33,6 +33,8 @@ STORE = MessageStoreConfig(
     store_stats_sampling=False,
 )
 _READ_BUFFER_BYTES = 4096
+#: How many connections HA ports have in runs with strangers: enough for two slaves and the strangers' one machine.
+HA_CONNECTIONS_MAX, _HA_CONNECTIONS_PER_ADDRESS = 12, 4
 #: Where a broker keeps what requests change.
 _FILE = "conf/broker.conf"
 
@@ -126,7 +128,7 @@ class BrokersUnderTest(SimBrokers):
         if self.workload.transactions:
             config = attrs.evolve(config, **_CHECKS)
         if self.workload.strangers:
-            config = attrs.evolve(config, enable_property_filter=True)
+            config = attrs.evolve(config, enable_property_filter=True, ha=self._ha_among_strangers(config.ha))
         # Slaves know their masters from the operator, as in other runs.
         config = attrs.evolve(config, namesrv_addr=self.name_server)
         if self.changes_roles:
@@ -134,6 +136,16 @@ class BrokersUnderTest(SimBrokers):
         if self.workload.clients:
             return attrs.evolve(config, master_addr=None)  # clients ask; slaves do not
         return BrokerConfig(name, config.store, config.ha)
+
+    def _ha_among_strangers(self, ha: HaConfig) -> HaConfig:
+        """Each slave may have a connection that its master has not given up yet, and more."""
+        names = [node.address for node in self.nodes.values()] if self.workload.allows_slaves_alone else []
+        return attrs.evolve(
+            ha,
+            connections_max=HA_CONNECTIONS_MAX,
+            connections_max_per_address=_HA_CONNECTIONS_PER_ADDRESS,
+            ha_allowed_addresses=";".join(names),
+        )
 
 
 def brokers_under_test(

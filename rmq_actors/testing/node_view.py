@@ -106,7 +106,7 @@ class NodeView:
     followed: str = ""
     #: It has been the master, and has not become a slave since: what it appends it writes itself.
     leads: bool = False
-    #: The nodes at the other end of its slaves' connections, by their numbers.
+    #: The nodes at the other end of its slaves' connections, by their numbers; "" for a stranger.
     peers: dict[int, str] = attrs.field(factory=dict)
     #: When each put that waits began, by its number, without the time of pauses before; in ns.
     unanswered: dict[int, int] = attrs.field(factory=dict)

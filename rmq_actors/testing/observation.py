@@ -216,6 +216,8 @@ class FaultObserver:
 
     def _connected(self, event: HaConnectionOpen) -> str | None:
         host = event.peer_address.rpartition(":")[0]
+        if not self._view.node_of(host):
+            return None  # a stranger
         connections = self._connections.setdefault((event.node, host), set())
         connections.add(event.conn_id)
         return "second_connection" if len(connections) > 1 else None

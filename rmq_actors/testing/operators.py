@@ -83,7 +83,7 @@ class Operator:
 
     def _on_close(self, event: HaConnectionClose) -> None:
         slave, view = self._slaves[event.node, event.conn_id], self.brokers.view
-        if event.status == OffsetGone.reason and view.needs_what_is_gone(view.nodes[slave]):
+        if slave and event.status == OffsetGone.reason and view.needs_what_is_gone(view.nodes[slave]):
             self.brokers.empty(slave)
 
     async def _restart_lost(self) -> None:

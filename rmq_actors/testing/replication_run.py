@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import attrs
 import trio
 
+from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.log_truncation_service import RETRY_INTERVAL_S
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.protocols.put_completion import PutStatus
@@ -234,13 +235,18 @@ class ReplicationRun:
             and self.view.converged
             and self._halts_are_final
             and not master.config.is_slave
-            and len(master.ha_service.connections) == self._followers
+            and self._connections(master) == self._followers
             and master.store.running_flags.is_writeable
             and self.table_clients.agree
             and self.clients.are_done
             and all(map(self.clients.has_let_go, brokers.names))
             and self.clients.has_all_delayed(master)
         )
+
+    def _connections(self, master: BrokerController) -> int:
+        """How many connections of slaves a master has: strangers have some, too."""
+        peers = (each.peer.rpartition(":")[0] for each in master.ha_service.connections.values())
+        return sum(self.view.node_of(host) != "" for host in peers)
 
     def _is_at_rest(self) -> bool:
         """Whether nothing is under way at the end: what a consumer had given up to send back may have come since."""
@@ -259,7 +265,7 @@ class ReplicationRun:
         ends = ", ".join(f"{name} ends at {self.view.nodes[name].end}" for name in self.brokers.names)
         brokers = self.brokers
         is_up = brokers.master in brokers.running
-        connections = len(brokers.broker(brokers.master).ha_service.connections) if is_up else 0
+        connections = self._connections(brokers.broker(brokers.master)) if is_up else 0
         halted = f" but {', '.join(sorted(self.view.halted))}, halted," if self.view.halted else ""
         tables = "" if not is_up or self.table_clients.agree else ", not all tables are the master's"
         return (

@@ -100,7 +100,11 @@ class SimBrokers(Brokers):
         )
         self.recorder.subscribe(evidence.forget_files, FILES_CHANGE)
         (master,) = (name for name, followed in self._follows.items() if followed is None)
-        node_of = {node.address: name for name, node in self.nodes.items()}.__getitem__
+        names = {node.address: name for name, node in self.nodes.items()}
+
+        def node_of(host: str) -> str:
+            return names.get(host, "")
+
         view = ClusterView(master, list(self._follows), node_of, evidence, acks=acks, sync_flush=list(sync_flush))
         self._view = view
         return view

@@ -33,6 +33,7 @@ from rmq_actors.wire.bodies.message_queues import (
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.dispatch_request import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rmq_actors.wire.headers import CommandHeader, decode_header, encode_header
+from rmq_actors.wire.headers.admin import UpdateBrokerConfigRequestHeader
 from rmq_actors.wire.headers.clients import DeleteSubscriptionGroupRequestHeader, GetConsumerListByGroupRequestHeader
 from rmq_actors.wire.headers.messages import (
     ConsumerSendMsgBackRequestHeader,
@@ -43,6 +44,8 @@ from rmq_actors.wire.headers.messages import (
 from rmq_actors.wire.headers.offsets import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryCorrectionOffsetHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, DeleteTopicRequestHeader
@@ -185,6 +188,17 @@ def _pull_before(draft: Draft) -> StrangeRequest:
     return StrangeRequest("pull_before", [step(_pull(draft.queue_id, draft.rng.choice((-1, -(2**62)))))], wrong=wrong)
 
 
+def _pull_nothing(draft: Draft) -> StrangeRequest:
+    """A queue that nobody has put to is empty."""
+
+    def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
+        is_empty = answers[0].code not in (_NOT_FOUND, _MOVED) or answers[0].remark == "NO_MESSAGE_IN_QUEUE"
+        return "" if is_empty else f"it says {answers[0].remark}"
+
+    command = _pull(500 + draft.queue_id, draft.rng.choice((0, 7)), topic=_TOPIC_OF_ALL)
+    return StrangeRequest("pull_nothing", [step(command)], wrong=wrong)
+
+
 def _pull_badly(draft: Draft) -> StrangeRequest:
     expression, topic = draft.rng.choice(_NO_EXPRESSIONS), draft.rng.choice((STRANGE_TOPIC, _TOPIC_OF_ALL))
     return _one("pull_badly", _pull(draft.queue_id, 0, topic=topic, expression=expression, expression_type="SQL92"))
@@ -295,6 +309,21 @@ def _lock(draft: Draft) -> StrangeRequest:
     return StrangeRequest("lock", [lock("first"), unlock, lock("other")], judged=2, wrong=wrong)
 
 
+def _compare(draft: Draft) -> StrangeRequest:
+    """A question about the offsets of all groups but one leaves those of that one."""
+    group, offset = f"{GROUP}-{draft.key}", 1 + draft.rng.randrange(9)
+    queue = STRANGE_TOPIC, draft.queue_id
+    commit = _command(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, *queue, offset))
+    compare = _command(RequestCode.QUERY_CORRECTION_OFFSET, QueryCorrectionOffsetHeader(GROUP, STRANGE_TOPIC, group))
+    look = _command(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader(group, *queue))
+
+    def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
+        found = (answers[2].ext_fields or {}).get("offset")
+        return "" if found == str(offset) else f"offset {offset} was committed, and is {found}"
+
+    return StrangeRequest("compare", [step(commit), step(compare), step(look)], judged=2, wrong=wrong)
+
+
 def _members(draft: Draft) -> StrangeRequest:
     header = GetConsumerListByGroupRequestHeader(f"{STRAY}-{draft.key}")
     return _one("members", _command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
@@ -344,7 +373,7 @@ def _group(draft: Draft) -> StrangeRequest:
 
 
 def _delete(draft: Draft) -> StrangeRequest:
-    """Of something that is not there: a slave refuses it all the same."""
+    """What is to be deleted is not there: a slave refuses it all the same."""
     name = f"Given-none-{draft.key}"
     header = draft.rng.choice((DeleteTopicRequestHeader(name), DeleteSubscriptionGroupRequestHeader(name)))
     is_topic = isinstance(header, DeleteTopicRequestHeader)
@@ -361,6 +390,12 @@ def _half_config(draft: Draft) -> StrangeRequest:
     """One key that could be changed, and one that cannot: nothing is."""
     lines = [f"{_GOOD_KEY}=2999", draft.rng.choice(_BAD_KEYS)]
     return _config("half_config", lines if draft.rng.random() < 1 / 2 else lines[::-1])
+
+
+def _last_term(draft: Draft) -> StrangeRequest:
+    """After these terms there could be no other promotion."""
+    header = UpdateBrokerConfigRequestHeader(draft.rng.choice((2**63 - 1, 2**62 + 1)))
+    return _one("last_term", _command(RequestCode.UPDATE_BROKER_CONFIG, header))
 
 
 def _black_config(draft: Draft) -> StrangeRequest:
@@ -397,6 +432,7 @@ ASKS: Mapping[str, tuple[Rule, Drawn]] = {
     "pull_names": (_REFUSED, _pull_names),
     "pull_past": (rule([_MOVED], [_RETRY, _NO_TOPIC], needs_topic=True), _pull_past),
     "pull_before": (rule([_MOVED], [_RETRY, _NO_TOPIC], needs_topic=True), _pull_before),
+    "pull_nothing": (rule([_NOT_FOUND, _MOVED], [_NOT_FOUND, _RETRY]), _pull_nothing),
     "pull_badly": (
         rule(
             [ResponseCode.SUBSCRIPTION_PARSE_FAILED],
@@ -415,6 +451,7 @@ ASKS: Mapping[str, tuple[Rule, Drawn]] = {
     "query": (rule([ResponseCode.QUERY_NOT_FOUND]), _query),
     "send_back": (rule([_ERROR], []), _send_back),
     "lock": (rule([_OK]), _lock),
+    "compare": (rule([_OK]), _compare),
     "members": (_REFUSED, _members),
     "commit": (_REFUSED, _commit),
     "bad_new_topic": (_REFUSED, _bad_new_topic),
@@ -423,6 +460,7 @@ ASKS: Mapping[str, tuple[Rule, Drawn]] = {
     "group": (rule([_OK], [_ERROR]), _group),
     "delete": (rule([_OK], [_ERROR]), _delete),
     "delete_system": (_REFUSED, _delete_system),
+    "last_term": (_REFUSED, _last_term),
     "half_config": (_REFUSED, _half_config),
     "black_config": (rule([ResponseCode.NO_PERMISSION]), _black_config),
 }

@@ -100,7 +100,7 @@ def _any_queue(draft: Draft) -> StrangeRequest:
 def _double_names(draft: Draft) -> StrangeRequest:
     """Java's map keeps the last of each name."""
     properties = draft.properties
-    name = draft.rng.choice(("TAGS", "n", "more"))
+    name = draft.rng.choice(("TAGS", "more"))
     pairs = [(name, "first"), *properties.items(), (name, "last")]
     return taken("double_names", draft.queue_id, draft.body, _text(*pairs), properties | {name: "last"})
 
@@ -249,6 +249,22 @@ def _torn_batch(draft: Draft) -> StrangeRequest:
     return _refused_batch("torn_batch", draft, encode_batch_items(items))
 
 
+def _indexed_batch(draft: Draft) -> StrangeRequest:
+    """It says which entries its messages are in another topic's queues."""
+    body, flag, text = _items(draft)[0]
+    own = encode_properties({"INNER_MULTI_DISPATCH": "Chaos", "INNER_MULTI_QUEUE_OFFSET": "0"})
+    return _refused_batch("indexed_batch", draft, encode_batch_items([(body, flag, text + b"\x02" + own)]))
+
+
+def _reply(draft: Draft) -> StrangeRequest:
+    """The answer to a client that is not there: it is stored all the same."""
+    properties, queue_id, body = draft.properties | {"REPLY_TO_CLIENT": "nobody"}, draft.queue_id, draft.body
+    command = _request(STRANGE_TOPIC, body, queue_id, _text(*properties.items()))
+    command.code = RequestCode.SEND_REPLY_MESSAGE_V2
+    pairs = [(name.encode(), value.encode()) for name, value in properties.items()]
+    return StrangeRequest("reply", [step(command)], [Left(STRANGE_TOPIC, queue_id, body, pairs)])
+
+
 def _delayed_batch(draft: Draft) -> StrangeRequest:
     return _refused_batch("delayed_batch", draft, encode_batch_items(_items(draft)), _text(("DELAY", "1")))
 
@@ -283,6 +299,8 @@ PUTS: Mapping[str, tuple[Rule, Drawn]] = {
     "bad_flag": (put_rule(_ILLEGAL), _bad_flag),
     "cut_batch": (put_rule(_ILLEGAL), _cut_batch),
     "torn_batch": (put_rule(_ILLEGAL), _torn_batch),
+    "indexed_batch": (put_rule(_ILLEGAL), _indexed_batch),
+    "reply": (put_rule(_ERROR), _reply),
     "delayed_batch": (put_rule(_ILLEGAL), _delayed_batch),
     "prepared_batch": (put_rule(_ILLEGAL), _prepared_batch),
 }

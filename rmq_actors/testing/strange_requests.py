@@ -27,6 +27,8 @@ from rmq_actors.wire.response_code import ResponseCode
 
 #: The topic that strangers send to, and how many queues it has.
 STRANGE_TOPIC, STRANGE_QUEUES = "Strange", 2
+#: So many puts may wait at a broker at once (waitingPutsMax).
+WAITING_PUTS_MAX = 8
 #: What the names of topics and groups begin with that no request of a stranger may make.
 STRAY = "Stray"
 #: Tags of good messages; pulls choose by them.
@@ -42,6 +44,8 @@ _OF_BROKERS = frozenset(
     name.encode() for name in ("CLUSTER", PROPERTY_DELAY, PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID)
 )
 
+#: The status of a request whose connection the broker has ended in order, without an answer that was due before.
+UNANSWERED = "unanswered"
 #: Any request may be told to come again: too many wait, or the store is closed, or takes nothing now.
 AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 #: The message is in the log.
@@ -210,6 +214,20 @@ Drawn = Callable[[Draft], StrangeRequest]
 def step(command: RemotingCommand) -> Step:
     """A request that is known from the beginning."""
     return lambda _: command
+
+
+def overtaken(answered: Sequence[tuple[StrangeRequest, RemotingCommand | None]]) -> str:
+    """What is wrong with the places of messages that were sent one after the other on one connection, in words."""
+    last: dict[str, int] = {}
+    for request, answer in answered:
+        fields = None if answer is None else answer.ext_fields
+        if not request.leaves or request.leaves[0].is_delayed or fields is None or "queueOffset" not in fields:
+            continue
+        queue_id, offset = fields["queueId"], int(fields["queueOffset"])
+        if offset <= last.get(queue_id, -1):
+            return f"a message got offset {offset} of queue {queue_id} after one that got {last[queue_id]}"
+        last[queue_id] = offset
+    return ""
 
 
 def put_rule(*codes: int) -> Rule:

@@ -81,8 +81,9 @@ class Promotion:
 class ClusterView:
     """A master and its slaves: `names` are all, `first_master` is whose log counts at first.
 
-    `node_of` gives the node of an IP address. `acks` slaves must have what is answered PUT_OK; `sync_flush` are the
-    nodes with flushDiskType SYNC_FLUSH. `takes_parts`: slaves append parts of records, as RocketMQ's do.
+    `node_of` gives the node of an IP address; "": a stranger's. `acks` slaves must have what is answered PUT_OK;
+    `sync_flush` are the nodes with flushDiskType SYNC_FLUSH. `takes_parts`: slaves append parts of records, as
+    RocketMQ's do.
 
     Longer than 300 lines because each kind of event that changes what is known is one short method.
     """
@@ -415,7 +416,7 @@ class ClusterView:
     @property
     def _is_doubled(self) -> bool:
         """Whether a slave has two connections to the master."""
-        peers = self.master.peers.values()
+        peers = [peer for peer in self.master.peers.values() if peer]
         return len(set(peers)) < len(peers)
 
     def _note_doubles(self, event: Event) -> None:

@@ -48,6 +48,8 @@ _AUTO_BATCH, _LATENCY_FAULTS = 0.4, 0.2
 #: How often a master that may have a transient pool has one, and how often logs are cleaned.
 _POOL = 0.3
 _CLEANING = 0.3
+#: How often HA ports let nobody in but slaves.
+_SLAVES_ALONE = 0.3
 
 
 def _whole_number(minimum: int, maximum: int | None = None) -> Callable[[object, attrs.Attribute[int], int], None]:
@@ -107,7 +109,8 @@ class Workload:
     part of the messages in transactions; it needs `clients`. Of their messages `delays` are delayed, and `retries` are
     sent back by the consumer: shares from 0 to 1. With `topic_lives` clients make topics, fill, read and delete them,
     so many times in all; it needs `clients`. With `strangers` others make so many requests that
-    most clients never make.
+    most clients never make, and lean on all ports; with `allows_slaves_alone` (haAllowedAddresses) HA ports let none
+    in.
 
     With `groups` the clients are this project's own producers and consumers: a group of concurrent, orderly or pull
     consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again. With
@@ -160,6 +163,7 @@ class Workload:
     allocation: str = attrs.field(default=ALLOCATIONS[0], validator=_one_of(*ALLOCATIONS))
     topic_lives: int = attrs.field(default=0, validator=_whole_number(0, _TOPIC_LIVES_MAX))
     strangers: int = attrs.field(default=0, validator=_whole_number(0, _STRANGERS_MAX))
+    allows_slaves_alone: bool = attrs.field(default=False, validator=_flag)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
@@ -305,6 +309,7 @@ def draw_strangers(rng: random.Random, seed: int) -> Workload:
         clients=True,
         puts=rng.choice((10, 20)),
         strangers=rng.choice((20, 40, 60)),
+        allows_slaves_alone=rng.random() < _SLAVES_ALONE,
         fail_overs=rng.choice((0, 0, 1, 1, 2)),
     )
 

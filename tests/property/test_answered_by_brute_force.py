@@ -89,7 +89,7 @@ def is_wrong(before: Sequence[Event], event: ClientStranger) -> bool:
     if opened or asked.role != event.role or not event.role:
         stored = {"SUCCESS", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"}
         may_be = ResponseCode.SUCCESS in rule.at_master or ResponseCode.SUCCESS in rule.at_slave
-        return event.status in stored and not may_be
+        return event.status in stored and not may_be and code not in {*rule.at_master, *rule.at_slave}
     if code in (rule.at_master if event.role == "MASTER" else rule.at_slave):
         return event.detail != ""
     failed = any(isinstance(each, StorageError) and each.node == event.node for each in before)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rmq_actors.testing.invariants import Answered
-from rmq_actors.testing.strange_requests import STRAY
+from rmq_actors.testing.strange_requests import STRAY, WAITING_PUTS_MAX
 from rmq_actors.tracing.events.run import ClientTopicRead
 from rmq_actors.tracing.events.storage import StorageError
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
@@ -49,6 +49,15 @@ def disk_has_failed(story: Story) -> None:
 def topic_is_lost(story: Story) -> None:
     story.promote(SLAVE, is_longest=True)
     told("good", "TOPIC_NOT_EXIST")(story)
+
+
+def many_wait(story: Story, count: int = WAITING_PUTS_MAX) -> None:
+    for number in range(count):
+        story.emit(MASTER, "put.begin", msg_id=number, offset=0, size=1)
+
+
+def too_many_wait(story: Story) -> None:
+    many_wait(story, WAITING_PUTS_MAX + 1)
 
 
 def is_stored(story: Story) -> None:
@@ -121,6 +130,14 @@ def one_does_not_know_the_topic(story: Story) -> None:
     story.end()
 
 
+def slave_hears_of_the_topic_later(story: Story) -> None:
+    may_leave(story, queue_id=1)
+    for node in (MASTER, SLAVE, OTHER):
+        story.append(node, strange_record(0, queue_id=1))
+    read_last(story, node=SLAVE)
+    story.end()
+
+
 def slave_gives_less(story: Story) -> None:
     everywhere(story)
     read_last(story, (0, 0))
@@ -161,6 +178,11 @@ def stray_is_made(story: Story) -> None:
         (role_changes("SUCCESS", "long_body"), False),
         (role_changes("FLUSH_DISK_TIMEOUT", "long_body"), False),
         (role_changes("NO_PERMISSION", "long_body"), True),
+        (role_changes("SLAVE_NOT_AVAILABLE", "end_nothing"), True),
+        (told("view", "unanswered"), False),
+        (role_changes("unanswered", "view"), True),
+        (too_many_wait, False),
+        (many_wait, True),
         (store_opens_again, True),
         (disk_has_failed, True),
         (topic_is_lost, True),
@@ -176,6 +198,7 @@ def stray_is_made(story: Story) -> None:
         (altered_is_read, False),
         (all_is_read, True),
         (one_does_not_know_the_topic, True),
+        (slave_hears_of_the_topic_later, True),
         (slave_gives_less, False),
         (more_is_read, False),
         (stray_is_made, False),

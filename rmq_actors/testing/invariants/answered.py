@@ -12,11 +12,21 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.queue_numbers import messages
-from rmq_actors.testing.strange_requests import MARK, STORED, STRANGE_TOPIC, STRAY, Found, read_message
+from rmq_actors.testing.strange_requests import (
+    MARK,
+    STORED,
+    STRANGE_TOPIC,
+    STRAY,
+    UNANSWERED,
+    WAITING_PUTS_MAX,
+    Found,
+    read_message,
+)
 from rmq_actors.testing.strange_rules import RULES
 from rmq_actors.testing.view import TABLES, ClusterView
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
+from rmq_actors.tracing.events.node import NodeKill, NodePowerLoss
 from rmq_actors.tracing.events.run import (
     ClientStranger,
     ClientStrangerLeaves,
@@ -25,7 +35,7 @@ from rmq_actors.tracing.events.run import (
     OperatorPromote,
 )
 from rmq_actors.tracing.events.storage import StorageError, StorageStuck
-from rmq_actors.tracing.events.store import LogAppend, StoreOpen
+from rmq_actors.tracing.events.store import LogAppend, PutBegin, StoreOpen
 from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC
 from rmq_actors.wire.response_code import ResponseCode
 
@@ -45,8 +55,8 @@ class Answered(Invariant[Any]):
 
     What must be refused leaves nothing: no message in a log, no topic, no group. A message that is taken stands in the
     log as it was sent, and a delayed one waits before that. In the end each broker has all of their topic that the log
-    has, one offset after the other. Where a role changes meanwhile, or a disk fails, more refusals are
-    right, and nothing else.
+    has, one offset after the other. No more puts wait than may. Where a role changes meanwhile, or a disk fails, more
+    refusals are right, and nothing else.
     """
 
     name = "answered"
@@ -54,8 +64,11 @@ class Answered(Invariant[Any]):
         ClientStranger,
         ClientStrangerLeaves,
         LogAppend,
+        PutBegin,
         StoreOpen,
         BrokerRoleEvent,
+        NodeKill,
+        NodePowerLoss,
         OperatorPromote,
         StorageError,
         StorageStuck,
@@ -82,6 +95,9 @@ class Answered(Invariant[Any]):
             ClientStranger: self._stranger,
             ClientStrangerLeaves: self._may_leave,
             LogAppend: self._append,
+            PutBegin: self._put,
+            NodeKill: self._change,
+            NodePowerLoss: self._change,
             StoreOpen: self._change,
             BrokerRoleEvent: self._change,
             OperatorPromote: self._promote,
@@ -103,12 +119,17 @@ class Answered(Invariant[Any]):
             self._asked[name] = _Asked(event.role, self._changes[event.node])
             return None
         asked = self._asked.pop(name)
+        is_the_same = event.role == asked.role and event.role and self._changes[event.node] == asked.changes
+        if event.status == UNANSWERED and is_the_same:
+            return (
+                f"{event.node} ends a connection after a frame that is none, and has not answered {event.key} before it"
+            )
         if event.status not in ResponseCode.__members__:
             return None  # no answer
         code, rule = ResponseCode[event.status], RULES[event.operation]
         what = f"{event.node}, {event.role or 'of no role'}, answers {event.operation} {event.key} with {event.status}"
-        if event.role != asked.role or not event.role or self._changes[event.node] != asked.changes:
-            is_taken = code in STORED and not rule.may_be_taken
+        if not is_the_same:
+            is_taken = code in STORED and not rule.may_be_taken and code not in (*rule.at_master, *rule.at_slave)
             return f"{what}, though no broker may do it" if is_taken else None
         right = rule.at_master if event.role == MASTER else rule.at_slave
         if code in right:
@@ -117,7 +138,11 @@ class Answered(Invariant[Any]):
         may_lack_topic = code == ResponseCode.TOPIC_NOT_EXIST and rule.needs_topic and self._has_promoted
         return None if may_fail or may_lack_topic else f"{what}; right are {_names(right)}"
 
-    def _change(self, event: StoreOpen | BrokerRoleEvent, _: ClusterView) -> None:
+    def _put(self, event: PutBegin, view: ClusterView) -> str | None:
+        waiting = len(view.nodes[event.node].unanswered)
+        return f"{event.node} has {waiting} puts that wait" if waiting > WAITING_PUTS_MAX else None
+
+    def _change(self, event: StoreOpen | BrokerRoleEvent | NodeKill | NodePowerLoss, _: ClusterView) -> None:
         self._changes[event.node] += 1
 
     def _promote(self, _: OperatorPromote, __: ClusterView) -> None:
@@ -200,7 +225,8 @@ class Answered(Invariant[Any]):
         master = view.master
         expected = {}
         for at, (topic, queue_id), offset in messages(master.lineage, max(master.begin, node.begin), master.end):
-            if topic == STRANGE_TOPIC:
+            # A slave may hear of the topic between two of its queues.
+            if topic == STRANGE_TOPIC and (node.name, queue_id) in self._least:
                 expected[queue_id, offset] = at
         for queue, at in expected.items():
             # After a power loss the first file of a queue may be gone.
