@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
+from rmq_actors.broker.client_requests import ClientRequests
+from rmq_actors.protocols import send_rules
+from rmq_actors.protocols.ha_master import SlaveReports
 from rmq_actors.testing.scenarios import STRANGERS, RunResult, run_case, scenario_of
 from rmq_actors.testing.strange_rules import RULES
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.run import ClientStranger, ClientTopicRead, OperatorPromote
+from rmq_actors.wire import batch
 from rmq_actors.wire.response_code import ResponseCode
 
 SEEDS = range(30)
+Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 
 def run(seed: int) -> RunResult:
@@ -45,3 +51,38 @@ def test_what_it_cannot_run_is_refused() -> None:
         Workload(1, 0.1, strangers=1)
     with pytest.raises(ValueError, match="strangers"):
         Workload(1, 0.1, strangers=1, clients=True, topic_lives=1)
+
+
+def take_system_topics(patch: pytest.MonkeyPatch) -> None:
+    """Clients send to topics of the broker itself."""
+    patch.setattr(send_rules, "NOT_ALLOWED_SEND_TOPICS", frozenset())
+
+
+def take_puts_at_slaves(patch: pytest.MonkeyPatch) -> None:
+    """A slave looks at a message that it cannot take."""
+    patch.setattr(ClientRequests, "check_is_master", lambda _: None)
+
+
+def take_foreign_text(patch: pytest.MonkeyPatch) -> None:
+    """A batch brings properties that are not UTF-8."""
+    patch.setattr(batch, "check_utf8", lambda _: None)
+
+
+def believe_reports(patch: pytest.MonkeyPatch) -> None:
+    """Whatever a peer reports counts."""
+    patch.setattr(SlaveReports, "_check", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "invariant"),
+    [
+        (take_system_topics, "answered"),
+        (take_puts_at_slaves, "answered"),
+        (take_foreign_text, "answered"),
+        (believe_reports, "report"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_the_scenario_finds_each_bug(sabotage: Sabotage, invariant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sabotage(monkeypatch)
+    assert any(run(seed).failure.startswith(f"{invariant}:") for seed in range(5))
