@@ -317,24 +317,33 @@ class Brokers(ClusterClients):
     def _config(self, name: str) -> BrokerConfig:
         """A broker's configuration for its present place in the cluster."""
         master, group = self._follows[name], self._of_group(name)
-        host, port, ha_port = self._listens(name)
-        # If there are name servers, they tell where the master is.
-        address = None if master is None or self._namesrv_addr is not None else self._addresses(master)
-        store, ha = self._settings(name)
+        host, port, _ = self._listens(name)
+        store, ha = self._settings_in_place(name)
         return BrokerConfig(
             self._groups[name],
-            attrs.evolve(store, broker_role=store.broker_role if master is None else BrokerRole.SLAVE),
-            attrs.evolve(
-                ha,
-                ha_listen_host=host,
-                ha_listen_port=ha_port,
-                ha_master_address=None if address is None else address.ha,
-            ),
+            store,
+            ha,
             remoting=RemotingServerConfig(host, port),
             # The place among the group's brokers; the first one's, as a slave, is the last.
             broker_id=0 if master is None else group.index(name) or len(group),
             namesrv_addr=self._namesrv_addr,
-            master_addr=None if address is None else address.remoting,
+            master_addr=None if master is None or self._namesrv_addr is not None else self._addresses(master).remoting,
+        )
+
+    def _settings_in_place(self, name: str) -> tuple[MessageStoreConfig, HaConfig]:
+        """A broker's settings with its role and its addresses."""
+        master = self._follows[name]
+        host, _, ha_port = self._listens(name)
+        store, ha = self._settings(name)
+        if master is not None:
+            store = attrs.evolve(store, broker_role=BrokerRole.SLAVE)
+        # If there are name servers, they tell where the master is.
+        address = None if master is None or self._namesrv_addr is not None else self._addresses(master)
+        return store, attrs.evolve(
+            ha,
+            ha_listen_host=host,
+            ha_listen_port=ha_port,
+            ha_master_address=None if address is None else address.ha,
         )
 
 

@@ -124,18 +124,21 @@ class BrokersUnderTest(SimBrokers):
         return config, BrokerFiles(node.disk, file, {} if said is None else said.values, {})
 
     def _config(self, name: str) -> BrokerConfig:
-        config = super()._config(name)
-        if self.workload.transactions:
-            config = attrs.evolve(config, **_CHECKS)
-        if self.workload.strangers:
-            config = attrs.evolve(config, enable_property_filter=True, ha=self._ha_among_strangers(config.ha))
         # Slaves know their masters from the operator, as in other runs.
-        config = attrs.evolve(config, namesrv_addr=self.name_server)
-        if self.changes_roles:
-            return config
-        if self.workload.clients:
-            return attrs.evolve(config, master_addr=None)  # clients ask; slaves do not
-        return BrokerConfig(name, config.store, config.ha)
+        if not self.changes_roles and not self.workload.clients:
+            return BrokerConfig(name, *self._settings_in_place(name))
+        changes: dict[str, Any] = {"namesrv_addr": self.name_server}
+        if self.workload.transactions:
+            changes |= _CHECKS
+        if self.workload.strangers:
+            changes["enable_property_filter"] = True
+        if not self.changes_roles:
+            changes["master_addr"] = None  # clients ask; slaves do not
+        return attrs.evolve(super()._config(name), **changes)
+
+    def _settings_in_place(self, name: str) -> tuple[MessageStoreConfig, HaConfig]:
+        store, ha = super()._settings_in_place(name)
+        return store, self._ha_among_strangers(ha) if self.workload.strangers else ha
 
     def _ha_among_strangers(self, ha: HaConfig) -> HaConfig:
         """Each slave may have a connection that its master has not given up yet, and more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -11,6 +12,7 @@ MAX_DELAY_LEVELS = 1024
 MAX_DELAY_MS = 3650 * 86_400_000
 
 
+@functools.lru_cache  # each settings object is made of a few texts
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """The levels of "1s 5s ... 2h" in ms, level 1 first. Units are s, m, h and d.
 
