@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.actors.services.channels import LatestReceiver, LatestSender
 from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.broker_metadata import BrokerMetadata
@@ -123,7 +123,7 @@ class BrokerRemoting:
     _environment: Environment
     _tracer: Tracer
     metadata: BrokerMetadata
-    _topic_changes: trio.MemoryReceiveChannel[DataVersion]
+    _topic_changes: LatestReceiver[DataVersion]
     processors: ProcessorTable
     client: RemotingClient
     remoting_server: RemotingServer
@@ -144,7 +144,7 @@ class BrokerRemoting:
     #: "ip:port" that messages of clients are stored under; known once the broker listens.
     _store_host: str = attrs.field(default="", init=False)
     #: Both ends of `MASTERS`, of this role.
-    _masters: tuple[LatestSender[str], trio.MemoryReceiveChannel[str]] = attrs.field(factory=MASTERS.open, init=False)
+    _masters: tuple[LatestSender[str], LatestReceiver[str]] = attrs.field(factory=MASTERS.open, init=False)
 
     def __attrs_post_init__(self) -> None:
         MetadataProcessor(self.metadata, lambda: self._store).register(self.processors)

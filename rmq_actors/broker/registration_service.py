@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.actors.services.channels import LatestReceiver, LatestSender
 from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.broker.broker_outer_api import (
     BrokerIdentity,
@@ -68,7 +68,7 @@ class BrokerRegistrationService(ServiceThread):
     _config: BrokerConfig
     _api: BrokerOuterAPI
     _topics: TopicConfigManager
-    _topic_changes: trio.MemoryReceiveChannel[DataVersion]
+    _topic_changes: LatestReceiver[DataVersion]
     _ha_masters: LatestSender[str]
     _masters: LatestSender[str]
     _entropy: Entropy

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import LatestChannel
+from rmq_actors.actors.services.channels import LatestChannel, LatestReceiver
 from rmq_actors.actors.services.service import WakeUp
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.broker_outer_api import MQBrokerError
@@ -97,7 +97,7 @@ class SlaveSynchronize:
     #: Where the master answers, "host:port"; None while that is not known.
     _master_addr: str | None
     #: Announces a new master; None: the configuration fixes it.
-    _told: trio.MemoryReceiveChannel[str] | None
+    _told: LatestReceiver[str] | None
     _is_followed: Callable[[], bool]
     _terms: TermFile
     _broker_name: str
@@ -130,7 +130,7 @@ class SlaveSynchronize:
         self._asking.cancel()
         self._wake.wakeup("stop")
 
-    async def _watch_masters(self, told: trio.MemoryReceiveChannel[str]) -> None:
+    async def _watch_masters(self, told: LatestReceiver[str]) -> None:
         async for master in told:
             self._machine.master_changed(master, trio.current_time())
             self._asking.cancel()

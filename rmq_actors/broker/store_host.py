@@ -7,10 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import attrs
-import trio
 
 from rmq_actors.actors.restart import Restart
-from rmq_actors.actors.services.channels import Broadcast, LatestSender
+from rmq_actors.actors.services.channels import Broadcast, LatestReceiver, LatestSender
 from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.system import ActorSystem
 from rmq_actors.broker.config import BrokerConfig
@@ -88,7 +87,7 @@ class StoreHost:
     _store_services: Supervisor | None = attrs.field(default=None, init=False)
     _life_services: Supervisor | None = attrs.field(default=None, init=False)
     _slave_services: Supervisor | None = attrs.field(default=None, init=False)
-    _told: trio.MemoryReceiveChannel[str] = attrs.field(init=False)
+    _told: LatestReceiver[str] = attrs.field(init=False)
     #: The port that the system chose for haListenPort 0: slaves know it.
     _ha_port: int | None = attrs.field(default=None, init=False)
 

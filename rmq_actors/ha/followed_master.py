@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel, LatestChannel
+from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel, LatestChannel, LatestReceiver
 from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.ha_slave import HaSlave
 
@@ -34,7 +34,7 @@ class FollowedMaster:
     """Where a slave's master serves its log ("host:port"): as configured, or as `told` last. Outlives each HAClient."""
 
     address: str | None
-    told: trio.MemoryReceiveChannel[str] | None = None
+    told: LatestReceiver[str] | None = None
     #: Where each halt is told.
     halts: Broadcast[Halt] = attrs.field(factory=HA_HALTS.open)
     #: Why it is not followed now, until it changes, or is asked again and answers in another way.

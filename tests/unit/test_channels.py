@@ -72,11 +72,56 @@ async def test_a_waiting_receiver_gets_the_value_and_then_the_latest() -> None:
 
 
 @pytest.mark.trio
-async def test_a_receiver_that_is_gone_is_no_error() -> None:
+async def test_a_receiver_that_is_cancelled_loses_no_value() -> None:
     send, receive = latest().open()
-    receive.close()
+    with trio.move_on_after(0):
+        await receive.receive()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive.receive)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
     send.put(1)
     send.put(2)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await receive.receive()
+    assert scope.cancelled_caught
+    assert await receive.receive() == 2
+
+
+@pytest.mark.trio
+async def test_what_is_put_while_the_receiver_has_not_run_again_is_kept() -> None:
+    send, receive = latest().open()
+    seen: list[int] = []
+
+    async def take_two() -> None:
+        seen.extend([await receive.receive(), await receive.receive()])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_two)
+        await trio.testing.wait_all_tasks_blocked()
+        for value in (1, 2, 3):
+            send.put(value)
+    assert seen == [1, 3]
+
+
+@pytest.mark.trio
+async def test_one_task_receives_at_a_time() -> None:
+    _, receive = latest().open()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive.receive)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.BusyResourceError):
+            await receive.receive()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_a_value_that_waits_is_taken_by_a_checkpoint() -> None:
+    send, receive = latest().open()
+    send.put(1)
+    with trio.testing.assert_checkpoints():
+        assert await receive.receive() == 1
 
 
 @pytest.mark.trio

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import trio
 
-from rmq_actors.actors.services.channels import LatestSender
+from rmq_actors.actors.services.channels import LatestReceiver, LatestSender
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.ports.environment import Environment
 from rmq_actors.store.config import MessageStoreConfig
@@ -51,8 +50,8 @@ class LogPuts:
     disk: FaultyDisk
     clock: SetClock
     recorder: Recorder
-    told_commits: trio.MemoryReceiveChannel[int]
-    told_files: trio.MemoryReceiveChannel[int]
+    told_commits: LatestReceiver[int]
+    told_files: LatestReceiver[int]
 
     @classmethod
     def open(cls, root: Path, file_size_bytes: int = 1000, **settings: Any) -> LogPuts:
@@ -60,8 +59,8 @@ class LogPuts:
         disk, clock, recorder = FaultyDisk(root), SetClock(), new_recorder()
         tracer = recorder.tracer("node")
         log = CommitLog.open(disk, file_size_bytes, tracer)
-        commits: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = COMMIT_REQUESTS.open()
-        files: tuple[LatestSender[int], trio.MemoryReceiveChannel[int]] = ALLOCATE_REQUESTS.open()
+        commits: tuple[LatestSender[int], LatestReceiver[int]] = COMMIT_REQUESTS.open()
+        files: tuple[LatestSender[int], LatestReceiver[int]] = ALLOCATE_REQUESTS.open()
         outcomes = FLUSH_OUTCOMES.open()
         puts = MessagePuts(
             config,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Literal, TypeVar
 
 import attrs
+import outcome
 import trio
 
 T = TypeVar("T")
@@ -60,24 +61,63 @@ class BoundedChannel(Generic[T]):
 
 
 @attrs.define(eq=False, repr=False)
+class LatestReceiver(Generic[T]):
+    """The receiving end of a latest channel, for one task at a time.
+
+    A memory channel of one value would do, but it takes the time of four steps to make one, and a broker makes dozens.
+    """
+
+    #: The value that nobody has taken, if there is one.
+    _values: list[T] = attrs.field(factory=list, init=False)
+    _waiter: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
+
+    async def receive(self) -> T:
+        """Wait for a value, and take it. A checkpoint. Raises `trio.BusyResourceError` if another task waits."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._values:
+            value = self._values.pop()
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return value
+        if self._waiter is not None:
+            raise trio.BusyResourceError("another task waits for this channel's next value")
+        self._waiter = trio.lowlevel.current_task()
+        received: T = await trio.lowlevel.wait_task_rescheduled(self._abort)
+        return received
+
+    def receive_nowait(self) -> T:
+        """Take the value. Raises `trio.WouldBlock` if there is none."""
+        if not self._values:
+            raise trio.WouldBlock
+        return self._values.pop()
+
+    def give(self, value: T) -> None:
+        """For the sending end: hand the value to the task that waits, or keep it instead of the one before."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is None:
+            self._values[:] = (value,)
+        else:
+            trio.lowlevel.reschedule(waiter, outcome.Value(value))
+
+    def __aiter__(self) -> LatestReceiver[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        return await self.receive()
+
+    def _abort(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._waiter = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+@attrs.frozen(eq=False, repr=False)
 class LatestSender(Generic[T]):
     """The sending end of a latest channel: never waits, and replaces a value that nobody has taken."""
 
-    _send: trio.MemorySendChannel[T]
-    _drain: trio.MemoryReceiveChannel[T]
+    _receiver: LatestReceiver[T]
 
     def put(self, value: T) -> None:
-        """Make `value` the one that the receiver gets next. A receiver that is gone is no error."""
-        try:
-            self._send.send_nowait(value)
-        except trio.WouldBlock:
-            self._drain.receive_nowait()
-            self._send.send_nowait(value)
-
-
-def _open_latest() -> tuple[LatestSender[T], trio.MemoryReceiveChannel[T]]:
-    send, receive = trio.open_memory_channel[T](1)
-    return LatestSender(send, receive.clone()), receive
+        """Make `value` the one that the receiver gets next."""
+        self._receiver.give(value)
 
 
 @attrs.frozen
@@ -91,9 +131,10 @@ class LatestChannel(Generic[T]):
         """Declare a channel of one value, in which the latest wins."""
         return cls(_declare(ChannelSpec(name, "latest", 1, carries, sender, receiver)))
 
-    def open(self) -> tuple[LatestSender[T], trio.MemoryReceiveChannel[T]]:
+    def open(self) -> tuple[LatestSender[T], LatestReceiver[T]]:
         """A fresh pair of ends."""
-        return _open_latest()
+        receive: LatestReceiver[T] = LatestReceiver()
+        return LatestSender(receive), receive
 
 
 #: From here on the receivers are numbered that let others go first.
@@ -109,19 +150,19 @@ class Broadcast(Generic[T]):
     """One sender, any number of receivers, each with a latest channel of its own."""
 
     spec: ChannelSpec[T]
-    _senders: dict[int, tuple[LatestSender[T], Callable[[T], bool] | None]] = attrs.field(factory=dict, init=False)
+    _receivers: dict[int, tuple[LatestReceiver[T], Callable[[T], bool] | None]] = attrs.field(factory=dict, init=False)
     _next: int = attrs.field(default=0, init=False)
 
     def put(self, value: T) -> None:
         """Hand `value` to every receiver, as they have subscribed; those that let others go first are last."""
-        for sender, take in self._senders.values():
+        for receive, take in self._receivers.values():
             if take is None or not take(value):
-                sender.put(value)
+                receive.give(value)
 
     @contextlib.contextmanager
     def subscribe(
         self, take: Callable[[T], bool] | None = None, *, others_first: bool = False
-    ) -> Iterator[trio.MemoryReceiveChannel[T]]:
+    ) -> Iterator[LatestReceiver[T]]:
         """A receiving end for as long as the context lasts; it sees values put after this call.
 
         `take` is called first, in the sender's step: a value for which it returns True needs no wake-up. It must not
@@ -130,20 +171,19 @@ class Broadcast(Generic[T]):
         number, self._next = self._next, self._next + 1
         if others_first:
             number += _LAST
-        ends: tuple[LatestSender[T], trio.MemoryReceiveChannel[T]] = _open_latest()
-        sender, receive = ends
-        self._senders[number] = sender, take
-        if not others_first and len(self._senders) > 1:
-            self._senders = dict(sorted(self._senders.items(), key=_number))
+        receive: LatestReceiver[T] = LatestReceiver()
+        self._receivers[number] = receive, take
+        if not others_first and len(self._receivers) > 1:
+            self._receivers = dict(sorted(self._receivers.items(), key=_number))
         try:
             yield receive
         finally:
-            del self._senders[number]
+            del self._receivers[number]
 
     @property
     def receivers(self) -> int:
         """How many are subscribed."""
-        return len(self._senders)
+        return len(self._receivers)
 
 
 @attrs.frozen

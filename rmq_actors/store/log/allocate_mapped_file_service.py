@@ -13,7 +13,7 @@ import logging
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import LatestChannel
+from rmq_actors.actors.services.channels import LatestChannel, LatestReceiver
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.config import MessageStoreConfig
@@ -46,7 +46,7 @@ class AllocateMappedFileService(ServiceThread):
     _commit_log: CommitLog
     _disk: Disk
     _tracer: Tracer
-    _requests: trio.MemoryReceiveChannel[int]
+    _requests: LatestReceiver[int]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Prepare files until asked to stop; then remove the one that was not needed."""

@@ -15,7 +15,7 @@ from typing import Literal
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel, LatestChannel, LatestSender
+from rmq_actors.actors.services.channels import Broadcast, BroadcastChannel, LatestChannel, LatestReceiver, LatestSender
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.log.commit_log import CommitLog
@@ -73,7 +73,7 @@ class FlushService(ServiceThread):
     _tracer: Tracer
     least_pages: int = 0
     thorough_interval_s: float = 0.0
-    _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
+    _requests: LatestReceiver[int] = attrs.field(init=False)
     requests: LatestSender[int] = attrs.field(init=False)
     #: Whether a request waits to be taken.
     _is_requested: bool = attrs.field(default=False, init=False)
@@ -176,7 +176,7 @@ class CommitRealTimeService(ServiceThread):
     _config: MessageStoreConfig
     _commit_log: CommitLog
     _committed: Callable[[], None]
-    _requests: trio.MemoryReceiveChannel[int]
+    _requests: LatestReceiver[int]
     _last_commit: float = attrs.field(default=float("-inf"), init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from rmq_actors.actors.services.channels import Broadcast
+from rmq_actors.actors.services.channels import Broadcast, LatestReceiver
 from rmq_actors.actors.services.service import ServiceThread
 from rmq_actors.protocols.group_transfer import ReplicationState
 from rmq_actors.protocols.put_completion import Completed, PutCompletion, PutStatus
@@ -104,7 +104,7 @@ class PutCompletionService(ServiceThread):
                 raise StoreStopped(f"the store has stopped with {self.replication.live_slaves} of {count} slaves")
             await self._waiting_for_slaves.park()
 
-    async def _follow_flush(self, outcomes: trio.MemoryReceiveChannel[FlushOutcome]) -> None:
+    async def _follow_flush(self, outcomes: LatestReceiver[FlushOutcome]) -> None:
         async for outcome in outcomes:
             if isinstance(outcome, FlushFailed):
                 self._answer(self.completion.flush_failed())
