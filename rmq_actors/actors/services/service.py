@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from typing import Protocol
 
 import attrs
@@ -80,8 +81,11 @@ class WakeUp:
 
     async def wait_for_running(self, deadline: float) -> bool:
         """Wait for a wake-up until `deadline` (trio time); True if it was a wake-up. A checkpoint."""
-        with trio.move_on_at(deadline):
-            await self._event.wait()
+        if deadline == math.inf:
+            await self._event.wait()  # a cancel scope costs as much as four steps
+        else:
+            with trio.move_on_at(deadline):
+                await self._event.wait()
         woken = self._event.is_set()
         if woken:
             self._event = trio.Event()
