@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 #: What one call sends at most: a slave that takes this much in haHousekeepingInterval is not stuck.
 _SEND_BYTES = 64 * 1024
-#: What one call receives at most: OpenSSL gives 16 KiB, and has memory made for what is asked for.
-_RECEIVE_BYTES = 16 * 1024
+#: What one call receives at most: OpenSSL gives one record, and has memory made for what is asked for. It cuts what is
+#: sent into full records, so only the last one of a send is smaller.
+RECORD_BYTES = 16 * 1024
 
 
 @attrs.frozen
@@ -35,6 +36,11 @@ class BrokerTls:
         if tls is None or tls.ha_server is None or tls.ha_client is None:
             raise TlsConfigError("haTlsEnable=true needs the settings of TLS: Tls.from_config(config, ha=True)")
         return cls(tls.ha_server, tls.ha_client)
+
+    @property
+    def record_bytes(self) -> int:
+        """See `HaTls`."""
+        return RECORD_BYTES
 
     async def accept(self, stream: trio.SocketStream) -> trio.socket.SocketType:
         """See `HaTls`. A slave of RocketMQ says nothing for 5 s, and then a report in plain text."""
@@ -80,7 +86,7 @@ class TlsSocket(trio.socket.SocketType):
     async def recv_into(self, buffer: Buffer, nbytes: int = 0, flags: int = 0) -> int:
         """Wait for bytes; how many, 0 at the end. All of `buffer` is meant."""
         del nbytes, flags
-        return await self._transport.receive_into(memoryview(buffer)[:_RECEIVE_BYTES])
+        return await self._transport.receive_into(memoryview(buffer)[:RECORD_BYTES])
 
     async def send(self, bytes: Buffer, flags: int = 0, /) -> int:  # noqa: A002 - Trio's name
         """Send some of `bytes`; how many."""

@@ -221,13 +221,14 @@ class HAClient(ServiceThread):
     async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, reporter: Reporter, backoff: Backoff) -> None:
         part = PartOfRecord(self._store.commit_log.file_size_bytes)
         is_known = False
+        record_bytes = 0 if self._tls is None else self._tls.record_bytes
         while True:
             room = slave.free()
             size = await self._receive(socket, room)
             if not size:
                 raise PeerClosed("the master closed the connection")
             now = trio.current_time()
-            self._store.receiving.received(size, now, more_waits=size == len(room))
+            self._store.receiving.received(size, now, more_waits=size in (len(room), record_bytes))
             for append in part.joined(slave.received(size, now)):
                 part.hold(append, self._store.append_to_commit_log(*append, whole_records=True))
             if not is_known and slave.frames:

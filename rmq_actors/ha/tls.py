@@ -10,6 +10,11 @@ import trio
 class HaTls(Protocol):
     """Makes sockets that speak TLS. Both ends of a connection do, or none."""
 
+    @property
+    def record_bytes(self) -> int:
+        """The most that one receive brings: after that many bytes more of what was sent waits."""
+        ...
+
     async def accept(self, stream: trio.SocketStream) -> trio.socket.SocketType:
         """Shake hands with a slave, within a time. Raises `OSError`; the stream is the caller's to close then."""
         ...

@@ -138,6 +138,7 @@ async def test_a_slave_follows_over_tls_and_nobody_between_reads_the_log(tmp_pat
             running(tmp_path / "slave", BrokerRole.SLAVE, broker_tls(), between) as slave,
         ):
             await slave.reaches(master)
+            assert slave.broker.store.receiving.busy_until > 0  # it receives first, and dispatches then
             statuses: list[PutStatus] = []
 
             async def put_many() -> None:

@@ -12,12 +12,14 @@ import trio
 import trio.testing
 
 from rmq_actors.actors.restart import first_leaf
+from rmq_actors.broker.ha_tls import RECORD_BYTES, BrokerTls
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.ha.followed_master import HA_MASTERS, FollowedMaster
 from rmq_actors.ha.ha_client import HAClient
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.following import Halt
 from rmq_actors.protocols.ha_slave import RECEIVE_BYTES, IllegalFrame, MasterSilent, ReportStuck
+from rmq_actors.remoting.tls import Tls
 from rmq_actors.store.dispatch.receiving import BUSY_S
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.wire.ha_frames import encode_report, encode_transfer_header
@@ -25,6 +27,7 @@ from tests.worlds.recording import new_tracer
 from tests.worlds.running_store import NoEntropy, message, running_store
 
 CONFIG = HaConfig(ha_master_address="127.0.0.1:1")
+NO_CERTIFICATES: Any = object()
 
 
 @attrs.define(eq=False)
@@ -79,10 +82,10 @@ class QuickWire(Wire):
         return len(taken)
 
 
-async def follow(store: MessageStore, wire: Wire, backoff: Backoff | None = None) -> None:
+async def follow(store: MessageStore, wire: Wire, backoff: Backoff | None = None, tls: BrokerTls | None = None) -> None:
     """One connection of a client, to its end; raises what ended it."""
     socket: Any = wire
-    client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), store, NoEntropy(), new_tracer())
+    client = HAClient(CONFIG, FollowedMaster("127.0.0.1:1"), store, NoEntropy(), new_tracer(), tls=tls)
     try:
         await client._follow_master(socket, backoff or Backoff(0.1, 1.0))
     except ExceptionGroup as group:
@@ -333,6 +336,32 @@ async def test_a_receive_that_fills_its_buffer_says_that_more_waits(
             wire.feed((full + heartbeat)[:RECEIVE_BYTES])
             await trio.testing.wait_all_tasks_blocked()
             assert receiving.busy_until == trio.current_time() + BUSY_S
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("over_tls", "size_bytes", "more_waits"),
+    [
+        pytest.param(True, RECORD_BYTES, True, id="a full record of TLS"),
+        pytest.param(True, RECORD_BYTES // 2, False, id="a smaller record"),
+        pytest.param(False, RECORD_BYTES, False, id="as much in plain text"),
+    ],
+)
+async def test_a_full_record_of_tls_says_that_more_waits(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, over_tls: bool, size_bytes: int, more_waits: bool
+) -> None:
+    """A receive over TLS never fills the buffer: one record is all that it brings."""
+    tls = BrokerTls.of(Tls(ha_server=NO_CERTIFICATES, ha_client=NO_CERTIFICATES)) if over_tls else None
+    heartbeats = encode_transfer_header(0, 0) * RECORD_BYTES
+    async with running_store(tmp_path) as running:
+        wire = Wire(room=1000)
+        wire.feed(heartbeats[:size_bytes])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, running.store, wire, None, tls)
+            await trio.testing.wait_all_tasks_blocked()
+            busy_until = trio.current_time() + BUSY_S if more_waits else float("-inf")
+            assert running.store.receiving.busy_until == busy_until
             nursery.cancel_scope.cancel()
 
 

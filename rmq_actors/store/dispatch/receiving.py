@@ -29,7 +29,7 @@ class Receiving:
     _counted_until: float = attrs.field(default=float("-inf"), init=False)
 
     def received(self, size_bytes: int, now: float, *, more_waits: bool) -> None:
-        """A receive is there; `more_waits`: it has filled its buffer, so there is more. `now` is Trio's time."""
+        """A receive is there; `more_waits`: it brought as much as it could, so there is more. `now` is Trio's time."""
         if more_waits:
             self.busy_until = now + BUSY_S
         if now >= self._counted_until:
