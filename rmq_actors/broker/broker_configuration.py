@@ -38,7 +38,7 @@ _OPENED_WITH = frozenset(
         *("brokerRole", "brokerId"),
         *("flushDiskType", "syncFlushTimeout", "slaveTimeout", "haSlaveFallbehindMax"),
         *("haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haConnectionsMax"),
-        "haConnectionsMaxPerAddress",
+        *("haConnectionsMaxPerAddress", "haHandshakesMax"),
         *("syncFromLastFile", "totalReplicas", "inSyncReplicas", "minInSyncReplicas", "enableAutoInSyncReplicas"),
         *("flushIntervalCommitLog", "flushCommitLogLeastPages", "flushCommitLogThoroughInterval"),
         *("maxMessageSize", "osPageCacheBusyTimeOutMills", "waitingPutsMax"),

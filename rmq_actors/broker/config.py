@@ -31,6 +31,7 @@ _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - to refuse them
 BROKER_KEYS: Keys = {
     "ha.connections_max": Key("haConnectionsMax"),
     "ha.connections_max_per_address": Key("haConnectionsMaxPerAddress"),
+    "ha.handshakes_max": Key("haHandshakesMax"),
     "ha.connect_timeout_ms": Key("haConnectTimeout"),
     "ha.reconnect_pause_min_ms": Key("haReconnectPauseMin"),
     "ha.reconnect_pause_max_ms": Key("haReconnectPauseMax"),

@@ -98,6 +98,9 @@ class HaConfig:
     #: Speak TLS with slaves and with the master, by the certificates of the `tls.` keys; whoever speaks plain text,
     #: RocketMQ's brokers too, is refused. So all brokers of one name need the same. RocketMQ has no such key.
     ha_tls_enable: bool = False
+    #: With `ha_tls_enable`: how many peers may shake hands at a time; one more is closed at once. Too few: peers that
+    #: never end their handshakes keep slaves out until they are cut off. Each costs memory and a file descriptor.
+    handshakes_max: int = attrs.field(default=256, validator=attrs.validators.ge(1))
     #: How long a slave waits for a master to accept. Too short: a far or busy master is never followed.
     connect_timeout_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
     #: The pause before a slave connects again after its first failure. It doubles with each failure, up to the next

@@ -61,7 +61,10 @@ class HAService(ServiceThread):
     def __attrs_post_init__(self) -> None:
         config = self.config
         self._admission = SlaveAdmission(
-            parse_networks(config.ha_allowed_addresses), config.connections_max, config.connections_max_per_address
+            parse_networks(config.ha_allowed_addresses),
+            config.connections_max,
+            config.connections_max_per_address,
+            config.handshakes_max,
         )
 
     async def work(self, task_status: trio.TaskStatus[None]) -> None:

@@ -8,9 +8,6 @@ import attrs
 
 from rmq_actors.protocols.allowed_addresses import Network, is_allowed, is_loopback
 
-#: How many handshakes of TLS may be under way: they hold no place of a slave, and end by themselves.
-HANDSHAKES_MAX = 256
-
 
 @attrs.frozen
 class SlaveAdmission:
@@ -19,6 +16,8 @@ class SlaveAdmission:
     allowed: tuple[Network, ...]
     connections_max: int
     per_address_max: int
+    #: How many handshakes of TLS may be under way: they hold no place of a slave, and end by themselves.
+    handshakes_max: int
 
     def why_not(self, host: str, connected: Collection[str], in_handshake: Collection[str] = ()) -> str | None:
         """Why a peer at `host` is refused, None if it is taken; the others are the hosts of those that are there."""
@@ -28,8 +27,8 @@ class SlaveAdmission:
         # Whoever is on this machine can do worse, and a cluster on one machine has many brokers.
         if of_address >= self.per_address_max and not is_loopback(host):
             return f"{self.per_address_max} connections of its address are open already (haConnectionsMaxPerAddress)"
-        if len(in_handshake) >= HANDSHAKES_MAX:
-            return f"{HANDSHAKES_MAX} TLS handshakes are under way"
+        if len(in_handshake) >= self.handshakes_max:
+            return f"{self.handshakes_max} TLS handshakes are under way (haHandshakesMax)"
         return self.why_no_more(len(connected))
 
     def why_no_more(self, connected: int) -> str | None:

@@ -280,6 +280,20 @@ async def test_a_handshake_that_never_ends_holds_no_place_of_a_slave_and_is_cut_
 
 
 @pytest.mark.trio
+async def test_one_handshake_too_many_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        running(tmp_path / "master", BrokerRole.SYNC_MASTER, broker_tls(), handshakes_max=2) as master,
+        contextlib.AsyncExitStack() as peers,
+    ):
+        for _ in range(3):
+            peer = await peers.enter_async_context(await trio.open_tcp_stream(*master.address))
+        await until_closed(peer)
+        assert master.broker.ha_service.in_handshake == 2
+        assert master.broker.ha_service.counters().refused_connections == 1
+    assert "refused: 2 TLS handshakes are under way (haHandshakesMax)" in caplog.text
+
+
+@pytest.mark.trio
 async def test_a_peer_that_ends_before_its_handshake_is_no_slave(tmp_path: Path) -> None:
     async with running(tmp_path / "master", BrokerRole.SYNC_MASTER, broker_tls()) as master:
         async with await trio.open_tcp_stream(*master.address) as peer:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rmq_actors.protocols.allowed_addresses import parse_networks
-from rmq_actors.protocols.slave_admission import HANDSHAKES_MAX, SlaveAdmission
+from rmq_actors.protocols.slave_admission import SlaveAdmission
 
-ADMISSION = SlaveAdmission(parse_networks("10.0.0.0/8;127.0.0.0/8;::1"), connections_max=4, per_address_max=2)
+ADMISSION = SlaveAdmission(
+    parse_networks("10.0.0.0/8;127.0.0.0/8;::1"), connections_max=4, per_address_max=2, handshakes_max=10
+)
 A, B = "10.0.0.1", "10.0.0.2"
 
 
@@ -29,7 +31,7 @@ A, B = "10.0.0.1", "10.0.0.2"
         ("127.0.0.1", ["127.0.0.1"] * 4, [], "4 connections are open already"),
         # Who has not ended its handshake holds no place.
         (A, [B], [B] * 9, None),
-        (A, [], [B] * HANDSHAKES_MAX, f"{HANDSHAKES_MAX} TLS handshakes are under way"),
+        (A, [], [B] * 10, "10 TLS handshakes are under way (haHandshakesMax)"),
     ],
 )
 def test_a_peer_is_taken_or_told_why_not(
