@@ -12,11 +12,13 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from rmq_actors.broker.broker_controller import BrokerController, open_broker
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.embedding.cluster import log_sha256
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.protocols.metadata_rounds import FIRST_AFTER_S
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.remoting.config import RemotingServerConfig
@@ -258,7 +260,7 @@ async def test_a_slave_says_that_its_master_may_speak_plain_text_and_the_master_
 @pytest.mark.trio
 @pytest.mark.parametrize("begin", [b"", TLS_HELLO], ids=["silent", "half a hello"])
 async def test_a_handshake_that_never_ends_holds_no_place_of_a_slave_and_is_cut_off(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, begin: bytes
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mock_clock: trio.testing.MockClock, begin: bytes
 ) -> None:
     tls = broker_tls(handshake_timeout_ms=400)
     async with (
@@ -269,9 +271,13 @@ async def test_a_handshake_that_never_ends_holds_no_place_of_a_slave_and_is_cut_
         for _ in range(5):
             streams.append(await peers.enter_async_context(await trio.open_tcp_stream(*master.address)))
             await streams[-1].send_all(begin)
+        await trio.testing.wait_all_tasks_blocked()
+        assert master.broker.ha_service.in_handshake == 5
         async with running(tmp_path / "slave", BrokerRole.SLAVE, tls, master.broker.ha_address):
             await master.broker.store.wait_for_slaves(1)
             assert await master.put() is PutStatus.PUT_OK
+            mock_clock.jump(0.4)
+            mock_clock.rate = 1  # `until_closed` has a time-out
             for stream in streams:
                 await until_closed(stream)
             assert master.broker.ha_service.counters().connections == 1
@@ -352,7 +358,9 @@ async def test_certificates_that_are_trusted_are_asked_for_whatever_remoting_doe
 
 
 @pytest.mark.trio
-async def test_what_a_slave_asks_its_master_goes_over_tls_by_the_settings_of_remoting(tmp_path: Path) -> None:
+async def test_what_a_slave_asks_its_master_goes_over_tls_by_the_settings_of_remoting(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
     tls = broker_tls(server_mode=TlsMode.ENFORCING, enable=True)
 
     async def opened(stack: contextlib.AsyncExitStack, config: BrokerConfig) -> BrokerController:
@@ -379,6 +387,8 @@ async def test_what_a_slave_asks_its_master_goes_over_tls_by_the_settings_of_rem
         )
         assert slave.remoting is not None
         await master.store.wait_for_slaves(1)
+        mock_clock.jump(FIRST_AFTER_S)
+        mock_clock.rate = 1
         with trio.fail_after(60):
             while slave.remoting.topic_config_manager.select_topic_config("Known") is None:
                 await trio.sleep(0.05)
