@@ -69,7 +69,7 @@ def write_report(out: Path, facts: DemoFacts | None = None) -> Path:
     return path
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Page:
     """Sections, and the plots that the page's script must find in them."""
 

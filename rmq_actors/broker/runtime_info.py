@@ -37,7 +37,7 @@ def human_readable_byte_count(size: int) -> str:
     return f"{size / 1024**power:.1f} {_PREFIXES[power - 1]}iB"
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Speed:
     """Bytes per second since the last question, or since the counted thing began."""
 

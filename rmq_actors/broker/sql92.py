@@ -204,7 +204,7 @@ def _compiled(text: str) -> Expression | str:
         return f"the expression {text[:100]!r} is wrong: {error}"
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Sql92Filter:
     """Lets messages pass whose properties meet a condition. One for which it has no answer does not pass.
 

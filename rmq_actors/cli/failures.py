@@ -25,7 +25,7 @@ def _program() -> str:
     return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else str(called)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Failures:
     """The failing runs of a campaign by what makes them alike: how they ended, and by which invariant."""
 

@@ -15,7 +15,7 @@ _SLOT_S = 10.0
 _TOPICS_MAX = 1000
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Slot:
     begin_s: float
     ok: int = 0

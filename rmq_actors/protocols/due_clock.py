@@ -24,7 +24,7 @@ _SLACK_S = _STEP_S + 0.001
 PERIODS_MAX = 1_000
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Period:
     """Records up to `end_offset`, which came between `begin_s` and `end_s`.
 

@@ -57,7 +57,7 @@ def select_one_message_queue(
     return queues[queue_position(counter.increment_and_get(), len(queues))]
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _FaultItem:
     latency_ms: float
     #: From when on it is available again.

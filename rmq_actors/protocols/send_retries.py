@@ -45,7 +45,7 @@ SEND_STATUS: Mapping[int, SendStatus] = {
 }
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class SendRetries:
     """The attempts of one message. Each method says, after an attempt, whether to make another one at once."""
 

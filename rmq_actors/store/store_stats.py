@@ -49,7 +49,7 @@ def _bucket_ends_ms() -> tuple[int, ...]:
 _BUCKET_ENDS_MS = _bucket_ends_ms()
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Counts:
     """Puts by how long they took."""
 

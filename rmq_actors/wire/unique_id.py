@@ -30,7 +30,7 @@ def month_began_ms(now_ms: int, utc_offset_s: int) -> int:
     return (local_days - day_of_month) * _DAY_MS - utc_offset_s * 1000
 
 
-@attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)  # else the counter's every step would run hooks of attrs
+@attrs.define(eq=False, repr=False, on_setattr=attrs.setters.NO_OP)  # else each step of the counter would run hooks
 class UniqueIds:
     """The ids of one producer: 65,536 different ones in each ms. `token`: 6 random bytes."""
 

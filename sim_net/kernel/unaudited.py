@@ -154,7 +154,7 @@ def _stand_ins() -> dict[int, tuple[Any, Any]]:
     return stand_ins
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """What was found in the modules of some packages, as long as they are the ones loaded and have no new names."""
 

@@ -21,7 +21,7 @@ from rmq_actors.wire.record import BLANK, MAX_PROPERTIES_BYTES, RecordCheck, tex
 _PROGRESS_BYTES = 16 * 1024 * 1024
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Kind:
     """Records of a kind that is worth a note: how many there are, and where the first stands."""
 

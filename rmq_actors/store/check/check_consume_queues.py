@@ -33,7 +33,7 @@ _PRE_BLANK = ENTRY.pack(0, 0x7FFFFFFF, 0)
 _MAPPINGS_MAX = 4096
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _MissingEntries:
     """Entries in a row that are not there: number `first` to `last`, of records from `log_offset` on."""
 

@@ -68,7 +68,7 @@ class _Entry(NamedTuple):
         return Finding(self.file.path, self.file.position(self.number), severity, f"entry {self.number} {text}")
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _MissingKeys:
     first_offset: int
     last_offset: int

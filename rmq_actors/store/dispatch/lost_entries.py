@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _QUEUES_IN_LOG_MAX = 20
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _QueueInLog:
     """The records of a queue in a part of the log: of the first one index and offset, of the last one what follows."""
 

@@ -14,7 +14,7 @@ from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
 from rmq_actors.tracing.events.store import LogDelete, PutEnd, StoreOpen
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Put:
     """A put answered PUT_OK, or several at once: where the last record ends, in which log, and its holders."""
 

@@ -17,7 +17,7 @@ _Looked = ClientConsume | ClientMember | ConsumerQueue | StoreOpen | BrokerRoleE
 ORDERLY_GROUP = "orderly-group"
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Listener:
     """A member that has a queue: since when, and whether its listener has a message of it now."""
 
