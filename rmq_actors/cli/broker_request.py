@@ -77,15 +77,12 @@ def run_request(address: str, ask: Callable[[RemotingClient], Awaitable[T]]) -> 
     credentials = session_credentials()
     hooks = [] if credentials is None else [AclClientRpcHook(credentials)]
 
-    async def with_client() -> T | RequestFailed:
+    async def with_client() -> T:
         async with open_remoting_client(hooks=hooks) as client:
-            try:
-                return await ask(client)
-            except RequestFailed as error:  # not raised within the nursery, which would make a group of it
-                return error
+            return await ask(client)
 
-    outcome = trio.run(with_client)
-    if isinstance(outcome, RequestFailed):
-        print(f"error: {outcome}", file=sys.stderr)
-        raise typer.Exit(ExitCode.CHECK_FAILED)
-    return outcome
+    try:
+        return trio.run(with_client)
+    except RequestFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(ExitCode.CHECK_FAILED) from error
