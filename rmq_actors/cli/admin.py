@@ -36,7 +36,10 @@ admin_app = typer.Typer(
 )
 
 NameServers = Annotated[
-    str, typer.Option("-n", "--namesrv", metavar="ADDRESSES", help="Name servers: HOST:PORT;HOST:PORT.")
+    str,
+    typer.Option(
+        "-n", "--namesrv", metavar="ADDRESSES", envvar="NAMESRV_ADDR", help="Name servers: HOST:PORT;HOST:PORT."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per message, one per line; bodies in base64.")]

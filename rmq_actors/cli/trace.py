@@ -37,7 +37,7 @@ def _trace() -> None:
     """Turn the traces of runs, simulated or real, into Parquet tables and a page.
 
     Runs leave traces below a directory: `chaos run --out OUT` in OUT/traces, `demo` in out/demo/traces. The analysis
-    needs Java 17 or later and the extra `spark`; `recover` needs the extra `trace` alone.
+    needs Java 17 or later and the extra `spark`; `recover` and `show` need the extra `trace` alone.
     """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
+import pytest
 import trio
 from typer.testing import CliRunner
 
@@ -48,6 +49,15 @@ def test_a_topic_is_made_sent_to_found_and_removed(served_name_server: str) -> N
     assert "error: topic Orders: " in admin("delete-topic", "Orders", "--yes", *to, code=1)
     assert "Orders" not in admin("topics", *to).splitlines()
     assert "error: topic Orders: " in admin("route", "Orders", *to, code=1)
+
+
+def test_name_servers_are_those_of_the_environment_unless_they_are_given(
+    served_name_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As mqadmin and RocketMQ's clients take them."""
+    monkeypatch.setenv("NAMESRV_ADDR", served_name_server)
+    assert "DefaultCluster" in admin("topics").splitlines()
+    assert "error: no name server answers: 127.0.0.1:1: " in admin("topics", "-n", "127.0.0.1:1", code=1)
 
 
 def test_messages_are_shown_to_whoever_asks_and_consumed_by_a_group(served_name_server: str) -> None:
