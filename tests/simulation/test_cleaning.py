@@ -228,6 +228,35 @@ def test_a_disk_that_others_fill_refuses_puts_until_there_is_room() -> None:
     assert full == ["refused", "accepted"]
 
 
+def test_after_a_crash_a_store_opens_on_a_disk_without_room() -> None:
+    """The log is written again then: the holes at the ends of its files, which no record fits into, are to stay."""
+    world = World(1, WorldConfig(disk=DiskConfig(capacity_bytes=100 * FILE_BYTES)), guard_packages=("rmq_actors",))
+    recorder = open_sim_recorder(world, RunInfo("test", "cleaning", 1))
+    found: list[int] = []
+
+    async def fill(node: Node) -> None:
+        async with open_store(node, recorder) as store:
+            for _ in range(8):
+                assert await put(store, b"x" * (FILE_BYTES // 3)) is PutStatus.PUT_OK
+            node.disk.open("other", allocate_bytes=0).write_at(0, bytes(node.disk.usage().available_bytes))
+            await trio.sleep_forever()
+
+    async def look(node: Node) -> None:
+        async with open_store(node, recorder) as store:
+            found.append(store.offsets.get_max_offset_in_queue("T", 0))
+
+    async def main(world: World) -> None:
+        node = world.node("a")
+        node.boot(fill)
+        await trio.sleep(1)
+        node.kill()
+        node.boot(look)
+        await node.wait_down()
+
+    world.run(main)
+    assert found == [8]
+
+
 def test_ten_files_go_at_once_after_a_long_pause_and_views_stay_readable() -> None:
     async def program(node: Node, store: MessageStore) -> None:
         for _ in range(4 * 25):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 import trio
 
-from rmq_actors.ports.disk import Disk
+from rmq_actors.ports.disk import SECTOR_BYTES, Disk, DiskFile
+from rmq_actors.store.dispatch.dispatch_while_room import NO_ROOM
 from rmq_actors.store.files.deleted_topics import QueueBeginsAgain
 from rmq_actors.store.files.layout import CHECKPOINT_FILE, CUT_DIRECTORY, file_name
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue
@@ -125,21 +126,41 @@ async def write_again(queue: MappedFileQueue, begin: int, end: int) -> None:
     """Write the log's bytes over themselves, and the zeros after `end`, which is the log's end.
 
     Where a sync has failed the system may call pages clean that no disk has: the next sync writes them then. Raises
-    `OSError`.
+    `OSError`, but for holes that a full disk has no room for.
     """
     while begin < end:
         mapped_file = queue.find(begin)
         assert mapped_file is not None
         position = begin - mapped_file.from_offset
         size = min(_CHUNK_BYTES, end - begin, mapped_file.size_bytes - position)
-        mapped_file.file.write_at(position, bytes(mapped_file.whole()[position : position + size]))
+        _write_again(mapped_file.file, position, bytes(mapped_file.whole()[position : position + size]))
         begin += size
         await trio.lowlevel.checkpoint()
     for last in queue.files[-1:]:
         written = min(last.size_bytes, last.file.written_end())
         for position in range(end - last.from_offset, written, _CHUNK_BYTES):
-            last.file.write_at(position, bytes(min(_CHUNK_BYTES, written - position)))
+            _write_again(last.file, position, bytes(min(_CHUNK_BYTES, written - position)))
             await trio.lowlevel.checkpoint()
+
+
+def _write_again(file: DiskFile, begin: int, data: bytes) -> None:
+    try:
+        file.write_at(begin, data)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+    else:
+        return
+    # A hole, as there may be after a file's last record, takes room once it is written. It may stay: it reads as zeros.
+    at = 0
+    while at < len(data):
+        sector = data[at : at + SECTOR_BYTES - (begin + at) % SECTOR_BYTES]
+        try:
+            file.write_at(begin + at, sector)
+        except OSError as error:
+            if error.errno not in NO_ROOM or any(sector):
+                raise
+        at += len(sector)
 
 
 async def keep_aside(disk: Disk, queue: MappedFileQueue, end: LogEnd, valid_to: int = 0) -> None:
