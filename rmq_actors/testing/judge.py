@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -69,7 +71,11 @@ class Judge:
         if apply is not None:
             apply(event)
         for invariant, check in checks:
-            detail = check(event, self.view)
+            try:
+                detail = check(event, self.view)
+            except Exception as error:  # noqa: BLE001 - else the node that tells the event would seem to have crashed
+                self._break(invariant, _mistake(error), event.seq)
+                return
             if detail is not None:
                 if not isinstance(invariant, Limit):
                     self._break(invariant, detail, event.seq)
@@ -79,7 +85,10 @@ class Judge:
     def check_end(self, seq: int) -> None:
         """For the end of a run of `seq` events, when every fault is over and every node has stopped in order."""
         for invariant in () if self.broken is not None else self.invariants:
-            detail = invariant.at_end(self.view)
+            try:
+                detail = invariant.at_end(self.view)
+            except Exception as error:  # noqa: BLE001 - as in `observe`
+                detail = _mistake(error)
             if detail is not None:
                 self._break(invariant, detail, seq)
                 return
@@ -87,3 +96,8 @@ class Judge:
     def _break(self, invariant: Invariant[Any], detail: str, seq: int) -> None:
         self.broken = Broken(invariant.name, detail, seq)
         self.on_broken(self.broken)
+
+
+def _mistake(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"it raises {type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"

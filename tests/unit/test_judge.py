@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
-import pytest
 
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.judge import Broken, Judge
@@ -75,6 +75,35 @@ def test_at_the_end_the_first_is_told() -> None:
     assert story.broken == [Broken("seen", "wrong", 7)]
 
 
+class Mistaken(Seen):
+    """Has a mistake of its own."""
+
+    name = "mistaken"
+
+    def check(self, event: LogFlush | NetReset, view: ClusterView) -> str | None:
+        return str(view.nodes["nobody"])
+
+
+class MistakenAtTheEnd(Seen):
+    """Has one, too."""
+
+    name = "mistaken_at_the_end"
+
+    def at_end(self, view: ClusterView) -> str | None:
+        return str(view.nodes["nobody"])
+
+
+def test_an_invariant_that_raises_is_named_with_the_line() -> None:
+    """The node whose event it was shown has not crashed."""
+    story = Story()
+    judged(story, Mistaken())
+    story.emit(MASTER, "log.flush", offset=3)
+    judged(story, MistakenAtTheEnd()).check_end(7)
+    for broken, name in zip(story.broken, ("mistaken", "mistaken_at_the_end"), strict=True):
+        assert broken.invariant == name
+        assert re.fullmatch(r"it raises KeyError: 'nobody' \(test_judge\.py, line \d+\)", broken.detail)
+
+
 def test_a_limit_breaks_nothing() -> None:
     story, seen = Story(), Seen()
     judged(story, LimitOfFlushes(), seen)
@@ -89,5 +118,6 @@ def test_kinds_without_a_check_are_a_mistake() -> None:
 
     story = Story()
     judged(story, Forgotten())
-    with pytest.raises(NotImplementedError, match="Forgotten has kinds, and no check"):
-        story.emit(SLAVE, "log.flush", offset=3)
+    story.emit(SLAVE, "log.flush", offset=3)
+    (broken,) = story.broken
+    assert broken.detail.startswith("it raises NotImplementedError: Forgotten has kinds, and no check ")

@@ -16,7 +16,7 @@ class Invariant(Generic[E]):
 
     `E` is the class of the events that it looks at, or a union of them: those of `kinds`. `check` is called after each
     of these, in order, once the view has applied it. It says in words what is wrong, or None; the first that is wrong
-    ends the run. An invariant may keep what it needs in attributes.
+    ends the run, and so does one that raises. An invariant may keep what it needs in attributes.
     """
 
     name: ClassVar[str]
