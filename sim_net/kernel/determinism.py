@@ -1,7 +1,6 @@
 """Every private name and undocumented fact of Trio that sim_net leans on; nowhere else.
 
-Each fact has a guard test of the same number in `tests/simulation/test_sim_guard.py`, or `test_cheaper_trio.py`, which
-fails when Trio changes.
+Each fact has a guard test of the same number in `tests/simulation/test_sim_guard.py`, which fails when Trio changes.
 
 1. Trio shuffles each batch of runnable tasks with `trio._core._run._r`, and sorts it by order of spawning before that
    only if `_ALLOW_DETERMINISTIC_SCHEDULING` is set. Both are read at each batch. Either alone leaves several
@@ -28,26 +27,19 @@ fails when Trio changes.
     entry is the shortest time for which nothing may run. When the clock tells Trio to sleep for longer, and no task
     becomes runnable by an expired deadline, those of that time go on. Trio sleeps for a day at most: longer waits have
     no end.
-13. A cancel scope opens `_might_change_registered_deadline` around each change of it, twice at least in its life; at
-    the end of that the runner's `deadlines` get to know its deadline, unless it is not entered, or cancelled.
-14. The instruments are an `Instruments`, made of a sequence when a run begins, and asked several times a step whether
-    they have a hook. Its methods use its dictionary `data` alone.
 """
 
 from __future__ import annotations
 
 import gc
-import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 from trio import CancelScope
 from trio._core import _run, _thread_cache
-from trio._core._instrumentation import Instruments as _TrioInstruments
-from trio.abc import Instrument
 from trio.lowlevel import Task
 
 _scheduler: Final[dict[str, Any]] = vars(_run)
@@ -98,71 +90,6 @@ class _Scheduler:
         self.shuffle = shuffle
 
 
-class _DeadlineChange:
-    """Stands in for what Trio opens around each change of a cancel scope, and makes of a generator each time (fact 13).
-
-    A simulated run enters and leaves 350 scopes, and this is a third of their price. No world runs in guest mode.
-    """
-
-    __slots__ = ("_scope",)
-
-    def __init__(self, scope: CancelScope) -> None:
-        self._scope = scope
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        scope = self._scope
-        old = scope._registered_deadline
-        new = math.inf if scope._cancel_status is None or scope._cancel_called else scope._deadline
-        if old != new:
-            scope._registered_deadline = new
-            deadlines = _run.GLOBAL_RUN_CONTEXT.runner.deadlines
-            if old != math.inf:
-                deadlines.remove(old, scope)
-            if new != math.inf:
-                deadlines.add(new, scope)
-
-
-def _changing_deadline(scope: CancelScope) -> _DeadlineChange:
-    return _DeadlineChange(scope)
-
-
-class _Instruments(dict[str, dict[Instrument, None]]):
-    """Stands in for Trio's `UserDict`: whether it has a hook is asked several times a step (fact 14)."""
-
-    def __init__(self, incoming: Sequence[Instrument]) -> None:
-        super().__init__(_all={})
-        for instrument in incoming:
-            self.add_instrument(instrument)
-
-    @property
-    def data(self) -> dict[str, dict[Instrument, None]]:
-        return self
-
-    add_instrument: Any = _TrioInstruments.add_instrument
-    remove_instrument: Any = _TrioInstruments.remove_instrument
-    call: Any = _TrioInstruments.call
-
-
-@contextmanager
-def cheaper_trio() -> Iterator[None]:
-    """For runs of worlds: two parts of Trio that do the same for less. Nothing, within another such block."""
-    scopes = "_might_change_registered_deadline"
-    real = vars(CancelScope)[scopes]
-    if _scheduler["Instruments"] is _Instruments:
-        yield
-        return
-    setattr(CancelScope, scopes, _changing_deadline)
-    _scheduler["Instruments"] = _Instruments
-    try:
-        yield
-    finally:
-        _scheduler["Instruments"] = _TrioInstruments
-        setattr(CancelScope, scopes, real)
-
-
 @contextmanager
 def deterministic_trio(
     seed: int, refuse_thread: RefuseThread, take_batch: Callable[[list[Task]], object]
@@ -195,8 +122,7 @@ def deterministic_trio(
         _scheduler["_r"] = _Scheduler(f"{seed}/scheduler", take_batch)
         random.seed(f"{seed}/random")
         _threads["THREAD_CACHE"] = _NoThreads(refuse_thread)
-        with cheaper_trio():
-            yield
+        yield
     finally:
         _threads["THREAD_CACHE"] = cache
         random.setstate(random_state)
@@ -235,8 +161,7 @@ def many_runs() -> Iterator[None]:
     gc.disable()
     _many = True
     try:
-        with cheaper_trio():  # a class that is changed again and again makes all that know it slower
-            yield
+        yield
     finally:
         _many = False
         gc.unfreeze()

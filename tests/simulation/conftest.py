@@ -10,8 +10,8 @@ import pytest
 
 from sim_net import many_runs
 
-#: What these test is the collector, and Trio, as they are outside of such a block.
-_OUTSIDE = ("test_sim_determinism.py", "test_sim_memory.py", "test_cheaper_trio.py")
+#: What these test is the collector, as it is outside of such a block.
+_ABOUT_THE_COLLECTOR = ("test_sim_determinism.py", "test_sim_memory.py")
 
 
 @attrs.define
@@ -41,7 +41,7 @@ def _block() -> Iterator[_Block]:
 @pytest.fixture(autouse=True)
 def _collections_leave_out_the_tests(_block: _Block, request: pytest.FixtureRequest) -> None:
     """Between runs the collector looked at all modules and tests each time: that was a third of the time here."""
-    if request.path.name in _OUTSIDE:
+    if request.path.name in _ABOUT_THE_COLLECTOR:
         _block.let_go()
     else:
         _block.hold()
