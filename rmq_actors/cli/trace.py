@@ -14,6 +14,7 @@ from rich.console import Console
 from rmq_actors.cli import interrupts
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.progress import progress_bar
+from rmq_actors.cli.trace_export import ExportFormat, write_export
 from rmq_actors.tracing.event import RUN_COLUMNS
 
 if TYPE_CHECKING:
@@ -180,6 +181,39 @@ def _event_row(event: Mapping[str, object]) -> str:
     facts = shown | (attributes if isinstance(attributes, dict) else {})
     words = " ".join(f"{name}={value}" for name, value in facts.items())
     return f"{seq:>7} {time_s:>14}  {node:<8} {kind:<22} {words}".rstrip()
+
+
+@trace_app.command("export")
+def export_command(
+    traces: Annotated[
+        Path, typer.Option("--traces", metavar="DIR", help="The traces directory: the one that holds v1/.")
+    ],
+    run: Annotated[int, typer.Option(metavar="ID", help="The run: a run_id, as `trace show` lists them.")],
+    out_format: Annotated[ExportFormat, typer.Option("--format", help="For which program.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The file to write; without it, standard output.")
+    ] = None,
+) -> None:
+    """Write a run for another program: who talked to whom, or when what happened.
+
+    shiviz: a log with vector clocks for https://bestchai.bitbucket.io/shiviz/: upload the file there. Its first line
+    is the regular expression that parses it. Arrows are there where the trace says for certain what came of what.
+
+    perfetto: JSON in the Trace Event Format for https://ui.perfetto.dev: open the file there. Nodes are processes,
+    actors threads; there are spans for puts, lives, pauses, faults and connections, and a counter of each slave's lag.
+
+    Exit code 2: there are no traces, no such run, events of it are missing, or FILE cannot be written.
+    """
+    with _named_failures("export", "trace"):
+        from rmq_actors.tracing.export.causes import CONNECTION_KINDS, addresses_of
+        from rmq_actors.tracing.read_traces import NoSuchRun, stored_events, stored_runs
+
+        row = next((each.row for each in stored_runs(traces) if each.row["run_id"] == run), None)
+        if row is None:
+            listed = f"`rmq-actors trace show --traces {traces}` lists those there are"
+            raise NoSuchRun(f"{traces} holds no run {run}: {listed}")
+        addresses = addresses_of(stored_events(traces, run, kinds=CONNECTION_KINDS))
+        write_export(row, stored_events(traces, run), addresses, out_format, out)
 
 
 @trace_app.command("schema")
