@@ -18,7 +18,7 @@ from rmq_actors.tracing.events.run import ClientStranger, ClientTopicRead, Opera
 from rmq_actors.wire import batch
 from rmq_actors.wire.response_code import ResponseCode
 
-SEEDS = range(30)
+SEEDS, MANY_SEEDS = range(8), range(30)
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -28,6 +28,13 @@ def run(seed: int) -> RunResult:
 
 def test_what_strangers_ask_is_answered_as_is_right_whatever_fails() -> None:
     results = [run(seed) for seed in SEEDS]
+    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+    assert sum(len(of_kind(each.events, ClientStranger)) for each in results) >= 200
+
+
+@pytest.mark.long
+def test_between_many_runs_everything_is_asked_and_answered() -> None:
+    results = [run(seed) for seed in MANY_SEEDS]
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
     assert all(scenario_of(each.case) == STRANGERS for each in results)
     answers = [

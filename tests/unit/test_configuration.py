@@ -170,6 +170,7 @@ OWN_KEYS = {
     },
     HaConfig: {
         "connectionsMaxPerAddress",
+        "handshakesMax",
         "haAllowedAddresses",
         "haTlsEnable",
         "haListenHost",

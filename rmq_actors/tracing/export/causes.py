@@ -47,7 +47,7 @@ def line_of(event: Row) -> str:
     return f"{node}.clients" if event["kind"] in _OF_CLIENTS else node
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Puts:
     """Which offsets of a node were stored by which `put.begin`, as far as there was one only."""
 
@@ -73,7 +73,7 @@ class _Puts:
         return self.seqs[place]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _SlaveEnd:
     """The slave's end of a connection: what it reported, as (offset, seq)."""
 
@@ -83,7 +83,7 @@ class _SlaveEnd:
     master: _MasterEnd | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _MasterEnd:
     """The master's end of a connection, and which slave's ends it may be of."""
 
@@ -97,7 +97,7 @@ class _MasterEnd:
     slave: _SlaveEnd | None = None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Causes:
     """Give it the events of a run, in order; it says which event of another node each one comes of."""
 

@@ -42,7 +42,7 @@ def trace_entries(events: Iterable[Row], causes: Causes) -> Iterator[Entry]:
     yield from export.rest()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Export:
     _causes: Causes
     _spans: Spans = attrs.field(factory=Spans, init=False)

@@ -39,7 +39,7 @@ class Span:
     facts: Mapping[str, object]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Spans:
     """Give it events in order; it says which spans begin or end there."""
 

@@ -15,7 +15,7 @@ from rmq_actors.tracing.export.causes import EventId
 Clock = Mapping[str, int]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class VectorClocks:
     """Give it events in an order in which each comes after its causes."""
 
