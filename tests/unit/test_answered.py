@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from rmq_actors.testing.invariants import Answered
-from rmq_actors.testing.strange_requests import STRAY, WAITING_PUTS_MAX
+from rmq_actors.testing.strange_requests import STRAY, WAITING_PUTS_MAX, Left, StrangeRequest, overtaken
 from rmq_actors.tracing.events.run import ClientTopicRead
 from rmq_actors.tracing.events.storage import StorageError
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+from rmq_actors.wire.remoting_command import RemotingCommand
 from tests.worlds.cluster_story import MASTER, OTHER, SLAVE, Story
 from tests.worlds.stranger_story import leads, may_leave, read_last, strange_record, tell, tell_asked
 
@@ -210,3 +211,19 @@ def test_each_law(play: Callable[[Story], None], holds: bool) -> None:
     leads(story)
     play(story)
     assert story.seen == ([] if holds else ["answered"])
+
+
+def placed(kind: str, offset: int) -> tuple[StrangeRequest, RemotingCommand]:
+    """A message of one queue, and the answer that tells its place."""
+    answer = RemotingCommand(0, ext_fields={"queueId": "1", "queueOffset": str(offset)})
+    return StrangeRequest(kind, [], [Left("Strange", 1, b"", [])]), answer
+
+
+def test_a_message_that_overtakes_one_of_its_connection_is_told() -> None:
+    assert overtaken([placed("good", 4), placed("batch", 5), placed("good", 6)]) == ""
+    assert "offset 4 of queue 1 after one that got 5" in overtaken([placed("good", 5), placed("batch", 4)])
+
+
+def test_messages_may_overtake_an_answer_to_a_client() -> None:
+    """RocketMQ serves it in a pool of its own, replyMessageExecutor."""
+    assert overtaken([placed("batch", 0), placed("reply", 5), placed("any_queue", 4)]) == ""
