@@ -86,12 +86,12 @@ class Acknowledged(Invariant[_Looked]):
 
 
 def _holders(end: int, view: ClusterView) -> set[str]:
-    lineage = view.log_of_master
-    return {
-        node.name
-        for node in view.nodes.values()
-        if node.lineage is lineage and node.end >= end and (not node.has_lost_power or node.syncs_first)
-    }
+    """With SYNC_FLUSH a node has what it has synced: what it has only written goes with its power."""
+    return {node.name for node in view.nodes.values() if node.lineage is view.log_of_master and _holds(node, end)}
+
+
+def _holds(node: NodeView, end: int) -> bool:
+    return node.durable >= end if node.syncs_first else node.end >= end and not node.has_lost_power
 
 
 def _has(node: NodeView, put: _Put) -> bool:
