@@ -356,6 +356,8 @@ class ClusterView:
         node.source = None
         for part in node.tables:
             self._look_at_table(node, part)
+        if end > node.end and self._begins_at(node, end):  # its first file is there, and there was no room for a record
+            node.end = node.durable = end
         before = node.durable if node.has_lost_power else node.end
         whole = node.lineage.whole_records(before)
         is_damaged = node.whole_before_rot(end, whole) < whole
