@@ -6,7 +6,7 @@ What they ask and what is right stands in `strange_requests.py` and its like; he
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import attrs
 import msgspec
@@ -17,6 +17,7 @@ from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.testing.brokers import HA_CONNECTIONS_MAX, STORE
 from rmq_actors.testing.clients import LOOK_EVERY_S, PUT_AGAIN_S
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
+from rmq_actors.testing.read_queue import Found, read_queue
 from rmq_actors.testing.remote_clients import RemoteClients
 from rmq_actors.testing.strange_bytes import NO_FRAME
 from rmq_actors.testing.strange_puts import MESSAGE_BYTES_MAX
@@ -32,8 +33,8 @@ from rmq_actors.testing.strange_requests import (
 )
 from rmq_actors.testing.strange_rules import ANSWERED_AT_ONCE, draw
 from rmq_actors.testing.stranger_peers import StrangerPeers
-from rmq_actors.testing.thin_client import ThinClient
-from rmq_actors.tracing.events.run import ClientStranger, ClientStrangerLeaves, ClientTopicPull, ClientTopicRead
+from rmq_actors.testing.thin_client import Pulled, ThinClient
+from rmq_actors.tracing.events.run import ClientStranger, ClientStrangerLeaves
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.frame_reader import FrameReader
 from rmq_actors.wire.headers.topics import CreateTopicRequestHeader
@@ -240,44 +241,14 @@ class StrangerClients(RemoteClients):
 
     async def _read_queue(self, client: ThinClient, broker: str, queue_id: int) -> bool:
         """Read a queue from its beginning to its end; whether that was possible."""
-        offset = 0
-        while True:
-            asked_ns = self.brokers.world.now_ns
-            try:
-                pulled = await client.pull(STRANGE_TOPIC, offset, queue_id)
-            except RemotingError:
-                return False
-            header = pulled.header
-            told = ClientTopicPull(
-                status=ResponseCode(pulled.code).name,
-                topic=STRANGE_TOPIC,
-                queue_id=queue_id,
-                queue_offset=offset,
-                queue_offset_next=-1 if header is None else header.next_begin_offset,
-                queue_offset_min=-1 if header is None else header.min_offset,
-                asked_ns=asked_ns,
-            )
-            self.brokers.recorder.record(told, broker, LAST_READER)
-            if header is None:
-                return pulled.code == ResponseCode.TOPIC_NOT_EXIST
-            self._tell_read(pulled.records, broker, queue_id, asked_ns)
-            if not pulled.messages and header.next_begin_offset == offset:
-                return True
-            offset = header.next_begin_offset
 
-    def _tell_read(self, records: Sequence[bytes], broker: str, queue_id: int, asked_ns: int) -> None:
-        for record in records:
-            found = read_message(record)
-            is_as_sent = found.topic == STRANGE_TOPIC and found.checksum in self._may_be
-            told = ClientTopicRead(
-                status="as_sent" if is_as_sent else "altered",
-                offset=found.offset,
-                topic=STRANGE_TOPIC,
-                queue_id=queue_id,
-                queue_offset=found.queue_offset,
-                asked_ns=asked_ns,
-            )
-            self.brokers.recorder.record(told, broker, LAST_READER)
+        def found(pulled: Pulled) -> Iterator[Found]:
+            for message in map(read_message, pulled.records):
+                is_as_sent = message.topic == STRANGE_TOPIC and message.checksum in self._may_be
+                yield Found(message.offset, message.queue_offset, is_as_sent)
+
+        end = await read_queue(self.brokers, client, broker, STRANGE_TOPIC, queue_id, LAST_READER, found)
+        return end is not None
 
 
 async def _receive(stream: trio.SocketStream, answers: dict[int, RemotingCommand], count: int) -> bool:

@@ -11,7 +11,7 @@ machine reads all the while, at masters and slaves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import attrs
 import trio
@@ -23,14 +23,13 @@ from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.testing.clients import LOOK_EVERY_S, PUT_AGAIN_S, WRITERS
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.testing.invariants.topic_lives import TOPICS
+from rmq_actors.testing.read_queue import Found, read_queue
 from rmq_actors.testing.remote_clients import RemoteClients, SentMessage
-from rmq_actors.testing.thin_client import ThinClient
+from rmq_actors.testing.thin_client import Pulled, ThinClient
 from rmq_actors.tracing.events.run import (
     ClientSend,
     ClientTopic,
     ClientTopicOffset,
-    ClientTopicPull,
-    ClientTopicRead,
 )
 from rmq_actors.wire.headers import CommandHeader
 from rmq_actors.wire.headers.clients import DeleteSubscriptionGroupRequestHeader
@@ -269,41 +268,15 @@ class TopicClients(RemoteClients):
         self, remoting: RemotingClient, broker: str, topic: str, queue_id: int, reader: str
     ) -> int | None:
         """Read from the queue's beginning to its end: where that is; None if there is no answer."""
-        offset, client = 0, self._of(remoting, broker, topic)
-        while True:
-            asked_ns = self._now_ns()
-            try:
-                pulled = await client.pull(topic, offset, queue_id)
-            except RemotingError:
-                return None
-            header = pulled.header
-            told = ClientTopicPull(
-                status=ResponseCode(pulled.code).name,
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=offset,
-                queue_offset_next=-1 if header is None else header.next_begin_offset,
-                queue_offset_min=-1 if header is None else header.min_offset,
-                asked_ns=asked_ns,
-            )
-            self.brokers.recorder.record(told, broker, reader)
-            if header is None:
-                return offset if pulled.code == ResponseCode.TOPIC_NOT_EXIST else None
+
+        def found(pulled: Pulled) -> Iterator[Found]:
             for message in pulled.messages:
                 sent = self._sent.get(message.properties.get("KEYS", ""))
                 is_as_sent = message.topic == topic and sent is not None and message.body == sent.body
-                read = ClientTopicRead(
-                    status="as_sent" if is_as_sent else "altered",
-                    offset=message.physical_offset,
-                    topic=topic,
-                    queue_id=queue_id,
-                    queue_offset=message.queue_offset,
-                    asked_ns=asked_ns,
-                )
-                self.brokers.recorder.record(read, broker, reader)
-            if not pulled.messages and header.next_begin_offset == offset:
-                return offset
-            offset = header.next_begin_offset
+                yield Found(message.physical_offset, message.queue_offset, is_as_sent)
+
+        client = self._of(remoting, broker, topic)
+        return await read_queue(self.brokers, client, broker, topic, queue_id, reader, found)
 
     # --- what is told -----------------------------------------------------------------------------------------------
 
