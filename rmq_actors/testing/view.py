@@ -356,7 +356,8 @@ class ClusterView:
         node.source = None
         for part in node.tables:
             self._look_at_table(node, part)
-        if end > node.end and self._begins_at(node, end):  # its first file is there, and there was no room for a record
+        # Its first file is there, and there was no room for a record.
+        if end > node.end and self._begins_at(node, end):
             node.end = node.durable = end
         before = node.durable if node.has_lost_power else node.end
         whole = node.lineage.whole_records(before)
