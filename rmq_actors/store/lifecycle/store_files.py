@@ -200,9 +200,12 @@ class _Opening:
             queue, end, table, flushed_where, self.tracer, on_begin=store_checkpoint.begin_at
         )
         self.stack.callback(commit_log.close)
-        if has_aborted and point is not None:
-            # What a kill left may be in memory alone, and cleaning goes by it. Written again: a failed sync is no sync.
+        if point is not None and (has_aborted or checkpoint.is_before_first_sync):
+            # What a kill left may be in memory alone, and cleaning goes by it; and so does a start that finds the log's
+            # first file lost. The first start may have died before there was an `abort`. Written again: a failed sync
+            # is no sync.
             await store_checkpoint.write(store_checkpoint.checkpoint)
+        if point is not None and has_aborted:
             # A sync may have failed as the process died, and nobody was left to say so.
             await write_again(queue, commit_log.flushed_where, end.end_offset)
         self.tracer.emit(LogFlush(offset=await commit_log.flush()), "CommitLog")
