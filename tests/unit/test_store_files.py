@@ -19,7 +19,7 @@ from rmq_actors.store.check.repair import plan_repair
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.files.layout import file_name
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
-from rmq_actors.store.files.store_checkpoint import Checkpoint, read_checkpoint
+from rmq_actors.store.files.store_checkpoint import Checkpoint, StoreCheckpoint, read_checkpoint
 from rmq_actors.store.lifecycle.store_files import StoreFiles
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.store.log.read_log import MESSAGE_MAGIC_V2
@@ -373,6 +373,23 @@ async def test_an_orderly_stop_of_rocketmq_loses_no_file_past_an_old_recovery_po
     with pytest.raises(StoreLayoutError, match=f"{names[3].name} follows a gap"):
         await StoreFiles.open(CONFIG, Environment(OsDisk(tmp_path), StillClock(), NoEntropy()), new_tracer())
     assert all(path.exists() for path in names if path != names[2])
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+@pytest.mark.trio
+async def test_a_start_changes_nothing_before_its_checkpoint_is_durable(tmp_path: Path, orderly: bool) -> None:
+    """A start that was killed while it said so may have left it in memory alone, also before there was an `abort`."""
+    await fill(tmp_path, orderly=orderly)
+    shutil.rmtree(tmp_path / "consumequeue" / "T" / "0")
+    killed = StoreCheckpoint.open(OsDisk(tmp_path))
+    assert killed.checkpoint.recovery_point is not None
+    await killed.begin_rebuilding(killed.checkpoint.recovery_point)
+    killed.close()
+    before = contents(tmp_path)
+    with pytest.raises(OSError, match="checkpoint"):
+        async with opened(tmp_path, disk=FaultyDisk(tmp_path, path_that_cannot_be_synced="checkpoint")):
+            pass
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.trio

@@ -175,6 +175,10 @@ class _Opening:
         self.stack.callback(store_checkpoint.close)
         checkpoint, has_aborted = store_checkpoint.checkpoint, disk.exists(ABORT_FILE)
         point = checkpoint.recovery_point
+        if point is not None:
+            # All that a start changes goes by it, and what a killed process left of it may be in memory alone; it may
+            # have died before there was an `abort`. Written again: a failed sync is no sync.
+            await store_checkpoint.write(checkpoint)
         queue = self._load_log(point, after_crash=has_aborted)
         plan = plan_recovery(queue, checkpoint, after_crash=has_aborted)
         while plan.drops_log and queue.remove_last_file():
@@ -200,11 +204,6 @@ class _Opening:
             queue, end, table, flushed_where, self.tracer, on_begin=store_checkpoint.begin_at
         )
         self.stack.callback(commit_log.close)
-        if point is not None and (has_aborted or checkpoint.is_before_first_sync):
-            # What a kill left may be in memory alone, and cleaning goes by it; and so does a start that finds the log's
-            # first file lost. The first start may have died before there was an `abort`. Written again: a failed sync
-            # is no sync.
-            await store_checkpoint.write(store_checkpoint.checkpoint)
         if point is not None and has_aborted:
             # A sync may have failed as the process died, and nobody was left to say so.
             await write_again(queue, commit_log.flushed_where, end.end_offset)
