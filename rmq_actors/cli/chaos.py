@@ -66,14 +66,15 @@ def shrink(
     out: Annotated[
         Path | None, typer.Option(help="The file of the smaller case; CASE.small.json beside it, if none is named.")
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="How many runs it may take.")] = 300,
+    runs: Annotated[int, typer.Option(min=1, help="How many smaller cases it may try.")] = 300,
     scenario: Annotated[
         str | None, typer.Option(help="MODULE:NAME of the case's scenario, if it is one of your own.")
     ] = None,
 ) -> None:
     """Find a smaller case that fails alike: fewer and simpler faults, earlier, and simpler parameters; the same seed.
 
-    Ctrl-C ends the search, and keeps the smallest case so far. Exit code 2: the case passes, or cannot be read.
+    The file has the smallest case so far all the while; Ctrl-C ends the search. Exit code 2: the case passes, or cannot
+    be read.
     """
     from rmq_actors.cli import chaos_shrink
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
+from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.scenarios import REPLICATION, Outcome, RunResult, random_case, run_case
 from sim_net.search.search import Case, find, shrink
 
@@ -56,17 +57,48 @@ def hunt_bug(hunt: Hunt, on_progress: Callable[[str, int], object] | None = None
     if found is None:
         return None
     search_s = time.monotonic() - began
-    # Keep the seed: another one would make another run.
-    small = shrink(
-        found.case,
-        lambda case: REPLICATION.can_run(case) and failure_of(case) == found.failure,
-        runs_max=hunt.shrink_runs_max,
-        on_progress=report("shrinking"),
+    first = run_case(found.case, campaign="hunt")
+    result = shrink_failure(
+        first, REPLICATION, runs_max=hunt.shrink_runs_max, campaign="hunt", on_progress=report("shrinking")
     )
-    result = run_case(small, campaign="hunt")
     return Caught(found.case, result, found.runs, search_s, time.monotonic() - began - search_s)
 
 
+def shrink_failure(
+    first: RunResult,
+    scenario: Scenario,
+    *,
+    runs_max: int,
+    stop: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[int, Case], object] | None = None,
+    on_smaller: Callable[[RunResult], object] = lambda _: None,
+    campaign: str = "chaos",
+) -> RunResult:
+    """The run of a smaller case that fails like `first`, with its seed: another one would make another run.
+
+    `runs_max`, `stop` and `on_progress`: see `sim_net.search.search.shrink`. `on_smaller` gets each smaller case's run.
+    """
+    best, wanted = first, signature(first.outcome, first.failure)
+
+    def fails_alike(case: Case) -> bool:
+        nonlocal best
+        if not scenario.can_run(case):
+            return False
+        result = run_case(case, scenario, campaign=campaign)
+        if result.outcome == "passed" or signature(result.outcome, result.failure) != wanted:
+            return False
+        best = result
+        on_smaller(result)
+        return True
+
+    shrink(first.case, fails_alike, runs_max=runs_max, stop=stop, on_progress=on_progress)
+    return best
+
+
 def signature(outcome: Outcome, failure: str) -> str:
-    """What makes two failures alike: how the run ended, and by which invariant. Times and offsets do not."""
-    return failure.partition(":")[0] if outcome == "invariant" else outcome
+    """What makes two failures alike: how the run ended, and by which invariant or error. Times and offsets do not."""
+    if outcome == "invariant":
+        return failure.partition(":")[0]
+    if outcome == "crash" and ": " in failure:  # who failed and when, the error, its text
+        return f"crash by {failure.split(': ')[1]}"
+    return outcome

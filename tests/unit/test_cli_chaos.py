@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from rmq_actors.cli.failures import Failures
 from rmq_actors.cli.main import app
+from rmq_actors.testing.bug_hunt import signature
 from rmq_actors.testing.campaign import Campaign, RunSummary
 from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
@@ -70,6 +71,22 @@ def test_the_smaller_case_goes_where_it_is_asked_for(tmp_path: Path) -> None:
     assert CaseFile.load(tmp_path / "small.json").scenario == "replication"
     code, _, output = chaos("shrink", str(path), "--runs", "1", "--out", str(path / "small.json"))
     assert (code, "cannot be written" in output) == (2, True)
+
+
+def test_an_out_that_cannot_be_written_is_told_before_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chaos("run", "--seeds", "0", "--planted-bug", "any_ack", "--out", str(tmp_path))
+    (path,) = tmp_path.glob("failures/*.json")
+    monkeypatch.setattr("rmq_actors.cli.chaos_shrink.shrink_failure", lambda *_, **__: pytest.fail("it has searched"))
+    code, _, output = chaos("shrink", str(path), "--out", str(tmp_path))
+    assert (code, "cannot be written" in output) == (2, True)
+
+
+def test_a_crash_is_like_one_by_the_same_error() -> None:
+    failure = "node north (incarnation 1) failed at 0.158 s: KeyError: 15"
+    assert signature("crash", failure) == signature("crash", "store of south: KeyError: 'x'")
+    assert signature("crash", failure) != signature("crash", failure.replace("KeyError", "DamagedLog"))
 
 
 def test_a_case_that_passes_cannot_be_made_smaller(tmp_path: Path) -> None:
