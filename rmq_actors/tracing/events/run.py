@@ -188,9 +188,7 @@ class ClientTopicOffset(Event, kind="client.topic_offset", emitter="testing.topi
     asked_ns: int
 
 
-class ClientTopicPull(
-    Event, kind="client.topic_pull", emitter="testing.topic_clients, testing.stranger_clients", actor="TopicClients"
-):
+class ClientTopicPull(Event, kind="client.topic_pull", emitter="testing.read_queue", actor="TopicClients"):
     """A pull of a topic's queue, asked at asked_ns, was answered with status, a code's name; -1: it names no offset."""
 
     status: str
@@ -202,9 +200,7 @@ class ClientTopicPull(
     asked_ns: int
 
 
-class ClientTopicRead(
-    Event, kind="client.topic_read", emitter="testing.topic_clients, testing.stranger_clients", actor="TopicClients"
-):
+class ClientTopicRead(Event, kind="client.topic_read", emitter="testing.read_queue", actor="TopicClients"):
     """A consumer has a message of the pull told before; offset is that of the log; status as_sent or altered."""
 
     status: str
