@@ -15,6 +15,7 @@ from sim_net.kernel.determinism import many_runs
 from sim_net.kernel.guard import ForbiddenCall
 from sim_net.kernel.journal import Journal, JournalEntry
 from sim_net.kernel.kernel import Deadlock, Livelock, SimulationError, StepsExceeded, VirtualTimeExceeded
+from sim_net.kernel.usage import Usage
 from sim_net.net.link import LinkConfig
 from sim_net.node import Node, NodeExited, NodeFailed
 from sim_net.pytest_run import sim_run
@@ -64,6 +65,7 @@ __all__ = [
     "SimulationError",
     "Stall",
     "StepsExceeded",
+    "Usage",
     "VirtualTimeExceeded",
     "World",
     "WorldConfig",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -18,6 +19,7 @@ from sim_net.kernel.guard import Guard
 from sim_net.kernel.journal import Journal
 from sim_net.kernel.kernel import Kernel, TasksIgnoreCancellation
 from sim_net.kernel.pausing import Pauses
+from sim_net.kernel.usage import Usage, counting
 from sim_net.net.link import LinkConfig
 from sim_net.net.network import Network
 from sim_net.node import Incarnation, Node
@@ -184,6 +186,10 @@ class World:
         found += [f"{each.node.name}: process {each.number} has not ended" for each in self._incarnations]
         found += [f"{node.name}: port {port}" for node in self.nodes.values() for port in node.ports.taken]
         return found + self.network.open_ends()
+
+    def usage(self) -> AbstractContextManager[Usage]:
+        """Count within a block what nodes do: `with world.usage() as usage: ...`. It changes nothing of the run."""
+        return counting({name: node.disk for name, node in self.nodes.items()})
 
     def task_number(self) -> int:
         """The current task's number, in order of spawning; RuntimeError outside a task of this world."""

@@ -32,6 +32,7 @@ from rmq_actors.testing.workload import (
     RECORD_BESIDE_BODY_BYTES,
     Workload,
     draws_clients,
+    draws_rest,
 )
 from sim_net import LinkConfig
 
@@ -94,6 +95,7 @@ def draw_production(rng: random.Random, seed: int) -> Workload:
         divergence=rng.choice(DIVERGENCE),
         table_changes=random.Random(f"tables/{seed}").choice((0, 6, 12)),
         clients=draws_clients(seed),
+        rests_s=draws_rest(seed),
     )
 
 

@@ -18,6 +18,7 @@ from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.remote_clients import RemoteClients
+from rmq_actors.testing.rest import tell_of_rest
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.sim_brokers import Beside
@@ -181,6 +182,8 @@ class ReplicationRun:
             await self._last_read()
             if not await self.wait_for(self._is_at_rest, self._converges_in_s):
                 raise NotConverged(f"{self._state()}, and delayed messages wait")
+            if self.workload.rests_s:
+                await tell_of_rest(self.brokers, self.workload.rests_s)
             await self._stop_brokers()
             self.judge.check_end(len(self.recorder.events))
             nursery.cancel_scope.cancel()

@@ -50,6 +50,8 @@ _POOL = 0.3
 _CLEANING = 0.3
 #: How often HA ports let nobody in but slaves.
 _SLAVES_ALONE = 0.3
+#: Brokers rest in one of so many runs, and for how long: slaves ask their masters for tables three times.
+_GROUPS_A_REST, _REST_S = 4, 30.0
 
 
 def _whole_number(minimum: int, maximum: int | None = None) -> Callable[[object, attrs.Attribute[int], int], None]:
@@ -118,6 +120,8 @@ class Workload:
     (sendLatencyFaultEnable) producers avoid brokers that were slow; concurrent listeners get up to `consume_batch`
     messages (consumeMessageBatchMaxSize), and members share queues by `allocation`.
 
+    In the end clients let brokers be for `rests_s`, unless it is 0: see `BrokerRest`.
+
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
@@ -164,6 +168,7 @@ class Workload:
     topic_lives: int = attrs.field(default=0, validator=_whole_number(0, _TOPIC_LIVES_MAX))
     strangers: int = attrs.field(default=0, validator=_whole_number(0, _STRANGERS_MAX))
     allows_slaves_alone: bool = attrs.field(default=False, validator=_flag)
+    rests_s: float = attrs.field(default=0.0, validator=_seconds)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:
@@ -213,6 +218,11 @@ class Workload:
             for field in attrs.fields(type(self))
             if (value := getattr(self, field.name)) != field.default or field.default is attrs.NOTHING
         }
+
+
+def draws_rest(seed: int) -> float:
+    """For how long brokers are let be."""
+    return _REST_S if seed // len(COMBINATIONS) % _GROUPS_A_REST == 0 else 0.0
 
 
 def draw_replication(rng: random.Random, seed: int) -> Workload:
@@ -272,6 +282,7 @@ def draw_produce_consume(rng: random.Random, seed: int) -> Workload:
         latency_faults=settings.random() < _LATENCY_FAULTS,
         consume_batch=settings.choice((1, 1, 1, 4, 32)),
         allocation=settings.choice((ALLOCATIONS[0], *ALLOCATIONS)),
+        rests_s=draws_rest(seed),
     )
 
 
@@ -284,6 +295,7 @@ def draw_topics(rng: random.Random, seed: int) -> Workload:
         topic_lives=rng.choice((3, 6, 9)),
         fail_overs=rng.choice((0, 1, 1, 2)),
         fail_over_at_s=rng.choice((1.0, 5.0, 15.0, 30.0, 45.0)),
+        rests_s=draws_rest(seed),
     )
 
 
@@ -311,6 +323,7 @@ def draw_strangers(rng: random.Random, seed: int) -> Workload:
         strangers=rng.choice((20, 40, 60)),
         allows_slaves_alone=rng.random() < _SLAVES_ALONE,
         fail_overs=rng.choice((0, 0, 1, 1, 2)),
+        rests_s=draws_rest(seed),
     )
 
 

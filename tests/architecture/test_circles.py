@@ -46,6 +46,7 @@ KNOWN = {
         "sim_net.kernel.digest",
         "sim_net.kernel.guard",
         "sim_net.kernel.identity",
+        "sim_net.kernel.usage",
         "sim_net.kernel.journal",
         "sim_net.kernel.kernel",
         "sim_net.kernel.pausing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from sim_net import (
     LinkConfig,
     Livelock,
     Node,
+    On,
     Schedule,
     StepsExceeded,
     VirtualTimeExceeded,
@@ -390,3 +392,51 @@ def test_configurations_are_checked() -> None:
 def test_a_callback_has_a_finite_time(time_s: float) -> None:
     with pytest.raises(ValueError, match=f"time_s must be a finite number, not {time_s}"):
         World(1).at(time_s, lambda: None)
+
+
+def test_usage_counts_the_steps_and_the_operations_of_each_node() -> None:
+    async def writes(node: Node) -> None:
+        with contextlib.closing(node.disk.open("file", allocate_bytes=100)) as file:
+            while True:
+                file.write_at(0, b"x")
+                await file.sync()
+                await trio.sleep(1.0)
+
+    async def main(world: World) -> tuple[set[str], int, int, int]:
+        for name in ("a", "b"):
+            world.node(name).boot(writes if name == "a" else sleep_for_ever)
+        await trio.sleep(10.5)
+        with world.usage() as usage:
+            await trio.sleep(10.0)
+        await trio.sleep(10.0)
+        steps, operations = usage.steps, usage.disk_operations
+        return {node for node, _ in steps}, steps.total(), operations["a", "sync"], operations.total()
+
+    nodes, steps, syncs, operations = run(main, seed=1)
+    assert nodes == {"a"}
+    assert (syncs, operations) == (10, 20)
+    assert 20 <= steps <= 60
+
+
+def test_usage_changes_nothing_of_a_run_and_lets_faults_hear_of_operations() -> None:
+    def digest(*, counts: bool) -> tuple[str, bool]:
+        async def writes(node: Node) -> None:
+            with contextlib.closing(node.disk.open("file", allocate_bytes=100)) as file:
+                while True:
+                    file.write_at(0, b"x")
+                    await trio.sleep(1.0)
+
+        async def main(world: World) -> bool:
+            node = world.node("a")
+            world.start_schedule(Schedule((Kill(0.0, "a", 1.0, on=On("disk.write", "a", 7)),)))
+            node.boot(writes)
+            with world.usage() if counts else contextlib.nullcontext():
+                await trio.sleep(20.0)
+            return node.incarnation == 2
+
+        world = World(seed=1)
+        was_killed = world.run(main)
+        return world.digest, was_killed
+
+    assert digest(counts=True) == digest(counts=False)
+    assert digest(counts=True)[1]

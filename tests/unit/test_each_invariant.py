@@ -92,6 +92,12 @@ def acknowledged(story: Story, holds: bool) -> None:
     story.promote(SLAVE if holds else OTHER, is_longest=True)
 
 
+def at_rest(story: Story, holds: bool) -> None:
+    told: dict[str, object] = {"duration_ns": 30 * 10**9, "held_pulls": 0, "detail": "a task 100"}
+    story.emit(MASTER, "broker.rest", role="MASTER", slaves=2, steps=150, disk_operations=0, **told)
+    story.emit(SLAVE, "broker.rest", role="SLAVE", slaves=0, steps=270, disk_operations=0 if holds else 1, **told)
+
+
 def leaks(story: Story, holds: bool) -> None:
     story.left_open += [] if holds else ["slave-1: a socket", "slave-1: a file"]
     story.end()
@@ -207,6 +213,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         replicated,
         ack,
         acknowledged,
+        at_rest,
         leaks,
         followed_unasked,
         damaged_master,

@@ -8,6 +8,7 @@ from rmq_actors.testing.invariants.ack import Ack
 from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
 from rmq_actors.testing.invariants.answered import Answered
+from rmq_actors.testing.invariants.at_rest import AtRest
 from rmq_actors.testing.invariants.consumed import Consumed
 from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
@@ -47,6 +48,7 @@ __all__ = [
     "Acknowledged",
     "Answer",
     "Answered",
+    "AtRest",
     "Consumed",
     "ConsumerOffsets",
     "Convergence",
@@ -102,6 +104,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     TablesKept,
     TablesEqual,
     ConsumerOffsets,
+    AtRest,
     Leaks,
 )
 #: What must hold for producers and consumer groups besides.

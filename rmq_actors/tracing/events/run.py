@@ -211,6 +211,22 @@ class ClientTopicRead(Event, kind="client.topic_read", emitter="testing.read_que
     asked_ns: int
 
 
+class BrokerRest(Event, kind="broker.rest", emitter="testing.rest", actor="Harness"):
+    """Nobody has asked for anything for a while: what this broker has done in duration_ns all the same.
+
+    role is the broker's, slaves how many follow it; steps those of its tasks, disk_operations those of its disk,
+    held_pulls the pulls that wait. detail: the tasks that took most of the steps.
+    """
+
+    role: str
+    slaves: int
+    duration_ns: int
+    steps: int
+    disk_operations: int
+    held_pulls: int
+    detail: str
+
+
 class ClientStranger(Event, kind="client.stranger", emitter="testing.stranger_clients", actor="Stranger"):
     """A stranger asks this node for what most clients never ask: operation is the kind of request, key its name.
 
