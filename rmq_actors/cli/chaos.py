@@ -81,6 +81,20 @@ def shrink(
     chaos_shrink.shrink(case, scenario, out=out, runs_max=runs)
 
 
+@chaos_app.command("mutants")
+def mutants(
+    seeds: Annotated[str, typer.Option(help="The seeds: A:B for A to B-1, or one number.")] = "0:100",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per planted bug.")] = False,
+) -> None:
+    """Plant each bug of `chaos list`, and run the scenario `replication` with it until a run fails.
+
+    Exit code 1: with a bug planted all runs pass; 130: interrupted.
+    """
+    from rmq_actors.cli import chaos_mutants
+
+    chaos_mutants.mutants(seeds, as_json=as_json)
+
+
 @chaos_app.command("list")
 def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,

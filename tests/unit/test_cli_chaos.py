@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rmq_actors.broker.store_host import Machines
 from rmq_actors.cli.failures import Failures
 from rmq_actors.cli.main import app
 from rmq_actors.testing.bug_hunt import signature
 from rmq_actors.testing.campaign import Campaign, RunSummary
 from rmq_actors.testing.case_file import CaseFile
-from rmq_actors.testing.planted_bugs import PLANTED_BUGS
+from rmq_actors.testing.planted_bugs import PLANTED_BUGS, PlantedBug
 from rmq_actors.testing.scenarios import Outcome, random_case
 from rmq_actors.tracing.earlier_traces import earlier_traces
 from rmq_actors.tracing.event import RunInfo
@@ -157,6 +158,28 @@ def test_a_module_that_cannot_be_imported_is_exit_code_2(
     monkeypatch.syspath_prepend(str(tmp_path))
     code, _, output = chaos("run", "--scenario", f"{name}:PAIR", "--seeds", "0")
     assert (code, "cannot be imported" in output) == (2, True)
+
+
+def test_mutants_names_the_run_that_sees_each_bug() -> None:
+    code, lines, _ = chaos("mutants", "--seeds", "0:20", "--json")
+    assert code == 0
+    found = [json.loads(line) for line in lines]
+    assert [each["mutant"] for each in found] == list(PLANTED_BUGS)
+    for each in found:
+        again, (line, *_), _ = chaos("run", "--seeds", str(each["seed"]), "--planted-bug", each["mutant"], "--json")
+        told = json.loads(line)
+        assert again == 1
+        assert (told["outcome"], told["failure"]) == (each["outcome"], each["failure"])
+    assert all(bug in chaos("mutants", "--seeds", "0")[2] for bug in PLANTED_BUGS)
+
+
+def test_a_bug_that_no_run_sees_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    harmless = PlantedBug("harmless", "nothing is wrong", Machines)
+    monkeypatch.setitem(PLANTED_BUGS, harmless.name, harmless)
+    code, lines, output = chaos("mutants", "--seeds", "0", "--json")
+    assert code == 1
+    assert json.loads(lines[-1])["seed"] is None
+    assert "no run has seen harmless" in output
 
 
 def test_list_names_every_bug() -> None:
