@@ -68,6 +68,11 @@ class BrokerStatsManager(ServiceThread):
         add(StatsName.BROKER_GET_NUMS, self._cluster_name(), messages, 0)
         self._got += messages
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: what it was sent since the last sample would come back with the next one."""
+        self._count()
+        self.stats.forget_topic(topic)
+
     def tps_group_get_nums(self, group: str, topic: str) -> float:
         """How many messages a group got a second, in the last minute."""
         item = self.stats.find(StatsName.GROUP_GET_NUMS, topic_at_group(topic, group))

@@ -22,11 +22,10 @@ from rmq_actors.protocols.queue_selection import select_message_queue_by_hash
 from rmq_actors.protocols.send_retries import SendStatus
 from rmq_actors.protocols.send_rules import RETRY_GROUP_TOPIC_PREFIX
 from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS
-from rmq_actors.testing.clients_apart import ClientsApart
+from rmq_actors.testing.clients_apart import ClientsApart, has_delivered_all
 from rmq_actors.testing.consumer_groups import ConsumerGroups, group_of, open_application_client, tell_call
 from rmq_actors.tracing.events.run import ClientSend
 from rmq_actors.wire.bodies.topic_configs import TopicConfig
-from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from rmq_actors.wire.message_id import decode_message_id
 from rmq_actors.wire.record import Message
 from sim_net import Node
@@ -84,12 +83,7 @@ class ApplicationClients(ClientsApart):
 
     def has_all_delayed(self, broker: BrokerController) -> bool:
         """Whether a master has delivered whatever was sent back."""
-        assert broker.remoting is not None
-        delivered, offsets = broker.remoting.metadata.delay_offsets.offset_table, broker.store.offsets
-        return all(
-            delivered.get(level, 0) >= offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
-            for level in range(1, len(DELAY_LEVELS_MS) + 1)
-        )
+        return has_delivered_all(broker)
 
     # --- producers ----------------------------------------------------------------------------------------------------
 

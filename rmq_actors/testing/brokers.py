@@ -16,8 +16,8 @@ from rmq_actors.settings.configure import configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_brokers import Beside, SimBrokers
-from rmq_actors.testing.sim_name_server import NAME_SERVER, NAME_SERVER_PORT, serve_routes
-from rmq_actors.testing.topology import Topology
+from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT, serve_routes
+from rmq_actors.testing.topology import NAME_SERVER, Topology
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.recorder import Recorder
@@ -44,6 +44,13 @@ _CHECKS: Mapping[str, Any] = {
     "transaction_check_interval_ms": 500,
     "transaction_time_out_ms": 300,
     "transaction_check_max": 1_000_000,
+}
+#: They are asked about later, and given up if that is counted while nobody can be asked.
+CHECK_INTERVAL_MS, TIME_OUT_MS, CHECK_MAX = 1_000, 3_000, 6
+_CHECKS_OF_ERRANDS: Mapping[str, Any] = {
+    "transaction_check_interval_ms": CHECK_INTERVAL_MS,
+    "transaction_time_out_ms": TIME_OUT_MS,
+    "transaction_check_max": CHECK_MAX,
 }
 
 
@@ -83,7 +90,7 @@ class BrokersUnderTest(SimBrokers):
     def place(self, world: World, recorder: Recorder, make_machines: Callable[[], Machines]) -> None:
         """See `SimBrokers.place`."""
         super().place(world, recorder, make_machines)
-        if self.workload.groups != "none":
+        if self.workload.groups != "none" or self.workload.errands:
             self._name_server = world.node(NAME_SERVER)
 
     def boot(self, *, beside: Callable[[str], Iterable[Beside]] = lambda _: ()) -> None:
@@ -130,6 +137,8 @@ class BrokersUnderTest(SimBrokers):
         changes: dict[str, Any] = {"namesrv_addr": self.name_server}
         if self.workload.transactions:
             changes |= _CHECKS
+        if self.workload.errands:
+            changes |= _CHECKS_OF_ERRANDS
         if self.workload.strangers:
             changes["enable_property_filter"] = True
         if not self.changes_roles:

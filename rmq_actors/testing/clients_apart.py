@@ -8,14 +8,26 @@ from typing import Protocol, TypeVar
 import attrs
 import trio
 
+from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.testing.clients import Writers
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.topology import PRODUCERS
 from rmq_actors.testing.workload import RECORD_BESIDE_BODY_BYTES
+from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, SCHEDULE_TOPIC
 from sim_net import Node
 
 #: How often messages go as a batch, of 2 to this many.
 _BATCHES, _BATCHED_MAX = 0.15, 4
+
+
+def has_delivered_all(broker: BrokerController) -> bool:
+    """Whether a master has delivered every delayed message, whatever its level."""
+    assert broker.remoting is not None
+    delivered, offsets = broker.remoting.metadata.delay_offsets.offset_table, broker.store.offsets
+    return all(
+        delivered.get(level, 0) >= offsets.get_max_offset_in_queue(SCHEDULE_TOPIC, level - 1)
+        for level in range(1, len(DELAY_LEVELS_MS) + 1)
+    )
 
 
 class _HasBody(Protocol):

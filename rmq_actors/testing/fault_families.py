@@ -9,8 +9,8 @@ import attrs
 
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.operation import OPERATIONS, draw_operations
-from rmq_actors.testing.topology import CONSUMERS, OTHER_CONSUMERS, PRODUCERS, Topology
-from sim_net import BitRot, DiskError, DiskFull, DiskStuck, Fault, Kill, On, Partition, PowerLoss, Schedule
+from rmq_actors.testing.topology import CONSUMERS, NAME_SERVER, OTHER_CONSUMERS, PRODUCERS, Topology
+from sim_net import BitRot, DiskError, DiskFull, DiskStuck, Fault, Kill, On, Partition, Pause, PowerLoss, Schedule
 from sim_net.faults.faults import FAULT_TYPES
 from sim_net.faults.sampling import sample_fault
 
@@ -36,6 +36,8 @@ _EVENTS = ("log.append", "log.roll", "log.flush", "ha.transfer", "ha.client.repo
 _OF_CLIENTS = (0, 1, 2)
 #: The same where there are consumer groups.
 _OF_GROUPS = (0, 1, 2, 4)
+#: When all servers stand still, and for how long: longer than a broker may be silent.
+_STANDSTILLS_AT_S, _STANDSTILL_S = (3.0, 20.0, 40.0), 135.0
 #: How often power is lost right after an append of the same node.
 _AT_AN_APPEND = 0.7
 #: How long a node goes on with a disk that fails before it crashes, and how long it is down.
@@ -58,9 +60,10 @@ class FaultFamilies:
     slave's log. A fault may wait for one of `events`, with the chance `timed_by_events`. A power loss comes right after
     an append with the chance `at_an_append`, and any fault of a node right after one of `events` there with the chance
     `at_own_events`. An error of a disk is of one of `disk_errors`, an operation and a part of a path, if there are any.
-    A node whose disk fails crashes a little later with the chance `crash_soon`, by a power loss or a kill. Up to
-    `operations_most` of `operations` (see `Operation`) come on top. Times come from small sets,
-    so that faults meet each other. Raises ValueError for a kind that there is not.
+    A node whose disk fails crashes a little later with the chance `crash_soon`, by a power loss or a kill. With the
+    chance `standstills` brokers and name server stand still at once, as machines of a suspended host do. Up to
+    `operations_most` of `operations` (see `Operation`) come on top. Times come from small sets, so that faults meet
+    each other. Raises ValueError for a kind that there is not.
     """
 
     links: tuple[str, ...] = LINK_KINDS
@@ -76,6 +79,7 @@ class FaultFamilies:
     at_own_events: float = 0.0
     link_faults: float = _LINK_FAULTS
     crash_soon: float = 0.0
+    standstills: float = 0.0
     disk_errors: tuple[tuple[str, str], ...] = ()
     operations: tuple[str, ...] = OPERATIONS
     operations_most: int = 0
@@ -121,7 +125,11 @@ class FaultFamilies:
         """Faults of links between brokers and clients: answers are lost, so that messages are sent again."""
         count = rng.choice(_OF_CLIENTS if OTHER_CONSUMERS not in machines else _OF_GROUPS) if self.links else 0
         links = [rng.sample((rng.choice(topology.names), rng.choice(machines)), 2) for _ in range(count)]
-        return [sample_fault(rng.choice, link, kinds=self.links, events=self._events(rng)) for link in links]
+        faults = [sample_fault(rng.choice, link, kinds=self.links, events=self._events(rng)) for link in links]
+        if NAME_SERVER in machines and rng.random() < self.standstills:
+            at_s = rng.choice(_STANDSTILLS_AT_S)
+            faults += [Pause(at_s, _STANDSTILL_S, name) for name in (NAME_SERVER, *topology.names)]
+        return faults
 
     def _fault(self, rng: random.Random, topology: Topology, may_lose_power: Sequence[str]) -> Fault:
         """A fault of a link, or of a node."""

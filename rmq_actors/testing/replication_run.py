@@ -14,6 +14,7 @@ from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.testing.application_clients import ApplicationClients
 from rmq_actors.testing.brokers import BrokersUnderTest, brokers_under_test
 from rmq_actors.testing.clients import Writers
+from rmq_actors.testing.errand_clients import ErrandClients
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.observation import FaultObserver
 from rmq_actors.testing.operators import Operator
@@ -336,4 +337,6 @@ def _clients_of(workload: Workload) -> type[Writers]:
         return TopicClients
     if workload.strangers:
         return StrangerClients
+    if workload.errands:
+        return ErrandClients
     return RemoteClients if workload.clients else Writers

@@ -17,7 +17,7 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.observation import OBSERVABLE
 from rmq_actors.testing.operation import Operation
 from rmq_actors.testing.operators import Operator
-from rmq_actors.testing.topology import CONSUMERS, OTHER_CONSUMERS, PRODUCERS, Topology
+from rmq_actors.testing.topology import CONSUMERS, NAME_SERVER, OTHER_CONSUMERS, PRODUCERS, Topology
 from rmq_actors.testing.workload import Workload
 from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, Schedule, WorldConfig
 from sim_net.search.search import Case
@@ -116,7 +116,9 @@ class Scenario:
 
 
 def machines_of_clients(workload: Workload) -> tuple[str, ...]:
-    """The machines that clients have."""
+    """The machines that clients have; that of the name server is of the same kind where its routes are judged."""
     if workload.groups != "none":
         return PRODUCERS, CONSUMERS, OTHER_CONSUMERS
+    if workload.errands:
+        return PRODUCERS, CONSUMERS, NAME_SERVER
     return (PRODUCERS, CONSUMERS) if workload.clients else ()

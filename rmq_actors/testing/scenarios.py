@@ -20,6 +20,7 @@ from rmq_actors.testing.invariants import (
     REPLICATION_LIMITS,
     Answered,
     Delayed,
+    Errands,
     TopicLives,
     Transactions,
 )
@@ -38,6 +39,7 @@ from rmq_actors.testing.topic_operator import TOPIC_EVENTS, TopicOperator
 from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import (
     draw_delays,
+    draw_errands,
     draw_fail_overs,
     draw_failing_disks,
     draw_produce_consume,
@@ -54,6 +56,8 @@ from sim_net.search.search import Case
 
 #: A member that died with its machine may have the locks of queues for a minute.
 GROUPS_CONVERGE_IN_S = 150.0
+#: An errand may look at routes for some minutes, and another one begin after that.
+ERRANDS_END_IN_S = 600.0
 #: At what a disk fails, and after which of a node's events it begins to.
 DISK_ERRORS = (
     *(("sync", "commitlog/"), ("sync", "commitlog/"), ("write", "commitlog/"), ("write", "commitlog/")),
@@ -166,12 +170,34 @@ STRANGERS = Scenario(
     store=STORE_OF_STRANGERS,
     observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
 )
+ERRANDS = Scenario(
+    "errands",
+    "clients run errands of which it is known what becomes of them and how soon, where nothing is wrong meanwhile",
+    Topology("broker-1", ("broker-2", "broker-3")),
+    draw_errands,
+    FaultFamilies(
+        nodes=("ClockJump", "ClockJump", "ClockJump", "Kill", "PowerLoss", "PowerLoss", "Pause", "DiskSlow"),
+        fewest=0,
+        most=4,
+        any_link=0.5,
+        all_slaves=0.0,
+        events=("client.errand", "client.errand", "log.append", "broker.slave_synchronize"),
+        timed_by_events=0.7,
+        at_own_events=0.5,
+        link_faults=0.15,
+        standstills=0.3,
+    ),
+    FailOverOperator,
+    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, Delayed, Errands),
+    converges_in_s=ERRANDS_END_IN_S,
+    observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
+)
 #: Scenarios by name: what `chaos run --scenario` takes.
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
-        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS),
+        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS),
     )
 }
 
@@ -205,6 +231,8 @@ def scenario_of(case: Case) -> Scenario:
         return TOPICS
     if case.parameters.get("strangers"):
         return STRANGERS
+    if case.parameters.get("errands"):
+        return ERRANDS
     if case.parameters.get("retries"):
         return RETRIES
     if case.parameters.get("delays"):

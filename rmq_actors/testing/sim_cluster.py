@@ -19,8 +19,9 @@ from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfi
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Invariant
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.sim_brokers import FOR_EVER_S, SimBrokers
-from rmq_actors.testing.sim_name_server import NAME_SERVER, NAME_SERVER_PORT, serve_routes
+from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT, serve_routes
 from rmq_actors.testing.sim_trace import open_sim_recorder
+from rmq_actors.testing.topology import NAME_SERVER
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events import run as run_events

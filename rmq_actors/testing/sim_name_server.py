@@ -11,7 +11,6 @@ from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.tracing.recorder import Recorder
 from sim_net import Node
 
-NAME_SERVER = "namesrv"
 NAME_SERVER_PORT = 9876
 
 

@@ -10,6 +10,8 @@ import attrs
 PRODUCERS, CONSUMERS = "producers", "consumers"
 #: In runs of consumer groups there are two machines of consumers.
 OTHER_CONSUMERS = "consumers-2"
+#: The machine of the name server, in runs that have one.
+NAME_SERVER = "namesrv"
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ ALLOCATIONS = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
 _CONSUME_BATCH_MAX = 32
 _TOPIC_LIVES_MAX = 100
 _STRANGERS_MAX = 1_000
+_ERRANDS_MAX = 100
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
 #: How often messages go through clients.
@@ -112,7 +113,7 @@ class Workload:
     sent back by the consumer: shares from 0 to 1. With `topic_lives` clients make topics, fill, read and delete them,
     so many times in all; it needs `clients`. With `strangers` others make so many requests that
     most clients never make, and lean on all ports; with `allows_slaves_alone` (haAllowedAddresses) HA ports let none
-    in.
+    in. With `errands` others run so many errands; it needs `clients`.
 
     With `groups` the clients are this project's own producers and consumers: a group of concurrent, orderly or pull
     consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again. With
@@ -167,6 +168,7 @@ class Workload:
     allocation: str = attrs.field(default=ALLOCATIONS[0], validator=_one_of(*ALLOCATIONS))
     topic_lives: int = attrs.field(default=0, validator=_whole_number(0, _TOPIC_LIVES_MAX))
     strangers: int = attrs.field(default=0, validator=_whole_number(0, _STRANGERS_MAX))
+    errands: int = attrs.field(default=0, validator=_whole_number(0, _ERRANDS_MAX))
     allows_slaves_alone: bool = attrs.field(default=False, validator=_flag)
     rests_s: float = attrs.field(default=0.0, validator=_seconds)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
@@ -181,6 +183,10 @@ class Workload:
         if self.strangers and (self.topic_lives or self.transactions or not self.clients):
             raise ValueError(
                 "parameters['strangers'] needs parameters['clients'], without transactions and topic_lives"
+            )
+        if self.errands and (self.strangers or self.topic_lives or self.transactions or not self.clients):
+            raise ValueError(
+                "parameters['errands'] needs parameters['clients'], without transactions, topic_lives and strangers"
             )
         fits = self.log_file_bytes - RECORD_BESIDE_BODY_BYTES
         if self.body_bytes_max > fits:
@@ -324,6 +330,21 @@ def draw_strangers(rng: random.Random, seed: int) -> Workload:
         allows_slaves_alone=rng.random() < _SLAVES_ALONE,
         fail_overs=rng.choice((0, 0, 1, 1, 2)),
         rests_s=draws_rest(seed),
+    )
+
+
+def draw_errands(rng: random.Random, seed: int) -> Workload:
+    """A random one in which clients run errands, some messages are delayed, and some masters are lost."""
+    workload = draw_fail_overs(rng, seed)
+    may_have_pool = FlushDiskType.ASYNC_FLUSH.value in (workload.master_flush, workload.slave_flush)
+    return attrs.evolve(
+        workload,
+        clients=True,
+        puts=rng.choice((10, 20)),
+        delays=rng.choice((0.0, 0.5)),
+        errands=rng.choice((8, 16, 24)),
+        transient_pool=may_have_pool and rng.random() < _POOL,
+        fail_overs=rng.choice((0, 0, 0, 1)),
     )
 
 

@@ -494,6 +494,19 @@ def test_statistics_are_what_clients_have_put_and_got_in_the_last_minute() -> No
     run(use)
 
 
+def test_what_a_deleted_topic_was_sent_last_is_in_no_statistics() -> None:
+    """Puts are counted when statistics are sampled, each 10 s: those of a deleted topic never are."""
+
+    async def use(clients: Clients) -> None:
+        async with clients.client(group=GROUP) as client:
+            await fill(client)
+            await client.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(TOPIC))
+            await trio.sleep(11)
+            assert isinstance(await stats_of(client, "TOPIC_PUT_NUMS", TOPIC), str)
+
+    run(use)
+
+
 def test_what_is_expired_is_removed_when_somebody_asks() -> None:
     async def use(clients: Clients) -> None:
         async with clients.client() as client:

@@ -14,7 +14,8 @@ from rmq_actors.ports.environment import Environment
 from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.testing import SimCluster
 from rmq_actors.testing.sim_cluster import PAIR
-from rmq_actors.testing.sim_name_server import NAME_SERVER, NAME_SERVER_PORT
+from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT
+from rmq_actors.testing.topology import NAME_SERVER
 from rmq_actors.wire.address import address_text
 from sim_net import Node
 

@@ -133,7 +133,7 @@ class TopicAdminProcessor:
             raise refused(refusal)
         try:
             await self._removal.delete(self._clients.store, [topic])
-            self._clients.stats.stats.forget_topic(topic)
+            self._clients.stats.forget_topic(topic)
         except (OSError, ValueError) as error:
             raise RpcRefused(ResponseCode.SYSTEM_ERROR, f"topic {topic} cannot be deleted: {error}") from error
         return request.command.response(ResponseCode.SUCCESS)

@@ -16,6 +16,7 @@ from rmq_actors.testing.invariants.damaged_master import DamagedMaster
 from rmq_actors.testing.invariants.delayed import Delayed
 from rmq_actors.testing.invariants.derived import Derived
 from rmq_actors.testing.invariants.divergence import Divergence
+from rmq_actors.testing.invariants.errands import Errands
 from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
 from rmq_actors.testing.invariants.given import Given
 from rmq_actors.testing.invariants.held import Held
@@ -56,6 +57,7 @@ __all__ = [
     "Delayed",
     "Derived",
     "Divergence",
+    "Errands",
     "FollowedUnasked",
     "Given",
     "Held",

@@ -13,7 +13,7 @@ from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.broker import BrokerRoleEvent
 from rmq_actors.tracing.events.run import FaultBegin, FaultEnd, OperatorPromote
-from rmq_actors.tracing.events.store import LogAppend, StoreOpen
+from rmq_actors.tracing.events.store import LogAppend, PutBegin, StoreOpen
 from rmq_actors.wire.dispatch_request import (
     DELAY_LEVELS_MS,
     PROPERTY_DELAY,
@@ -30,7 +30,7 @@ DELAY_LEVELS_USED = 2
 LATE_MAX_MS = 2_000
 _CLOCK_FAULTS = frozenset({ClockJump.__name__, ClockDrift.__name__})
 _Disturbance = StoreOpen | BrokerRoleEvent | OperatorPromote | FaultBegin | FaultEnd
-_Looked = LogAppend | _Disturbance
+_Looked = LogAppend | PutBegin | _Disturbance
 #: What tells a delayed message from others: its key, where it goes, and how often consuming it has failed.
 _Id = tuple[str, str, str, int]
 
@@ -48,11 +48,13 @@ class Delayed(Invariant[_Looked]):
     """
 
     name = "delayed"
-    kinds = (LogAppend, StoreOpen, BrokerRoleEvent, OperatorPromote, FaultBegin, FaultEnd)
+    kinds = (LogAppend, PutBegin, StoreOpen, BrokerRoleEvent, OperatorPromote, FaultBegin, FaultEnd)
 
     #: When each delayed message was stored first, and last, by a master, in ns.
     _stored_ns: dict[_Id, int] = attrs.field(factory=dict, init=False)
     _stored_last_ns: dict[_Id, int] = attrs.field(factory=dict, init=False)
+    #: By node and offset: when what is not in the log yet was put; a transient pool has it for a while.
+    _put_ns: dict[str, dict[int, int]] = attrs.field(factory=dict, init=False)
     #: By node: when its store was opened, and what was delivered since then.
     _opened_ns: dict[str, int] = attrs.field(factory=dict, init=False)
     _delivered: dict[str, Counter[_Id]] = attrs.field(factory=dict, init=False)
@@ -65,18 +67,24 @@ class Delayed(Invariant[_Looked]):
     def check(self, event: _Looked, view: ClusterView) -> str | None:
         """What a master has just appended of its own."""
         now_ns = event.sim_time_ns or 0
+        if isinstance(event, PutBegin):
+            self._put_ns.setdefault(event.node, {})[event.offset] = now_ns
+            return None
         if not isinstance(event, LogAppend):
             self._disturb(event, now_ns)
             return None
         node = view.nodes[event.node]
         if node.name != view.master.name:
             return None
+        put_ns = self._put_ns.get(node.name, {})
+        self._put_ns[node.name] = {offset: at_ns for offset, at_ns in put_ns.items() if offset >= node.end}
         for message in LogsOfMasters.messages_of(node.lineage, event.offset, node.end):
             identity = _identity(message)
             if identity is not None and message.topic == SCHEDULE_TOPIC:
                 # Also of a master that has no term, as its disk was full: its slave may deliver it.
-                self._stored_ns.setdefault(identity, now_ns)
-                self._stored_last_ns[identity] = now_ns
+                stored_ns = put_ns.get(message.physical_offset, now_ns)
+                self._stored_ns.setdefault(identity, stored_ns)
+                self._stored_last_ns[identity] = stored_ns
             wrong = self._look(message, now_ns, node) if node.leads else None
             if wrong is not None:
                 return wrong
@@ -85,6 +93,7 @@ class Delayed(Invariant[_Looked]):
     def _disturb(self, event: _Disturbance, now_ns: int) -> None:
         self._disturbed_ns = now_ns
         if isinstance(event, StoreOpen):
+            self._put_ns.pop(event.node, None)
             self._opened_ns[event.node], self._delivered[event.node] = now_ns, Counter()
         elif isinstance(event, FaultBegin):
             self._clocks_wrong |= event.fault_kind in _CLOCK_FAULTS
@@ -124,8 +133,10 @@ class Delayed(Invariant[_Looked]):
 
 
 def _identity(message: StoredMessage) -> _Id | None:
-    """None for a message that is not and was not delayed."""
+    """None for a message that is not and was not delayed: one of a transaction has a real topic, too."""
     properties = message.properties
+    if PROPERTY_DELAY not in properties:
+        return None
     topic, queue_id = properties.get(PROPERTY_REAL_TOPIC), properties.get(PROPERTY_REAL_QUEUE_ID)
     is_delivered = (message.topic, str(message.queue_id)) == (topic, queue_id)
     if topic is None or queue_id is None or not (message.topic == SCHEDULE_TOPIC or is_delivered):

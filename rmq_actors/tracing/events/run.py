@@ -163,7 +163,7 @@ class ClientCall(Event, kind="client.call", emitter="testing.consumer_groups", a
     timeout_ms: int
 
 
-class ClientTopic(Event, kind="client.topic", emitter="testing.topic_clients", actor="TopicClients"):
+class ClientTopic(Event, kind="client.topic", emitter="testing.topic_clients, testing.errands", actor="TopicClients"):
     """A client asks this node to create or delete a topic or its group, or sends to it: operation says which.
 
     status: asked, then what that was answered with, a code's name, or was not, by an error's name.
@@ -238,6 +238,18 @@ class ClientStranger(Event, kind="client.stranger", emitter="testing.stranger_cl
     operation: str
     key: str
     role: str
+    detail: str
+
+
+class ClientErrand(Event, kind="client.errand", emitter="testing.errand_clients", actor="Errand"):
+    """A client runs an errand at this node: operation is the kind of errand, key the topic that it alone has.
+
+    status: begun, then done, given_up if something was refused that it needs, or unanswered. detail: what was wrong.
+    """
+
+    status: str
+    operation: str
+    key: str
     detail: str
 
 
