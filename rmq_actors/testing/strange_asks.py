@@ -9,6 +9,7 @@ import attrs
 from rmq_actors.protocols.transactional_messages import PROPERTY_PRODUCER_GROUP
 from rmq_actors.testing.strange_puts import taken
 from rmq_actors.testing.strange_requests import (
+    GROUP,
     MARK,
     STRANGE_QUEUES,
     STRANGE_TOPIC,
@@ -19,6 +20,7 @@ from rmq_actors.testing.strange_requests import (
     Rule,
     Step,
     StrangeRequest,
+    pull_rule,
     rule,
     step,
 )
@@ -57,8 +59,6 @@ from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
-#: The group that strangers pull for.
-GROUP = "Strangers"
 _OK, _ERROR, _NO_TOPIC = ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST
 _NOT_FOUND, _RETRY = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY
 _MOVED, _MASTER = ResponseCode.PULL_OFFSET_MOVED, "MASTER"
@@ -167,36 +167,57 @@ def _pull_past(draft: Draft) -> StrangeRequest:
     asked = draft.rng.choice((_FAR, 2**62))
     hold_ms, topic = draft.rng.choice((0, 500)), draft.rng.choice((STRANGE_TOPIC, _TOPIC_OF_ALL))
 
-    def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
+    def wrong(role: str, answers: Sequence[RemotingCommand]) -> str:
         if "nextBeginOffset" not in (answers[0].ext_fields or {}):
             return ""
         header = decode_header(PullMessageResponseHeader, answers[0])
         due = header.max_offset if answers[0].code == _MOVED else asked
-        return "" if header.next_begin_offset == due else f"next is {header.next_begin_offset}, due is {due}"
+        if header.next_begin_offset != due:
+            return f"next is {header.next_begin_offset}, due is {due}"
+        return _wrong_code(role, asked, answers[0])
 
     return StrangeRequest("pull_past", [step(_pull(draft.queue_id, asked, topic=topic, hold_ms=hold_ms))], wrong=wrong)
 
 
 def _pull_before(draft: Draft) -> StrangeRequest:
-    def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
+    asked = draft.rng.choice((-1, -(2**62)))
+
+    def wrong(role: str, answers: Sequence[RemotingCommand]) -> str:
         if answers[0].code != _MOVED:
-            return ""
+            return _wrong_code(role, asked, answers[0])
         header = decode_header(PullMessageResponseHeader, answers[0])
         is_right = header.next_begin_offset in (0, header.min_offset)
         return "" if is_right else f"next is {header.next_begin_offset}, the queue begins at {header.min_offset}"
 
-    return StrangeRequest("pull_before", [step(_pull(draft.queue_id, draft.rng.choice((-1, -(2**62)))))], wrong=wrong)
+    return StrangeRequest("pull_before", [step(_pull(draft.queue_id, asked))], wrong=wrong)
 
 
 def _pull_nothing(draft: Draft) -> StrangeRequest:
     """A queue that nobody has put to is empty."""
+    asked = draft.rng.choice((0, 7))
 
-    def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
-        is_empty = answers[0].code not in (_NOT_FOUND, _MOVED) or answers[0].remark == "NO_MESSAGE_IN_QUEUE"
-        return "" if is_empty else f"it says {answers[0].remark}"
+    def wrong(role: str, answers: Sequence[RemotingCommand]) -> str:
+        remark = answers[0].remark
+        return _wrong_code(role, asked, answers[0]) if remark == "NO_MESSAGE_IN_QUEUE" else f"it says {remark}"
 
-    command = _pull(500 + draft.queue_id, draft.rng.choice((0, 7)), topic=_TOPIC_OF_ALL)
+    command = _pull(500 + draft.queue_id, asked, topic=_TOPIC_OF_ALL)
     return StrangeRequest("pull_nothing", [step(command)], wrong=wrong)
+
+
+def _wrong_code(role: str, asked: int, answer: RemotingCommand) -> str:
+    """What is wrong with the code of a pull, by what the answer itself says of the queue."""
+    if "nextBeginOffset" not in (answer.ext_fields or {}):
+        return ""
+    header = decode_header(PullMessageResponseHeader, answer)
+    begin, end = header.min_offset, header.max_offset
+    if asked == end:  # also that of an empty queue
+        due = {_NOT_FOUND}
+    elif begin <= asked < end:
+        due = {_OK if answer.body else _RETRY}
+    else:
+        # A slave, which may be behind, corrects nobody: there the consumer asks again.
+        due = {_MOVED if role == _MASTER else _RETRY}
+    return "" if answer.code in due else f"{asked} was asked of {begin} to {end}"
 
 
 def _pull_badly(draft: Draft) -> StrangeRequest:
@@ -209,14 +230,16 @@ def _pull_some(draft: Draft) -> StrangeRequest:
     queue_id, offset = draft.queue_id, draft.rng.choice((0, 0, 3))
     expression, kind, chooses = draft.rng.choice(_EXPRESSIONS)
 
-    def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
+    def wrong(role: str, answers: Sequence[RemotingCommand]) -> str:
         if len(answers) < 2 or any("nextBeginOffset" not in (each.ext_fields or {}) for each in answers):
             return ""
         end = min(decode_header(PullMessageResponseHeader, each).next_begin_offset for each in answers)
         every, some = ([each for each in _messages(answer.body) if each.queue_offset < end] for answer in answers)
         due = [each.queue_offset for each in every if chooses(each.properties)]
         found = [each.queue_offset for each in some]
-        return "" if found == due else f"{expression} gives {found}, due are {due}"
+        if found != due:
+            return f"{expression} gives {found}, due are {due}"
+        return next((wrong for each in answers if (wrong := _wrong_code(role, offset, each))), "")
 
     steps = [
         step(_pull(queue_id, offset)),
@@ -427,14 +450,14 @@ ASKS: Mapping[str, tuple[Rule, Drawn]] = {
     ),
     "bad_field": (_REFUSED, _bad_field),
     "bad_body": (_REFUSED, _bad_body),
-    "pull_queue": (rule([_ERROR], [_ERROR, _NO_TOPIC], needs_topic=True), _pull_queue),
-    "pull_topic": (rule([_NO_TOPIC]), _pull_topic),
+    "pull_queue": (pull_rule([_ERROR], [_ERROR, _NO_TOPIC], needs_topic=True), _pull_queue),
+    "pull_topic": (pull_rule([_NO_TOPIC]), _pull_topic),
     "pull_names": (_REFUSED, _pull_names),
-    "pull_past": (rule([_MOVED], [_RETRY, _NO_TOPIC], needs_topic=True), _pull_past),
-    "pull_before": (rule([_MOVED], [_RETRY, _NO_TOPIC], needs_topic=True), _pull_before),
-    "pull_nothing": (rule([_NOT_FOUND, _MOVED], [_NOT_FOUND, _RETRY]), _pull_nothing),
+    "pull_past": (pull_rule([_MOVED], [_RETRY, _NO_TOPIC], needs_topic=True), _pull_past),
+    "pull_before": (pull_rule([_MOVED], [_RETRY, _NO_TOPIC], needs_topic=True), _pull_before),
+    "pull_nothing": (pull_rule([_NOT_FOUND, _MOVED], [_NOT_FOUND, _RETRY]), _pull_nothing),
     "pull_badly": (
-        rule(
+        pull_rule(
             [ResponseCode.SUBSCRIPTION_PARSE_FAILED],
             [ResponseCode.SUBSCRIPTION_PARSE_FAILED, _NO_TOPIC],
             needs_topic=True,
@@ -442,14 +465,18 @@ ASKS: Mapping[str, tuple[Rule, Drawn]] = {
         _pull_badly,
     ),
     "pull_some": (
-        rule([_OK, _NOT_FOUND, _RETRY, _MOVED], [_OK, _NOT_FOUND, _RETRY, _NO_TOPIC], needs_topic=True),
+        pull_rule([_OK, _NOT_FOUND, _RETRY, _MOVED], [_OK, _NOT_FOUND, _RETRY, _NO_TOPIC], needs_topic=True),
         _pull_some,
     ),
-    "end_another": (rule([_ERROR], [ResponseCode.SLAVE_NOT_AVAILABLE]), _end_another),
+    # Its end is sent after its message is stored, whatever that is answered.
+    "end_another": (
+        attrs.evolve(rule([_ERROR], [ResponseCode.SLAVE_NOT_AVAILABLE]), stored={_ERROR}),
+        _end_another,
+    ),
     "end_nothing": (rule([_ERROR], [ResponseCode.SLAVE_NOT_AVAILABLE]), _end_nothing),
     "view": (_REFUSED, _view),
     "query": (rule([ResponseCode.QUERY_NOT_FOUND]), _query),
-    "send_back": (rule([_ERROR], []), _send_back),
+    "send_back": (rule([_ERROR], [ResponseCode.SERVICE_NOT_AVAILABLE]), _send_back),
     "lock": (rule([_OK]), _lock),
     "compare": (rule([_OK]), _compare),
     "members": (_REFUSED, _members),

@@ -300,7 +300,7 @@ PUTS: Mapping[str, tuple[Rule, Drawn]] = {
     "cut_batch": (put_rule(_ILLEGAL), _cut_batch),
     "torn_batch": (put_rule(_ILLEGAL), _torn_batch),
     "indexed_batch": (put_rule(_ILLEGAL), _indexed_batch),
-    "reply": (put_rule(_ERROR), _reply),
+    "reply": (attrs.evolve(put_rule(_ERROR), stored={_ERROR}), _reply),
     "delayed_batch": (put_rule(_ILLEGAL), _delayed_batch),
     "prepared_batch": (put_rule(_ILLEGAL), _prepared_batch),
 }

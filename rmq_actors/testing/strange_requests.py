@@ -27,6 +27,8 @@ from rmq_actors.wire.response_code import ResponseCode
 
 #: The topic that strangers send to, and how many queues it has.
 STRANGE_TOPIC, STRANGE_QUEUES = "Strange", 2
+#: The group that they pull for.
+GROUP = "Strangers"
 #: So many puts may wait at a broker at once (waitingPutsMax).
 WAITING_PUTS_MAX = 8
 #: What the names of topics and groups begin with that no request of a stranger may make.
@@ -46,7 +48,9 @@ _OF_BROKERS = frozenset(
 
 #: The status of a request whose connection the broker has ended in order, without an answer that was due before.
 UNANSWERED = "unanswered"
-#: Any request may be told to come again: too many wait, or the store is closed, or takes nothing now.
+#: None was made, as an answer before it was a refusal.
+NOT_ASKED = "not_asked"
+#: A request is told to come again: too many wait, or the store is closed, or takes nothing now.
 AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 #: The message is in the log.
 STORED = frozenset(
@@ -129,6 +133,10 @@ class Rule:
     at_slave: Collection[int]
     #: Whether it is of `STRANGE_TOPIC`, which a promoted slave may not know.
     needs_topic: bool = False
+    #: Whether it is of `GROUP`, which a slave may not know yet, and does not make.
+    needs_group: bool = False
+    #: With these codes of a master, all that the request may leave is in its log.
+    stored: Collection[int] = ()
 
     @property
     def may_be_taken(self) -> bool:
@@ -238,10 +246,16 @@ def overtaken(answered: Sequence[tuple[StrangeRequest, RemotingCommand | None]])
 
 def put_rule(*codes: int) -> Rule:
     """A message that is refused with these codes; without any, one that is taken. A slave takes none."""
-    return Rule(AGAIN | (frozenset(codes) or STORED), AGAIN, needs_topic=True)
+    stored = () if codes else STORED
+    return Rule(frozenset(codes) or STORED, {ResponseCode.SERVICE_NOT_AVAILABLE}, needs_topic=True, stored=stored)
 
 
 def rule(at_master: Iterable[int], at_slave: Iterable[int] | None = None, *, needs_topic: bool = False) -> Rule:
-    """These codes, and that it may be told to come again."""
-    master = AGAIN | frozenset(at_master)
-    return Rule(master, master if at_slave is None else AGAIN | frozenset(at_slave), needs_topic)
+    """These codes; at a slave the same, if nothing is said of one."""
+    master = frozenset(at_master)
+    return Rule(master, master if at_slave is None else frozenset(at_slave), needs_topic)
+
+
+def pull_rule(at_master: Iterable[int], at_slave: Iterable[int] | None = None, *, needs_topic: bool = False) -> Rule:
+    """The same for a pull of `GROUP`."""
+    return attrs.evolve(rule(at_master, at_slave, needs_topic=needs_topic), needs_group=True)

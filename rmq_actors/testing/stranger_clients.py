@@ -22,6 +22,8 @@ from rmq_actors.testing.remote_clients import RemoteClients
 from rmq_actors.testing.strange_bytes import NO_FRAME
 from rmq_actors.testing.strange_puts import MESSAGE_BYTES_MAX
 from rmq_actors.testing.strange_requests import (
+    GROUP,
+    NOT_ASKED,
     STRANGE_QUEUES,
     STRANGE_TOPIC,
     UNANSWERED,
@@ -48,7 +50,6 @@ STORE_OF_STRANGERS = attrs.evolve(STORE, max_message_size_bytes=MESSAGE_BYTES_MA
 _STRANGERS = 2
 #: How many lean on ports at a time; and how often so many come to the HA port that it would be full of them.
 _AT_HA, _AT_REMOTING, _CROWDS = 2, 2, 0.2
-_GROUP = "Strangers"
 _READ_AND_WRITE = 6
 _TIMEOUT_MS = 5_000
 #: How many requests a stranger sends at once, at most.
@@ -58,7 +59,7 @@ _BURSTS = 0.5
 #: How often so many of one kind come in one write: more than may wait, or what is answered at once, and no frame then.
 _OF_FLOODS, _FLOOD, _FLOODS = 0.1, 12, ("good", *ANSWERED_AT_ONCE)
 #: How often a broker is asked that is a slave, most likely.
-_OF_SLAVES = 0.2
+_OF_SLAVES = 0.35
 
 
 @attrs.define(eq=False, repr=False)
@@ -154,7 +155,7 @@ class StrangerClients(RemoteClients):
         self, remoting: RemotingClient, broker: str, request: StrangeRequest, key: str, codes: list[int]
     ) -> None:
         self._note_asked(broker, request, key)
-        status, detail, answers = "not_asked", "", list[RemotingCommand]()
+        status, detail, answers = NOT_ASKED, "", list[RemotingCommand]()
         try:
             for step in request.steps:
                 command = step(answers)
@@ -222,7 +223,7 @@ class StrangerClients(RemoteClients):
         async def ask(request: RemotingCommand) -> RemotingCommand:
             return await remoting.invoke(address, request, _TIMEOUT_MS)
 
-        return ThinClient(ask, "stranger", _GROUP)
+        return ThinClient(ask, "stranger", GROUP)
 
     # --- the last reader --------------------------------------------------------------------------------------------
 

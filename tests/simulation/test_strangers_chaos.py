@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from rmq_actors.broker.client_requests import ClientRequests
+from rmq_actors.broker.processors import pull_message
+from rmq_actors.broker.pull_answer import PullAnswer, Puller, pull_answer
 from rmq_actors.protocols import send_rules
 from rmq_actors.protocols.ha_master import SlaveReports
+from rmq_actors.store.read.get_message import GetMessageResult
 from rmq_actors.testing.scenarios import STRANGERS, RunResult, run_case, scenario_of
+from rmq_actors.testing.strange_requests import MARK
 from rmq_actors.testing.strange_rules import RULES
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.run import ClientStranger, ClientTopicRead, OperatorPromote
 from rmq_actors.wire import batch
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.response_code import ResponseCode
 
 SEEDS, MANY_SEEDS = range(8), range(30)
@@ -75,6 +80,26 @@ def take_foreign_text(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch, "check_utf8", lambda _: None)
 
 
+def lose_the_last_of_a_batch(patch: pytest.MonkeyPatch) -> None:
+    """A stranger's batch is taken, and its last message is not stored."""
+    decode = batch.decode_batch
+
+    def decode_most(body: bytes) -> Iterator[batch.BatchItem]:
+        items = list(decode(body))
+        yield from items[:-1] if len(items) > 1 and MARK in body else items
+
+    patch.setattr(batch, "decode_batch", decode_most)
+
+
+def mix_up_pulls(patch: pytest.MonkeyPatch) -> None:
+    """Who asks for the beginning of an empty queue is told to go elsewhere, and who asks for more is told to wait."""
+
+    def mixed_up(result: GetMessageResult, asked: int, group: SubscriptionGroupConfig, puller: Puller) -> PullAnswer:
+        return pull_answer(result, int(not asked), group, puller)
+
+    patch.setattr(pull_message, "pull_answer", mixed_up)
+
+
 def believe_reports(patch: pytest.MonkeyPatch) -> None:
     """Whatever a peer reports counts."""
     patch.setattr(SlaveReports, "_check", lambda *_: None)
@@ -86,10 +111,12 @@ def believe_reports(patch: pytest.MonkeyPatch) -> None:
         (take_system_topics, "answered"),
         (take_puts_at_slaves, "answered"),
         (take_foreign_text, "answered"),
+        (lose_the_last_of_a_batch, "answered"),
+        (mix_up_pulls, "answered"),
         (believe_reports, "report"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_the_scenario_finds_each_bug(sabotage: Sabotage, invariant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
-    assert any(run(seed).failure.startswith(f"{invariant}:") for seed in range(5))
+    assert any(run(seed).failure.startswith(f"{invariant}:") for seed in range(12))

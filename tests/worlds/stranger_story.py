@@ -26,10 +26,10 @@ def leads(story: Story, node: str = MASTER, term: int = 1) -> None:
 
 
 def may_leave(story: Story, key: str = "s1", queue_id: int = 0, *, is_delayed: bool = False) -> None:
-    """A request may leave `strange_record` of that key."""
+    """The request that is told may leave `strange_record` of that key."""
     checksum = read_message(strange_record(0, key)).checksum
     told = ClientStrangerLeaves(
-        status="delayed" if is_delayed else "plain", key=key, queue_id=queue_id, checksum=checksum
+        status="delayed" if is_delayed else "plain", key="s1", queue_id=queue_id, checksum=checksum
     )
     story.recorder.record(told, MASTER)
 
@@ -47,12 +47,12 @@ def tell(
     story.recorder.record(told, node)
 
 
-def read_last(story: Story, *messages: tuple[int, int], least: int = 0, node: str = MASTER) -> None:
-    """The last reader gets these of queue 0 of a node: numbers, and where they stand."""
+def read_last(story: Story, *messages: tuple[int, int], least: int = 0, node: str = MASTER, queue_id: int = 0) -> None:
+    """The last reader gets these of a queue of a node: numbers, and where they stand."""
     pulled = ClientTopicPull(
         status="SUCCESS",
         topic=STRANGE_TOPIC,
-        queue_id=0,
+        queue_id=queue_id,
         queue_offset=0,
         queue_offset_next=len(messages),
         queue_offset_min=least,
@@ -61,6 +61,6 @@ def read_last(story: Story, *messages: tuple[int, int], least: int = 0, node: st
     story.recorder.record(pulled, node, LAST_READER)
     for number, offset in messages:
         read = ClientTopicRead(
-            status="as_sent", offset=offset, topic=STRANGE_TOPIC, queue_id=0, queue_offset=number, asked_ns=0
+            status="as_sent", offset=offset, topic=STRANGE_TOPIC, queue_id=queue_id, queue_offset=number, asked_ns=0
         )
         story.recorder.record(read, node, LAST_READER)

@@ -13,7 +13,10 @@ from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.queue_numbers import messages
 from rmq_actors.testing.strange_requests import (
+    AGAIN,
+    GROUP,
     MARK,
+    NOT_ASKED,
     STORED,
     STRANGE_TOPIC,
     STRAY,
@@ -32,6 +35,8 @@ from rmq_actors.tracing.events.run import (
     ClientStrangerLeaves,
     ClientTopicPull,
     ClientTopicRead,
+    FaultBegin,
+    FaultEnd,
     OperatorPromote,
 )
 from rmq_actors.tracing.events.storage import StorageError, StorageStuck
@@ -40,23 +45,35 @@ from rmq_actors.wire.record import BLANK, MESSAGE_MAGIC
 from rmq_actors.wire.response_code import ResponseCode
 
 MASTER = "MASTER"
+#: After its end a fault may be why there is no answer: TCP sends again ever later, and a stranger waits 5 s.
+_FAULT_LASTS_NS = 20 * 10**9
 
 
 @attrs.frozen
 class _Asked:
+    at_ns: int
     role: str
     #: How often the node's store had been opened, or its role been changed.
     changes: int
+    #: Whether it wrote the log that counts.
+    leads: bool
+    #: How often a put had come while so many waited that one more would be refused.
+    full: int
+    #: Whether it had been promoted, and not yet shown that it knew the strangers' topic.
+    may_lack_topic: bool
+    #: Whether it is a slave that does not know the strangers' group.
+    lacks_group: bool
 
 
 @attrs.define(eq=False, repr=False)
 class Answered(Invariant[Any]):
     """A request of a stranger is answered as is right for it at a master, or at a slave, or not at all.
 
-    What must be refused leaves nothing: no message in a log, no topic, no group. A message that is taken stands in the
-    log as it was sent, and a delayed one waits before that. In the end each broker has all of their topic that the log
-    has, one offset after the other. No more puts wait than may. Where a role changes meanwhile, or a disk fails, more
-    refusals are right, and nothing else.
+    What must be refused leaves nothing: no message in a log, no topic, no group. What a message was answered with says
+    whether it stands in the log by then, as it was sent, and all of a batch; none stands there twice, and a delayed one
+    waits first. In the end each broker has all of their topic that the log has, one offset after the other. No more
+    puts wait than may. Other refusals, or no answer, are right where a role changes meanwhile, a disk has failed since
+    the store was opened, a fault is not long over, or as many puts wait as may.
     """
 
     name = "answered"
@@ -67,6 +84,8 @@ class Answered(Invariant[Any]):
         PutBegin,
         StoreOpen,
         BrokerRoleEvent,
+        FaultBegin,
+        FaultEnd,
         NodeKill,
         NodePowerLoss,
         OperatorPromote,
@@ -79,12 +98,21 @@ class Answered(Invariant[Any]):
     #: By the request's name, and node.
     _asked: dict[tuple[str, str], _Asked] = attrs.field(factory=dict, init=False)
     _changes: dict[str, int] = attrs.field(factory=lambda: defaultdict(int), init=False)
+    _full: dict[str, int] = attrs.field(factory=lambda: defaultdict(int), init=False)
+    #: Nodes whose disks have failed since their stores were opened.
     _disk_failed: set[str] = attrs.field(factory=set, init=False)
-    _has_promoted: bool = attrs.field(default=False, init=False)
+    #: Faults that are not over, by their numbers, and when one was the last time.
+    _faults: set[int] = attrs.field(factory=set, init=False)
+    _fault_ns: int | None = attrs.field(default=None, init=False)
+    #: Nodes that were ever promoted, and those of them that may not know the strangers' topic yet.
+    _promoted: set[str] = attrs.field(factory=set, init=False)
+    _may_lack_topic: set[str] = attrs.field(factory=set, init=False)
     #: What may be in a log, by checksum: its queue, and whether it must wait first.
     _leaves: dict[int, tuple[int, bool]] = attrs.field(factory=dict, init=False)
-    #: Checksums of delayed messages that a log has had where they wait.
-    _waited: set[int] = attrs.field(factory=set, init=False)
+    #: The checksums of what each request may leave, by its name.
+    _left_by: dict[str, set[int]] = attrs.field(factory=lambda: defaultdict(set), init=False)
+    #: What a log has had where clients put it, by checksum: where it stood, and its record. A delayed one waits there.
+    _put: dict[int, tuple[int, bytes]] = attrs.field(factory=dict, init=False)
     #: What the last reader has got of each node: by queue and offset there, where it stands; and the least offsets.
     _read: dict[str, dict[tuple[int, int], int]] = attrs.field(factory=dict, init=False)
     _least: dict[tuple[str, int], int] = attrs.field(factory=dict, init=False)
@@ -95,11 +123,13 @@ class Answered(Invariant[Any]):
             ClientStranger: self._stranger,
             ClientStrangerLeaves: self._may_leave,
             LogAppend: self._append,
-            PutBegin: self._put,
+            PutBegin: self._put_begun,
             NodeKill: self._change,
             NodePowerLoss: self._change,
-            StoreOpen: self._change,
+            StoreOpen: self._open,
             BrokerRoleEvent: self._change,
+            FaultBegin: self._fault,
+            FaultEnd: self._fault,
             OperatorPromote: self._promote,
             StorageError: self._disk,
             StorageStuck: self._disk,
@@ -113,48 +143,93 @@ class Answered(Invariant[Any]):
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def _stranger(self, event: ClientStranger, _: ClusterView) -> str | None:
-        name = event.key, event.node
+    def _stranger(self, event: ClientStranger, view: ClusterView) -> str | None:
+        name, node = (event.key, event.node), event.node
+        leads = view.master.name == node and view.master.leads
         if event.status == "asked":
-            self._asked[name] = _Asked(event.role, self._changes[event.node])
+            is_full = len(view.nodes[node].unanswered) >= WAITING_PUTS_MAX
+            full, may_lack_topic = self._full[node] - is_full, node in self._may_lack_topic
+            now_ns, changes = event.sim_time_ns or 0, self._changes[node]
+            is_of_group = event.role != MASTER and RULES[event.operation].needs_group
+            lacks_group = is_of_group and GROUP not in view.evidence.table(node, "subscription_groups")
+            self._asked[name] = _Asked(now_ns, event.role, changes, leads, full, may_lack_topic, lacks_group)
             return None
         asked = self._asked.pop(name)
-        is_the_same = event.role == asked.role and event.role and self._changes[event.node] == asked.changes
-        if event.status == UNANSWERED and is_the_same:
-            return (
-                f"{event.node} ends a connection after a frame that is none, and has not answered {event.key} before it"
-            )
+        is_the_same = bool(event.role) and event.role == asked.role and self._changes[node] == asked.changes
         if event.status not in ResponseCode.__members__:
-            return None  # no answer
+            return self._no_answer(event, asked) if is_the_same else None
         code, rule = ResponseCode[event.status], RULES[event.operation]
-        what = f"{event.node}, {event.role or 'of no role'}, answers {event.operation} {event.key} with {event.status}"
+        what = f"{node}, {event.role or 'of no role'}, answers {event.operation} {event.key} with {event.status}"
         if not is_the_same:
             is_taken = code in STORED and not rule.may_be_taken and code not in (*rule.at_master, *rule.at_slave)
             return f"{what}, though no broker may do it" if is_taken else None
         right = rule.at_master if event.role == MASTER else rule.at_slave
-        if code in right:
-            return f"{what}: {event.detail}" if event.detail else None
-        may_fail = code == ResponseCode.SYSTEM_ERROR and event.node in self._disk_failed
-        may_lack_topic = code == ResponseCode.TOPIC_NOT_EXIST and rule.needs_topic and self._has_promoted
-        return None if may_fail or may_lack_topic else f"{what}; right are {_names(right)}"
+        if code not in right:
+            return None if self._is_excused(code, event, asked) else f"{what}; right are {_names(right)}"
+        if event.detail:
+            return f"{what}: {event.detail}"
+        if event.role == MASTER and rule.needs_topic and code in STORED:
+            self._may_lack_topic.discard(node)
+        lacks = event.role == MASTER and code in rule.stored and asked.leads and leads and self._lacks(event, asked)
+        return f"{what}, and {lacks} of its messages are not in the log" if lacks else None
 
-    def _put(self, event: PutBegin, view: ClusterView) -> str | None:
+    def _no_answer(self, event: ClientStranger, asked: _Asked) -> str | None:
+        if event.status == UNANSWERED:
+            return f"{event.node} ends a connection after a frame that is none, and had not answered {event.key}"
+        is_over = self._fault_ns is None or asked.at_ns - self._fault_ns > _FAULT_LASTS_NS
+        if event.status == NOT_ASKED or self._faults or not is_over:
+            return None
+        return f"{event.node} has not answered {event.operation} {event.key}, and there is no fault: {event.status}"
+
+    def _is_excused(self, code: ResponseCode, event: ClientStranger, asked: _Asked) -> bool:
+        """Whether something else than the request is why it is refused."""
+        rule, has_failed = RULES[event.operation], event.node in self._disk_failed
+        if code == ResponseCode.TOPIC_NOT_EXIST:
+            return event.role == MASTER and rule.needs_topic and asked.may_lack_topic
+        if code == ResponseCode.SYSTEM_ERROR:
+            return has_failed
+        is_busy = has_failed or self._full[event.node] > asked.full
+        return code in AGAIN and (is_busy or (asked.lacks_group and code == ResponseCode.SERVICE_NOT_AVAILABLE))
+
+    def _lacks(self, event: ClientStranger, asked: _Asked) -> int:
+        """How many messages the log has never had that it must have by now."""
+        # An answer to a client is refused for that client: it says nothing of a store that did not take it, either.
+        may_be_untaken = event.node in self._disk_failed or self._full[event.node] > asked.full
+        if may_be_untaken and event.status == ResponseCode.SYSTEM_ERROR.name:
+            return 0
+        return len(self._left_by[event.key] - self._put.keys())
+
+    def _put_begun(self, event: PutBegin, view: ClusterView) -> str | None:
         waiting = len(view.nodes[event.node].unanswered)
+        self._full[event.node] += waiting >= WAITING_PUTS_MAX
         return f"{event.node} has {waiting} puts that wait" if waiting > WAITING_PUTS_MAX else None
 
-    def _change(self, event: StoreOpen | BrokerRoleEvent | NodeKill | NodePowerLoss, _: ClusterView) -> None:
+    def _change(self, event: BrokerRoleEvent | NodeKill | NodePowerLoss, _: ClusterView) -> None:
         self._changes[event.node] += 1
 
-    def _promote(self, _: OperatorPromote, __: ClusterView) -> None:
-        self._has_promoted = True
+    def _open(self, event: StoreOpen, _: ClusterView) -> None:
+        self._changes[event.node] += 1
+        self._disk_failed.discard(event.node)
+
+    def _promote(self, event: OperatorPromote, _: ClusterView) -> None:
+        self._promoted.add(event.node)
+        self._may_lack_topic.add(event.node)
 
     def _disk(self, event: StorageError | StorageStuck, _: ClusterView) -> None:
         self._disk_failed.add(event.node)
+
+    def _fault(self, event: FaultBegin | FaultEnd, _: ClusterView) -> None:
+        self._fault_ns = event.sim_time_ns or 0
+        if isinstance(event, FaultBegin):
+            self._faults.add(event.fault_id)
+        else:
+            self._faults.discard(event.fault_id)
 
     # --- what they leave --------------------------------------------------------------------------------------------
 
     def _may_leave(self, event: ClientStrangerLeaves, _: ClusterView) -> None:
         self._leaves[event.checksum] = event.queue_id, event.status == "delayed"
+        self._left_by[event.key].add(event.checksum)
 
     def _append(self, event: LogAppend, view: ClusterView) -> str | None:
         node = view.master
@@ -165,13 +240,14 @@ class Answered(Invariant[Any]):
             size, magic = BLANK.unpack_from(log, at)
             if magic != MESSAGE_MAGIC:
                 continue
-            found = read_message(bytes(log[at : at + size]))
-            wrong = self._wrong_message(found)
+            record = bytes(log[at : at + size])
+            found = read_message(record)
+            wrong = self._wrong_message(found, at, record, log)
             if wrong is not None:
                 return f"{node.name} has a message at {at}, queue {found.queue_id} of {found.topic}, {wrong}"
         return None
 
-    def _wrong_message(self, found: Found) -> str | None:
+    def _wrong_message(self, found: Found, at: int, record: bytes, log: bytearray) -> str | None:
         if found.topic != STRANGE_TOPIC and not found.body.startswith(MARK) and not found.topic.startswith(STRAY):
             return None
         if found.checksum not in self._leaves:
@@ -179,12 +255,16 @@ class Answered(Invariant[Any]):
         queue_id, is_delayed = self._leaves[found.checksum]
         if queue_id not in (-1, found.queue_id):
             return f"which was sent to queue {queue_id}"
-        if found.waits:
-            self._waited.add(found.checksum)
         if found.waits and not is_delayed:
             return "which waits, and nobody has delayed it"
-        if is_delayed and found.checksum not in self._waited:
-            return "which has not waited, though it was delayed"
+        if is_delayed and not found.waits:
+            # It may come twice: a crash may forget that it has come.
+            return None if found.checksum in self._put else "which has not waited, though it was delayed"
+        stood_at, stood = self._put.get(found.checksum, (at, record))
+        self._put[found.checksum] = at, record
+        # What a loss of power took from a log is not there twice.
+        if stood_at != at and log[stood_at : stood_at + len(stood)] == stood:
+            return f"which was sent once, and stands at {stood_at} too"
         return None
 
     # --- the end ----------------------------------------------------------------------------------------------------
@@ -220,13 +300,16 @@ class Answered(Invariant[Any]):
 
     def _unread(self, node: NodeView, view: ClusterView) -> str | None:
         read = self._read.get(node.name)
-        if read is None:
-            return None  # it has not been told of the topic
         master = view.master
+        knows_topic = node is master and node.name not in self._promoted
+        if read is None:
+            if not knows_topic:
+                return None  # it has not been told of the topic
+            read = {}
         expected = {}
         for at, (topic, queue_id), offset in messages(master.lineage, max(master.begin, node.begin), master.end):
             # A slave may hear of the topic between two of its queues.
-            if topic == STRANGE_TOPIC and (node.name, queue_id) in self._least:
+            if topic == STRANGE_TOPIC and (knows_topic or (node.name, queue_id) in self._least):
                 expected[queue_id, offset] = at
         for queue, at in expected.items():
             # After a power loss the first file of a queue may be gone.
