@@ -24,7 +24,7 @@ from rmq_actors.ports.receive import Receive, receive_into
 from rmq_actors.ports.try_send import TrySend, try_sendmsg
 from rmq_actors.protocols.backoff import Backoff
 from rmq_actors.protocols.following import Halt, Patience
-from rmq_actors.protocols.ha_slave import HaSlave, IllegalFrame, MasterRefused, MasterSilent
+from rmq_actors.protocols.ha_slave import RECEIVE_BYTES, HaSlave, IllegalFrame, MasterRefused, MasterSilent
 from rmq_actors.protocols.part_of_record import PartOfRecord
 from rmq_actors.sockets.network_failure import network_failure
 from rmq_actors.store.log.received_records import AppendRefused, FileSizeMismatch
@@ -221,14 +221,14 @@ class HAClient(ServiceThread):
     async def _read(self, socket: trio.socket.SocketType, slave: HaSlave, reporter: Reporter, backoff: Backoff) -> None:
         part = PartOfRecord(self._store.commit_log.file_size_bytes)
         is_known = False
-        record_bytes = 0 if self._tls is None else self._tls.record_bytes
+        most_bytes = RECEIVE_BYTES if self._tls is None else self._tls.record_bytes
         while True:
             room = slave.free()
             size = await self._receive(socket, room)
             if not size:
                 raise PeerClosed("the master closed the connection")
             now = trio.current_time()
-            self._store.receiving.received(size, now, more_waits=size in (len(room), record_bytes))
+            self._store.receiving.received(size, now, more_waits=size == min(len(room), most_bytes))
             for append in part.joined(slave.received(size, now)):
                 part.hold(append, self._store.append_to_commit_log(*append, whole_records=True))
             if not is_known and slave.frames:

@@ -181,6 +181,23 @@ def test_a_large_receive_is_not_the_last_one(receiver: ReceivingLog) -> None:
     receiver.run(main)
 
 
+@pytest.mark.parametrize("pieces", [1, 4, OFTEN_RECEIVES])
+def test_what_comes_in_pieces_is_as_much(pieces: int) -> None:
+    """Over TLS a receive brings one record, of 16 KiB at most."""
+    receiving = Receiving()
+    for number in range(pieces):
+        assert receiving.often_until == float("-inf")
+        receiving.received(OFTEN_BYTES // pieces, number * 0.0001, more_waits=False)
+    assert receiving.often_until == (pieces - 1) * 0.0001 + OFTEN_S
+
+
+def test_as_many_bytes_in_a_longer_time_are_few() -> None:
+    receiving = Receiving()
+    for number in range(100):
+        receiving.received(OFTEN_BYTES // 2, number * 1.5 * OFTEN_S, more_waits=False)
+    assert receiving.often_until == float("-inf")
+
+
 def test_a_service_that_gives_way_ends_at_once(receiver: ReceivingLog) -> None:
     async def main(receiver: ReceivingLog) -> None:
         await trio.testing.wait_all_tasks_blocked()

@@ -11,8 +11,8 @@ import attrs
 
 #: After a receive that left something behind, the next one is expected within this time.
 BUSY_S = 0.005
-#: Receives come often if there are more than OFTEN_RECEIVES within OFTEN_S, or one brings OFTEN_BYTES. The next one is
-#: then expected within OFTEN_S.
+#: Receives come often if there are more than OFTEN_RECEIVES within OFTEN_S, or they bring OFTEN_BYTES, which one alone
+#: never does over TLS. The next one is then expected within OFTEN_S.
 OFTEN_RECEIVES = 16
 OFTEN_BYTES = 64 * 1024
 OFTEN_S = 0.02
@@ -25,7 +25,9 @@ class Receiving:
     busy_until: float = attrs.field(default=float("-inf"), init=False)
     #: Until when another receive is expected, because they come often.
     often_until: float = attrs.field(default=float("-inf"), init=False)
+    #: Of the present OFTEN_S.
     _receives: int = attrs.field(default=0, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
     _counted_until: float = attrs.field(default=float("-inf"), init=False)
 
     def received(self, size_bytes: int, now: float, *, more_waits: bool) -> None:
@@ -33,7 +35,8 @@ class Receiving:
         if more_waits:
             self.busy_until = now + BUSY_S
         if now >= self._counted_until:
-            self._counted_until, self._receives = now + OFTEN_S, 0
+            self._counted_until, self._receives, self._bytes = now + OFTEN_S, 0, 0
         self._receives += 1
-        if self._receives > OFTEN_RECEIVES or size_bytes >= OFTEN_BYTES or now < self.often_until:
+        self._bytes += size_bytes
+        if self._receives > OFTEN_RECEIVES or self._bytes >= OFTEN_BYTES or now < self.often_until:
             self.often_until = now + OFTEN_S
