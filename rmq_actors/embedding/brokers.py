@@ -316,7 +316,7 @@ class Brokers(ClusterClients):
 
     def _config(self, name: str) -> BrokerConfig:
         """A broker's configuration for its present place in the cluster."""
-        master, group = self._follows[name], self._of_group(name)
+        told, group = self._told_master(name), self._of_group(name)
         host, port, _ = self._listens(name)
         store, ha = self._settings_in_place(name)
         return BrokerConfig(
@@ -325,26 +325,29 @@ class Brokers(ClusterClients):
             ha,
             remoting=RemotingServerConfig(host, port),
             # The place among the group's brokers; the first one's, as a slave, is the last.
-            broker_id=0 if master is None else group.index(name) or len(group),
+            broker_id=0 if self._follows[name] is None else group.index(name) or len(group),
             namesrv_addr=self._namesrv_addr,
-            master_addr=None if master is None or self._namesrv_addr is not None else self._addresses(master).remoting,
+            master_addr=None if told is None else told.remoting,
         )
 
     def _settings_in_place(self, name: str) -> tuple[MessageStoreConfig, HaConfig]:
         """A broker's settings with its role and its addresses."""
-        master = self._follows[name]
+        told = self._told_master(name)
         host, _, ha_port = self._listens(name)
         store, ha = self._settings(name)
-        if master is not None:
+        if self._follows[name] is not None:
             store = attrs.evolve(store, broker_role=BrokerRole.SLAVE)
-        # If there are name servers, they tell where the master is.
-        address = None if master is None or self._namesrv_addr is not None else self._addresses(master)
         return store, attrs.evolve(
             ha,
             ha_listen_host=host,
             ha_listen_port=ha_port,
-            ha_master_address=None if address is None else address.ha,
+            ha_master_address=None if told is None else told.ha,
         )
+
+    def _told_master(self, name: str) -> Addresses | None:
+        """Where a slave is told that its master is; if there are name servers, they tell it."""
+        master = self._follows[name]
+        return None if master is None or self._namesrv_addr is not None else self._addresses(master)
 
 
 async def _serves(slaves: int, broker: BrokerController) -> None:
