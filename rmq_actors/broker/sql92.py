@@ -78,7 +78,7 @@ _IS.2: /IS(?![a-z0-9_$])/i
 FLOAT.2: /[0-9]+\.[0-9]*(e[+-]?[0-9]+)?|\.[0-9]+(e[+-]?[0-9]+)?|[0-9]+e[+-]?[0-9]+/i
 DECIMAL: /0|[1-9][0-9]*l?/i
 STRING: /'(''|[^'])*'/
-ID: /(?!(?:NOT|AND|OR|BETWEEN|IN|TRUE|FALSE|NULL|IS)(?![a-z0-9_$]))[a-z_$][a-z0-9_$]*/i
+ID: /[a-z_$][a-z0-9_$]*/i
 LINE_COMMENT.3: /--[^\n\r]*[\n\r]/
 BLOCK_COMMENT.3: /\/\*[^*]*\*(\*|[^*\/][^*]*\*)*\//
 %ignore /[ \t\n\r\f]+/
@@ -175,7 +175,8 @@ def _unquoted(quoted: str) -> str:
     return quoted[1:-1].replace("''", "'")
 
 
-_PARSER = Lark(_GRAMMAR, parser="lalr", transformer=_Build())
+#: Lark's other lexers take a word such as AND for an ID where no AND may stand.
+_PARSER = Lark(_GRAMMAR, parser="lalr", lexer="basic", transformer=_Build())
 
 
 def compile_expression(text: str) -> Expression:
