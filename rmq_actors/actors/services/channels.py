@@ -1,13 +1,15 @@
 """The channels between actors: each is declared once, with a name, a capacity and a policy, and can be listed.
 
-`trio.open_memory_channel` is called here alone. A bounded channel makes its sender wait (one value a batch, never one a
-message). A latest channel has room for one value and a newer one replaces it: right for values that supersede each
-other, such as the end of the log. A broadcast is a latest channel for each of several receivers.
+A bounded channel makes its sender wait (one value a batch, never one a message); it is one of Trio's, and
+`trio.open_memory_channel` is called here alone. A latest channel has room for one value and a newer one replaces it:
+right for values that supersede each other, such as the end of the log. A broadcast is a latest channel for each of
+several receivers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Callable, Iterator
 from typing import Generic, Literal, TypeVar
 
@@ -60,6 +62,12 @@ class BoundedChannel(Generic[T]):
         return trio.open_memory_channel[T](self.spec.capacity)
 
 
+class _NoValue(enum.Enum):
+    """What stands in a latest channel while there is no value in it: None may be one."""
+
+    NO_VALUE = enum.auto()
+
+
 @attrs.define(eq=False, repr=False)
 class LatestReceiver(Generic[T]):
     """The receiving end of a latest channel, for one task at a time.
@@ -67,15 +75,15 @@ class LatestReceiver(Generic[T]):
     A memory channel of one value would do, but it takes the time of four steps to make one, and a broker makes dozens.
     """
 
-    #: The value that nobody has taken, if there is one.
-    _values: list[T] = attrs.field(factory=list, init=False)
+    #: The value that nobody has taken.
+    _value: T | Literal[_NoValue.NO_VALUE] = attrs.field(default=_NoValue.NO_VALUE, init=False)
     _waiter: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
 
     async def receive(self) -> T:
         """Wait for a value, and take it. A checkpoint. Raises `trio.BusyResourceError` if another task waits."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self._values:
-            value = self._values.pop()
+        if self._value is not _NoValue.NO_VALUE:
+            value, self._value = self._value, _NoValue.NO_VALUE
             await trio.lowlevel.cancel_shielded_checkpoint()
             return value
         if self._waiter is not None:
@@ -86,15 +94,16 @@ class LatestReceiver(Generic[T]):
 
     def receive_nowait(self) -> T:
         """Take the value. Raises `trio.WouldBlock` if there is none."""
-        if not self._values:
+        value, self._value = self._value, _NoValue.NO_VALUE
+        if value is _NoValue.NO_VALUE:
             raise trio.WouldBlock
-        return self._values.pop()
+        return value
 
     def give(self, value: T) -> None:
         """For the sending end: hand the value to the task that waits, or keep it instead of the one before."""
         waiter, self._waiter = self._waiter, None
         if waiter is None:
-            self._values[:] = (value,)
+            self._value = value
         else:
             trio.lowlevel.reschedule(waiter, outcome.Value(value))
 
