@@ -61,13 +61,14 @@ ERRANDS_END_IN_S = 600.0
 #: At what a disk fails, and after which of a node's events it begins to.
 DISK_ERRORS = (
     *(("sync", "commitlog/"), ("sync", "commitlog/"), ("write", "commitlog/"), ("write", "commitlog/")),
-    *(("open", "commitlog/"), ("truncate", "commitlog/"), ("remove", "commitlog/"), ("sync_directory", "commitlog")),
-    *(("sync", "consumequeue/"), ("write", "consumequeue/"), ("open", "consumequeue/"), ("truncate", "consumequeue/")),
+    *(("open", "commitlog/"), ("remove", "commitlog/"), ("sync_directory", "commitlog"), ("", "cut/")),
+    *(("sync", "consumequeue/"), ("write", "consumequeue/"), ("open", "consumequeue/")),
+    ("sync_directory", "consumequeue"),
     *(("sync", "index/"), ("write", "index/"), ("sync", "config/"), ("rename", "config/"), ("write", "config/")),
     *(("sync", "checkpoint"), ("write", "checkpoint"), ("sync", ""), ("write", ""), ("", "")),
 )
 DISK_EVENTS = (
-    *("disk.write", "disk.sync", "disk.sync", "disk.rename", "disk.remove", "disk.sync_directory", "disk.truncate"),
+    *("disk.write", "disk.sync", "disk.sync", "disk.rename", "disk.remove", "disk.sync_directory", "disk.open"),
     *("log.append", "log.append", "log.roll", "log.flush", "log.truncate", "store.open", "store.checkpoint"),
 )
 REPLICATION = Scenario(
