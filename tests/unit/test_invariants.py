@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
 from tests.worlds.cluster_story import A_BLANK, MASTER, OTHER, SLAVE, Story, cut, follow, halt
 
@@ -747,6 +750,36 @@ def test_acknowledged_what_a_power_loss_may_take_is_not_missed(story: Story) -> 
     story.answer(1, 13)
     story.lose_power(SLAVE, 10)
     story.promote(OTHER, is_longest=True)
+    assert story.seen == []
+
+
+@pytest.mark.parametrize(("synced", "has_it"), [((), False), ((2,), False), ((3,), True), ((2, 3), True)])
+def test_acknowledged_a_slave_has_what_it_has_synced_after_the_answer(synced: Sequence[int], has_it: bool) -> None:
+    story = Story(sync_flush=(SLAVE,))
+    story.watch(Acknowledged)
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.answer(0, 3)
+    for offset in synced:
+        story.emit(SLAVE, "log.flush", offset=offset)
+    story.promote(OTHER, is_longest=True)
+    assert story.seen == (["acknowledged"] if has_it else [])
+
+
+def test_acknowledged_a_slave_that_has_synced_another_log_has_not_what_it_had_written() -> None:
+    story = Story(sync_flush=(SLAVE,))
+    story.watch(Acknowledged)
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.answer(0, 3)
+    story.lose_power(SLAVE, 0)
+    story.promote(OTHER, is_longest=False)
+    story.logs[MASTER].clear()
+    story.emit(MASTER, "operator.set_up_anew")
+    for node in (OTHER, SLAVE):
+        story.append(node, b"xyz")
+    story.emit(SLAVE, "log.flush", offset=3)
+    story.end()
     assert story.seen == []
 
 

@@ -11,7 +11,7 @@ from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.run import OperatorPromote, OperatorSetUpAnew
-from rmq_actors.tracing.events.store import LogDelete, PutEnd, StoreOpen
+from rmq_actors.tracing.events.store import LogDelete, LogFlush, PutEnd, StoreOpen
 
 
 @attrs.define(eq=False, repr=False)
@@ -23,7 +23,7 @@ class _Put:
     holders: set[str]
 
 
-_Looked = PutEnd | LogDelete | StoreOpen | OperatorPromote | OperatorSetUpAnew
+_Looked = PutEnd | LogFlush | LogDelete | StoreOpen | OperatorPromote | OperatorSetUpAnew
 
 
 @attrs.define(eq=False, repr=False)
@@ -32,19 +32,25 @@ class Acknowledged(Invariant[_Looked]):
 
     So it is if that had the longest log of the slaves that have followed. In any case it is in the master's log, in
     that of a node that has halted, or among the bytes kept aside at the end, unless every node that had it, without
-    SYNC_FLUSH, has lost its power since, or has cleaned it away.
+    SYNC_FLUSH, has lost its power since, or has cleaned it away. With SYNC_FLUSH a node has it once it has synced it,
+    which may be after the answer.
     """
 
     name = "acknowledged"
-    kinds = (PutEnd, LogDelete, StoreOpen, OperatorPromote, OperatorSetUpAnew)
+    kinds = (PutEnd, LogFlush, LogDelete, StoreOpen, OperatorPromote, OperatorSetUpAnew)
 
     _puts: list[_Put] = attrs.field(factory=list, init=False)
+    #: By node with SYNC_FLUSH, what it had written, and not synced, when that was answered.
+    _unsynced: dict[str, list[_Put]] = attrs.field(factory=dict, init=False)
 
     def check(self, event: _Looked, view: ClusterView) -> str | None:
         """Note which nodes have which put, and which have lost it; look for them at a new master."""
         if isinstance(event, PutEnd):
             if event.status == "PUT_OK":
-                self._puts.append(_Put(event.offset, view.log_of_master, _holders(event.offset, view)))
+                self._note(event.offset, view)
+        elif isinstance(event, LogFlush):
+            if event.node in self._unsynced:
+                self._note_synced(view.nodes[event.node])
         elif isinstance(event, LogDelete):
             for put in self._puts:
                 if put.end <= event.offset:
@@ -57,6 +63,26 @@ class Acknowledged(Invariant[_Looked]):
             for put in self._puts:
                 put.holders.discard(event.node)
         return None
+
+    def _note(self, end: int, view: ClusterView) -> None:
+        """With SYNC_FLUSH a node has what it has synced: what it has only written goes with its power."""
+        self._puts.append(put := _Put(end, view.log_of_master, set()))
+        for name, node in view.nodes.items():
+            if node.lineage is not put.lineage or node.end < end:
+                continue
+            if node.syncs_first and node.durable < end:
+                self._unsynced.setdefault(name, []).append(put)
+            elif node.syncs_first or not node.has_lost_power:
+                put.holders.add(name)
+
+    def _note_synced(self, node: NodeView) -> None:
+        """Its log may be another one by now, or begin later."""
+        unsynced = self._unsynced.pop(node.name)
+        for put in unsynced:
+            if node.begin < put.end <= node.durable and node.lineage.common(put.lineage) >= put.end:
+                put.holders.add(node.name)
+        if rest := [put for put in unsynced if put.end > node.durable]:
+            self._unsynced[node.name] = rest
 
     def _forget_lost(self, node: NodeView) -> None:
         opened = node.opened
@@ -83,15 +109,6 @@ class Acknowledged(Invariant[_Looked]):
             if put.holders and not _survives(put, view):
                 return f"{_told(put, put.holders)}; at the end nobody has it"
         return None
-
-
-def _holders(end: int, view: ClusterView) -> set[str]:
-    """With SYNC_FLUSH a node has what it has synced: what it has only written goes with its power."""
-    return {node.name for node in view.nodes.values() if node.lineage is view.log_of_master and _holds(node, end)}
-
-
-def _holds(node: NodeView, end: int) -> bool:
-    return node.durable >= end if node.syncs_first else node.end >= end and not node.has_lost_power
 
 
 def _has(node: NodeView, put: _Put) -> bool:
