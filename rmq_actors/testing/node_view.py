@@ -108,6 +108,8 @@ class NodeView:
     leads: bool = False
     #: The nodes at the other end of its slaves' connections, by their numbers; "" for a stranger.
     peers: dict[int, str] = attrs.field(factory=dict)
+    #: Those of them that have reported nothing since the same node opened another one.
+    outlived: set[int] = attrs.field(factory=set)
     #: When each put that waits began, by its number, without the time of pauses before; in ns.
     unanswered: dict[int, int] = attrs.field(factory=dict)
     #: How long the put waited that was answered last, without the time of pauses.
@@ -133,6 +135,7 @@ class NodeView:
         """Its process has ended, and what waited in it with it."""
         self.unanswered.clear()
         self.peers.clear()
+        self.outlived.clear()
         self.paused_at_ns = None
         self.could_not_ask = False
         if not in_order:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from rmq_actors.protocols.term import Term
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import Appended, Cut, NodeView, Opened
@@ -25,6 +26,7 @@ from rmq_actors.tracing.events.ha import (
     HaClientHalt,
     HaConnectionClose,
     HaConnectionOpen,
+    HaReport,
 )
 from rmq_actors.tracing.events.node import NodeKill, NodePause, NodePowerLoss, NodeResume, NodeStop
 from rmq_actors.tracing.events.run import ClientTable, ClientTopic, OperatorPromote, OperatorSetUpAnew
@@ -60,6 +62,9 @@ class Evidence(Protocol):
 
     def consumer_offsets(self, node: str) -> Mapping[str, Mapping[int, int]]:
         """The offsets of its file, by "topic@group" and queue."""
+
+    def term(self, node: str) -> Term:
+        """The term of replication that the node's file has."""
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""
@@ -134,6 +139,7 @@ class ClusterView:
             ClientTable: self._client_table,
             ClientTopic: self._client_topic,
             HaConnectionOpen: self._connection_open,
+            HaReport: self._report,
             HaConnectionClose: self._connection_close,
             HaClientConnect: self._client_connect,
             HaClientCompare: self._client_compare,
@@ -409,17 +415,31 @@ class ClusterView:
     # --- replication ------------------------------------------------------------------------------------------------
 
     def _connection_open(self, event: HaConnectionOpen) -> None:
-        self.nodes[event.node].peers[event.conn_id] = self.peer(event)
-        self._note_doubles(event)
+        node, peer = self.nodes[event.node], self.peer(event)
+        if peer:
+            node.outlived.update(conn_id for conn_id, of in node.peers.items() if of == peer)
+        node.peers[event.conn_id] = peer
+
+    def _report(self, event: HaReport) -> None:
+        outlived = self.nodes[event.node].outlived
+        if event.conn_id in outlived:
+            outlived.remove(event.conn_id)
+            self._note_doubles(event)
 
     def _connection_close(self, event: HaConnectionClose) -> None:
         self._note_doubles(event)
-        self.nodes[event.node].peers.pop(event.conn_id, None)
+        node = self.nodes[event.node]
+        node.peers.pop(event.conn_id, None)
+        node.outlived.discard(event.conn_id)
 
     @property
     def _is_doubled(self) -> bool:
-        """Whether a slave has two connections to the master."""
-        peers = [peer for peer in self.master.peers.values() if peer]
+        """Whether a slave has two connections to the master that may both count.
+
+        One that has reported nothing since a newer one came from there does not.
+        """
+        master = self.master
+        peers = [peer for conn_id, peer in master.peers.items() if peer and conn_id not in master.outlived]
         return len(set(peers)) < len(peers)
 
     def _note_doubles(self, event: Event) -> None:

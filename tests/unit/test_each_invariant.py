@@ -180,6 +180,52 @@ def record(queue_offset: int) -> bytes:
     return bytes(encoded.data)
 
 
+def terms(story: Story, holds: bool) -> None:
+    story.terms = {MASTER: 3, SLAVE: 2}
+    follow(story, SLAVE)
+    compare(story, SLAVE, "same")
+    story.terms[SLAVE] = 3 if holds else 2
+    story.emit(SLAVE, "ha.client.report", offset=0)
+
+
+def halted(story: Story, holds: bool) -> None:
+    halt(story, SLAVE, master="10.0.0.1")
+    story.take_table(SLAVE, set())  # it was under way
+    if holds:
+        follow(story, SLAVE)
+    story.take_table(SLAVE, set())
+
+
+def unasked(story: Story, holds: bool) -> None:
+    for wait_s in (9.0, 1.0 if holds else 0.5):
+        follow(story, SLAVE)
+        story.now_s += wait_s
+        compare(story, SLAVE, "lookup_failed")
+        if wait_s == 9.0:
+            story.emit(SLAVE, "ha.client.close", status="lookup_failed")
+    story.emit(SLAVE, "ha.client.report", offset=0)
+
+
+def housekeeping(story: Story, holds: bool) -> None:
+    follow(story, SLAVE)
+    story.emit(SLAVE, "ha.client.report", offset=0)
+    story.now_s += 1
+    fault(story, "fault.begin", "Hold", "master,slave-1")
+    story.now_s += 20
+    if holds:
+        story.emit(SLAVE, "ha.client.close", status="housekeeping")
+    story.now_s += 5
+    fault(story, "fault.end", "Hold", "master,slave-1")
+
+
+def compare(story: Story, node: str, status: str) -> None:
+    story.emit(node, "ha.client.compare", status=status, offset=0, attributes={"questions": "1"})
+
+
+def fault(story: Story, kind: str, fault_kind: str, nodes: str) -> None:
+    story.emit("", kind, fault_id=1, attributes={"fault.kind": fault_kind, "fault.nodes": nodes})
+
+
 def followed_unasked(story: Story, holds: bool) -> None:
     story.append(MASTER, b"abc")
     story.promote(SLAVE, is_longest=False)
@@ -187,6 +233,7 @@ def followed_unasked(story: Story, holds: bool) -> None:
     if holds:
         story.kept[MASTER] = b"abc"
         cut(story, MASTER, 0)
+    story.now_s += 10
     attributes = {"questions": "1"}
     story.emit(MASTER, "ha.client.compare", status="lookup_failed", offset=0 if holds else 3, attributes=attributes)
     story.emit(MASTER, "ha.client.report", offset=0 if holds else 3)
@@ -222,6 +269,10 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         tables_kept,
         tables_equal,
         consumer_offsets,
+        terms,
+        halted,
+        unasked,
+        housekeeping,
         sent,
         send_ok,
         read,

@@ -797,20 +797,27 @@ def test_ack_one_slave_where_two_must_have_it() -> None:
     assert story.seen == ["ack"]
 
 
-def test_ack_two_connections_of_one_slave_count_as_two() -> None:
+@pytest.mark.parametrize(("reports", "seen"), [(True, []), (False, ["ack"])])
+def test_ack_two_connections_of_one_slave_count_as_two_if_the_lost_one_still_reports(
+    *, reports: bool, seen: list[str]
+) -> None:
     """The limit that docs/invariants.md states."""
     story = Story(acks=2)
     story.connect(1, "10.0.0.2")
     story.connect(2, "10.0.0.2")
+    if reports:
+        story.report(1, 0)
     story.put(0, b"0123456789")
     story.append(SLAVE, b"0123456789")
     story.answer(0, 10)
-    assert story.seen == []
+    assert story.seen == seen
 
 
 @pytest.mark.parametrize(("node", "limits"), [(MASTER, 1), (OTHER, 0)])
 def test_a_slave_that_follows_unasked_reaches_the_limit_if_its_log_parts(parted: Story, node: str, limits: int) -> None:
     end = len(parted.logs[node])
+    follow(parted, node, "10.0.0.2")
+    parted.now_s += 10
     parted.emit(node, "ha.client.compare", status="lookup_failed", offset=end, attributes={"questions": "1"})
     parted.emit(node, "ha.client.report", offset=end)
     assert (len(parted.limits), parted.seen) == (limits, [])

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from rmq_actors.protocols.term import Term
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.judge import Broken, Judge
@@ -46,6 +47,8 @@ class Story:
     tables: dict[tuple[str, str], set[str]] = attrs.field(factory=dict)
     offsets: dict[str, dict[str, dict[int, int]]] = attrs.field(factory=dict)
     left_open: list[str] = attrs.field(factory=list)
+    #: The terms that nodes' files have; 0 where nothing is told.
+    terms: dict[str, int] = attrs.field(factory=dict)
     broken: list[Broken] = attrs.field(factory=list)
     limits: list[str] = attrs.field(factory=list)
     recorder: Recorder = attrs.field(init=False)
@@ -92,6 +95,9 @@ class Story:
 
     def consumer_offsets(self, node: str) -> Mapping[str, Mapping[int, int]]:
         return self.offsets.get(node, {})
+
+    def term(self, node: str) -> Term:
+        return Term(self.terms.get(node, 0))
 
     def damage(self, node: str) -> Sequence[str]:
         return self.damaged.get(node, ())

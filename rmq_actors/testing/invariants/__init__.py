@@ -19,7 +19,9 @@ from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.errands import Errands
 from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
 from rmq_actors.testing.invariants.given import Given
+from rmq_actors.testing.invariants.halted import Halted
 from rmq_actors.testing.invariants.held import Held
+from rmq_actors.testing.invariants.housekeeping import Housekeeping
 from rmq_actors.testing.invariants.in_time import InTime
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.invariants.leaks import Leaks
@@ -37,8 +39,10 @@ from rmq_actors.testing.invariants.survival import Survival
 from rmq_actors.testing.invariants.synced import Synced
 from rmq_actors.testing.invariants.tables_equal import TablesEqual
 from rmq_actors.testing.invariants.tables_kept import TablesKept
+from rmq_actors.testing.invariants.terms import Terms
 from rmq_actors.testing.invariants.topic_lives import TopicLives
 from rmq_actors.testing.invariants.transactions import Transactions
+from rmq_actors.testing.invariants.unasked import Unasked
 from rmq_actors.testing.invariants.whole import Whole
 
 __all__ = [
@@ -60,7 +64,9 @@ __all__ = [
     "Errands",
     "FollowedUnasked",
     "Given",
+    "Halted",
     "Held",
+    "Housekeeping",
     "InTime",
     "Invariant",
     "Leaks",
@@ -79,8 +85,10 @@ __all__ = [
     "Synced",
     "TablesEqual",
     "TablesKept",
+    "Terms",
     "TopicLives",
     "Transactions",
+    "Unasked",
     "Whole",
 ]
 
@@ -107,6 +115,10 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     TablesEqual,
     ConsumerOffsets,
     AtRest,
+    Terms,
+    Halted,
+    Unasked,
+    Housekeeping,
     Leaks,
 )
 #: What must hold for producers and consumer groups besides.

@@ -1,0 +1,92 @@
+"""What slaves must do, and must not: the terms that they keep, whom they ask, whom they let go."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq_actors.testing.invariants import Halted, Housekeeping, Terms
+from tests.worlds.cluster_story import MASTER, SLAVE, Story, follow, halt
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+@pytest.mark.parametrize(("asked", "seen"), [(True, []), (False, ["halted"])])
+def test_a_slave_that_has_halted_asks_again_when_it_is_told_to_unless_a_fault_is_at_work(
+    *, asked: bool, seen: list[str], at_work: bool
+) -> None:
+    story = Story()
+    story.watch(Halted)
+    if at_work:
+        attributes = {"fault.kind": "DiskStuck", "fault.nodes": SLAVE}
+        story.emit("", "fault.begin", fault_id=1, attributes=attributes)
+    halt(story, SLAVE, master="10.0.0.1")
+    story.emit(SLAVE, "operator.command", status="follow_again", detail=None)
+    if asked:
+        follow(story, SLAVE)
+    story.now_s += 20
+    story.emit(MASTER, "ha.heartbeat", conn_id=1, offset=0)
+    assert story.seen == ([] if at_work else seen)
+
+
+@pytest.mark.parametrize(("wait_s", "seen"), [(50, []), (60, ["halted"])])
+def test_a_slave_whose_halt_no_cut_ends_asks_again_by_itself(wait_s: int, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Halted)
+    halt(story, SLAVE, "offset_gone", master="10.0.0.1")
+    story.now_s += wait_s
+    story.emit(MASTER, "ha.heartbeat", conn_id=1, offset=0)
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("calm_s", "seen"), [(30, []), (90, ["housekeeping"])])
+def test_a_slave_ends_no_connection_for_silence_where_no_fault_was_at_work(calm_s: int, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Housekeeping)
+    follow(story, SLAVE)
+    story.now_s += calm_s
+    story.emit(SLAVE, "ha.client.close", status="housekeeping")
+    assert story.seen == seen
+
+
+def test_a_master_ends_the_connection_of_a_slave_that_it_does_not_hear() -> None:
+    story = Story()
+    story.watch(Housekeeping)
+    story.connect(1, "10.0.0.2")
+    story.now_s += 1
+    attributes = {"fault.kind": "Partition", "fault.nodes": "slave-1,master"}
+    story.emit("", "fault.begin", fault_id=1, attributes=attributes)
+    story.now_s += 25
+    story.emit("", "fault.end", fault_id=1, attributes=attributes)
+    assert story.seen == ["housekeeping"]
+
+
+def test_who_has_become_a_slave_confirms_nothing_before_it_is_promoted_again(story: Story) -> None:
+    story.watch(Terms)
+    for number, status in enumerate(("resigned", "promoted", "resigned")):
+        story.emit(MASTER, "store.term", term=1, status=status, leads=True)
+        if number:
+            story.put(number, b"abc")
+            story.answer(number, 3 * number)
+        assert story.seen == (["terms"] if number == 2 else [])
+
+
+def test_nobody_follows_a_master_of_an_older_term(story: Story) -> None:
+    story.watch(Terms)
+    story.terms = {MASTER: 1, SLAVE: 2}
+    follow(story, SLAVE)
+    story.emit(SLAVE, "ha.client.compare", status="same", offset=10, attributes={"questions": "1"})
+    story.emit(SLAVE, "ha.client.report", offset=10)
+    assert story.seen == ["terms"]
+
+
+def test_who_halts_for_a_master_keeps_its_term(story: Story) -> None:
+    story.watch(Terms)
+    story.terms = {MASTER: 2, SLAVE: 1}
+    follow(story, SLAVE)
+    story.emit(SLAVE, "ha.client.compare", status="diverged", offset=10, attributes={"questions": "1"})
+    halt(story, SLAVE, master="10.0.0.1")
+    assert story.seen == ["terms"]
