@@ -62,8 +62,8 @@ class FaultFamilies:
     `at_own_events`. An error of a disk is of one of `disk_errors`, an operation and a part of a path, if there are any.
     A node whose disk fails crashes a little later with the chance `crash_soon`, by a power loss or a kill. With the
     chance `standstills` brokers and name server stand still at once, as machines of a suspended host do. Up to
-    `operations_most` of `operations` (see `Operation`) come on top. Times come from small sets, so that faults meet
-    each other. Raises ValueError for a kind that there is not.
+    `operations_most` of `operations` (see `Operation`) come on top, most of them at one of `operation_events`, if there
+    are any. Times come from small sets, so that faults meet each other. Raises ValueError for a kind that there is not.
     """
 
     links: tuple[str, ...] = LINK_KINDS
@@ -83,6 +83,7 @@ class FaultFamilies:
     disk_errors: tuple[tuple[str, str], ...] = ()
     operations: tuple[str, ...] = OPERATIONS
     operations_most: int = 0
+    operation_events: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         for kind in (*self.links, *self.nodes):
@@ -115,7 +116,11 @@ class FaultFamilies:
         if self.operations_most:
             operations = random.Random(f"operations/{seed}")
             faults += draw_operations(
-                operations, topology.names, operations.randint(1, self.operations_most), self.operations
+                operations,
+                topology.names,
+                operations.randint(1, self.operations_most),
+                self.operations,
+                self.operation_events,
             )
         return Schedule(tuple(faults))
 

@@ -28,6 +28,8 @@ OPERATIONS: Final = (
     "truncate_on_divergence",
     "reopen",
 )
+#: Commands that meet each other, in the scenario `races` alone.
+RACES: Final = ("exchange_and_set_role", "set_role_again", "come_back_by_file", "restart_and_set")
 #: How long the operator waits for what should be so first: not at all, or as a hasty or a patient person does.
 _PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
 _AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
@@ -46,12 +48,14 @@ _EVENTS: Final = (
     "node.kill",
 )
 _TIMED_BY_EVENTS: Final = 0.3
+#: The same where a scenario says which events.
+_TIMED_BY_ITS_EVENTS: Final = 0.7
 _TWICE: Final = 0.1
 
 
 def _check_what(_: object, __: attrs.Attribute[Any], value: object) -> None:
-    if value not in OPERATIONS:
-        raise ValueError(f"Operation.what must be one of {', '.join(OPERATIONS)}, not {value!r}")
+    if value not in (*OPERATIONS, *RACES):
+        raise ValueError(f"Operation.what must be one of {', '.join((*OPERATIONS, *RACES))}, not {value!r}")
 
 
 def _check_patience(_: object, __: attrs.Attribute[Any], value: object) -> None:
@@ -95,14 +99,21 @@ def take_orders(world: World, operator: TakesOrders) -> None:
 
 
 def draw_operations(
-    rng: random.Random, names: Sequence[str], count: int, operations: Sequence[str] = OPERATIONS
+    rng: random.Random,
+    names: Sequence[str],
+    count: int,
+    operations: Sequence[str] = OPERATIONS,
+    events: Sequence[str] = (),
 ) -> list[Fault]:
-    """So many of these operations; some are given twice, the second time a moment later."""
+    """So many of these operations; some are given twice, the second time a moment later.
+
+    With `events` most of them wait for one of these, else some for one of the usual ones.
+    """
     drawn: list[Fault] = []
     for _ in range(count):
         on = None
-        if rng.random() < _TIMED_BY_EVENTS:
-            on = On(rng.choice(_EVENTS), rng.choice(("", *names)), rng.choice((1, 2, 3, 5, 13)))
+        if rng.random() < (_TIMED_BY_ITS_EVENTS if events else _TIMED_BY_EVENTS):
+            on = On(rng.choice(events or _EVENTS), rng.choice(("", *names)), rng.choice((1, 2, 3, 5, 13)))
         at_s = 0.0 if on is not None else rng.choice(_AT_S)
         operation = Operation(
             round(at_s + rng.choice(_LATER_S), 4),

@@ -31,6 +31,7 @@ from rmq_actors.testing.observation import (
     UNASKED,
 )
 from rmq_actors.testing.production import OPERATED, PRODUCTION, PRODUCTION_OF_FOUR
+from rmq_actors.testing.races import RACES
 from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
@@ -198,7 +199,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
-        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS),
+        *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
     )
 }
 
