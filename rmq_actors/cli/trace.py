@@ -205,15 +205,7 @@ def export_command(
     Exit code 2: there are no traces, no such run, events of it are missing, or FILE cannot be written.
     """
     with _named_failures("export", "trace"):
-        from rmq_actors.tracing.export.causes import CONNECTION_KINDS, addresses_of
-        from rmq_actors.tracing.read_traces import NoSuchRun, stored_events, stored_runs
-
-        row = next((each.row for each in stored_runs(traces) if each.row["run_id"] == run), None)
-        if row is None:
-            listed = f"`rmq-actors trace show --traces {traces}` lists those there are"
-            raise NoSuchRun(f"{traces} holds no run {run}: {listed}")
-        addresses = addresses_of(stored_events(traces, run, kinds=CONNECTION_KINDS))
-        write_export(row, stored_events(traces, run), addresses, out_format, out)
+        write_export(traces, run, out_format, out)
 
 
 @trace_app.command("schema")

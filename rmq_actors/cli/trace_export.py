@@ -16,7 +16,7 @@ from rich.console import Console
 
 from rmq_actors.cli import interrupts
 from rmq_actors.cli.progress import progress_bar
-from rmq_actors.tracing.export.causes import Causes
+from rmq_actors.tracing.export.causes import CONNECTION_KINDS, Causes, Row, addresses_of
 from rmq_actors.tracing.export.perfetto import perfetto_lines
 from rmq_actors.tracing.export.shiviz import shiviz_lines
 
@@ -35,23 +35,35 @@ class EventsMissing(OSError):
     """A run has fewer events in its part than the runs table says: clocks and spans made of the rest would be wrong."""
 
 
-def write_export(
-    run: Mapping[str, Any],
-    events: Iterable[Mapping[str, Any]],
-    addresses: dict[str, str],
-    out_format: ExportFormat,
-    out: Path | None,
-) -> None:
-    """Write a run, whose row of the runs table is `run`, to a file, or to standard output.
+def write_export(traces: Path, run_id: int, out_format: ExportFormat, out: Path | None) -> None:
+    """Write a run to a file, or to standard output. Nothing is written of a run that is not all there.
 
-    The file is there when it is whole; one of that name is replaced. Raises `EventsMissing`, and `OSError`.
+    The file is there when it is whole; one of that name is replaced. Raises `NoSuchRun`, `EventsMissing`, `OSError`.
     """
-    with _output(out) as write, _counted(run, events, shows=out is not None) as counted:
-        about = {name: run[name] for name in ("run_id", "seed", "source", "outcome")}
-        causes = Causes(addresses)
-        is_log = out_format is ExportFormat.SHIVIZ
-        for line in shiviz_lines(counted, causes) if is_log else perfetto_lines(counted, causes, about):
+    from rmq_actors.tracing.read_traces import NoSuchRun, count_events, stored_events, stored_runs
+
+    run = next((each.row for each in stored_runs(traces) if each.row["run_id"] == run_id), None)
+    if run is None:
+        listed = f"`rmq-actors trace show --traces {traces}` lists those there are"
+        raise NoSuchRun(f"{traces} holds no run {run_id}: {listed}")
+    total = run["event_count"]
+    with _counting(total, shows=out is not None) as counted, _output(out) as write:
+        if (count := count_events(traces, run_id)) != total:
+            raise EventsMissing(f"run {run_id} has {count} events, the runs table says {total}")
+        # Nodes of a real run may share an address.
+        is_simulated = run["source"] == "sim"
+        addresses = addresses_of(stored_events(traces, run_id, kinds=CONNECTION_KINDS)) if is_simulated else {}
+        for line in _lines(run, counted(stored_events(traces, run_id)), addresses, out_format):
             write(f"{line}\n")
+
+
+def _lines(
+    run: Mapping[str, Any], events: Iterable[Row], addresses: dict[str, str], out_format: ExportFormat
+) -> Iterator[str]:
+    if out_format is ExportFormat.SHIVIZ:
+        return shiviz_lines(events, Causes(addresses))
+    about = {name: run[name] for name in ("run_id", "seed", "source", "outcome")}
+    return perfetto_lines(events, Causes(addresses), about)
 
 
 @contextlib.contextmanager
@@ -82,11 +94,9 @@ def _output(out: Path | None) -> Iterator[Callable[[str], object]]:
 
 
 @contextlib.contextmanager
-def _counted(
-    run: Mapping[str, Any], events: Iterable[Mapping[str, Any]], *, shows: bool
-) -> Iterator[Iterator[Mapping[str, Any]]]:
-    """The events, with a bar on standard error. An interrupt tells how far it was."""
-    total, done = run["event_count"], 0
+def _counting(total: int, *, shows: bool) -> Iterator[Callable[[Iterable[Row]], Iterator[Row]]]:
+    """What counts events, with a bar on standard error. An interrupt tells how far it was."""
+    done = 0
 
     def interrupted() -> str:
         return f"rmq-actors trace export: interrupted after {done} of {total} events"
@@ -94,7 +104,7 @@ def _counted(
     with interrupts.exits_with_130(interrupted), progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task("events", total=total, visible=shows)
 
-        def counted() -> Iterator[Mapping[str, Any]]:
+        def counted(events: Iterable[Row]) -> Iterator[Row]:
             nonlocal done
             for event in events:
                 yield event
@@ -102,7 +112,5 @@ def _counted(
                 if not done % _PROGRESS_EVENTS:
                     bar.update(task, completed=done)
             bar.update(task, completed=done)
-            if done != total:
-                raise EventsMissing(f"run {run['run_id']} has {done} events, the runs table says {total}")
 
-        yield counted()
+        yield counted

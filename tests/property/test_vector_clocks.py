@@ -30,13 +30,10 @@ def histories(draw: st.DrawFn, lines: Sequence[str] = ("a", "b", "c", "d")) -> l
 
 
 def clocks_of(steps: Sequence[Step]) -> list[Clock]:
-    clocks = VectorClocks()
-    return [
-        clocks.next(
-            (step.line, number), None if step.cause is None else (steps[step.cause].line, step.cause), is_sent=True
-        )
-        for number, step in enumerate(steps)
-    ]
+    clocks, found = VectorClocks(), list[Clock]()
+    for step in steps:
+        found.append(clocks.next(step.line, None if step.cause is None else found[step.cause]))
+    return found
 
 
 def histories_before(steps: Sequence[Step]) -> list[set[int]]:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import os
 import re
+import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
 from rmq_actors.cli.trace import trace_app
-from rmq_actors.cli.trace_export import EventsMissing, ExportFormat, write_export
 from rmq_actors.testing.campaign import write_trace
-from rmq_actors.testing.scenarios import RunResult, random_case, run_case
+from rmq_actors.testing.scenarios import SCENARIOS, RunResult, random_case, run_case
+from rmq_actors.tracing import read_traces
 from rmq_actors.tracing.event import COLUMNS, RUN_COLUMNS, Event
+from rmq_actors.tracing.events import OWN_KINDS
 from rmq_actors.tracing.events.ha import HaReport
 from rmq_actors.tracing.events.store import LogAppend, PutBegin, PutEnd
-from rmq_actors.tracing.export.causes import Causes, addresses_of
+from rmq_actors.tracing.export.causes import SENDS, Causes, addresses_of, line_of
 from rmq_actors.tracing.export.perfetto import trace_entries
 from rmq_actors.tracing.export.shiviz import PARSER
 from rmq_actors.tracing.export.vector_clocks import came_before
@@ -62,6 +67,14 @@ def rows(events: Sequence[Event]) -> list[dict[str, Any]]:
     return found
 
 
+def cause_of(causes: Causes[tuple[str, int]], row: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The node and seq of the event that this one comes of."""
+    if row["kind"] in SENDS:
+        causes.sent(row, (row["node"], row["seq"]))
+        return None
+    return causes.cause(row)
+
+
 def shiviz_events(log: str) -> dict[int, dict[str, Any]]:
     """What ShiViz makes of a log: its expression is JavaScript's, Python names groups otherwise."""
     parser, delimiter, body = log.split("\n", 2)
@@ -82,6 +95,19 @@ def test_shiviz_accepts_the_log_of_a_run(traces: Path, results: Sequence[RunResu
             count[host] += 1
             assert clock[host] == count[host]
             assert all(1 <= time <= lengths[other] for other, time in clock.items())
+
+
+def test_a_brokers_line_has_nothing_of_clients() -> None:
+    """Those that have a node of their own are on its line."""
+    kinds = set[str]()
+    for name in ("operated", "strangers", "errands", "topics", "transactions", "produce-consume"):
+        scenario = SCENARIOS[name]
+        for row in rows(run_case(scenario.case(1), scenario).events):
+            if row["kind"].startswith("client."):
+                kinds.add(row["kind"])
+                is_of_broker = row["node"] in scenario.topology.names
+                assert line_of(row) == (f"{row['node']}.clients" if is_of_broker else row["node"])
+    assert kinds == {kind for kind in OWN_KINDS if kind.startswith("client.")}
 
 
 def test_an_answer_that_waited_for_a_slave_comes_after_the_slaves_append(
@@ -107,9 +133,9 @@ def test_an_answer_that_waited_for_a_slave_comes_after_the_slaves_append(
 def test_in_a_simulated_run_all_that_slaves_said_and_were_given_is_linked(results: Sequence[RunResult]) -> None:
     for result in results:
         events = rows(result.events)
-        causes = Causes(addresses_of(events))
+        causes = Causes[tuple[str, int]](addresses_of(events))
         for event in events:
-            cause = causes.cause(event)
+            cause = cause_of(causes, event)
             if event["kind"] == "ha.report":
                 assert cause is not None
                 report = result.events[cause[1]]
@@ -142,11 +168,11 @@ def test_slaves_do_not_come_after_each_others_appends(traces: Path, results: Seq
 def test_reports_alone_say_which_slave_a_connection_is_of(results: Sequence[RunResult]) -> None:
     """Simulated slaves have an address each: what is found without addresses must agree with them."""
     for result in results:
-        causes, found, hosts = Causes(), Counter[str](), dict[tuple[str, int], str]()
+        causes, found, hosts = Causes[tuple[str, int]](), Counter[str](), dict[tuple[str, int], str]()
         of_host: dict[str, str] = {}
         for row in rows(result.events):
             del row["sim_time_ns"]
-            causes.cause(row)
+            cause_of(causes, row)
             if row["kind"] == "ha.connection.open":
                 hosts[row["node"], row["conn_id"]] = row["attrs"]["network.peer.address"].rpartition(":")[0]
             elif row["kind"] == "ha.report" and (slave := causes.slave_of(row["node"], row["conn_id"])):
@@ -183,10 +209,88 @@ def test_a_connection_that_may_be_of_two_slaves_is_of_neither() -> None:
         event(16, "two", "put.begin", offset=150, size=10, msg_id=0),  # it is the master now
         event(17, "two", "log.append", offset=150, size=10),
     ]
-    causes = Causes()
-    found = {each["seq"]: cause for each in events if (cause := causes.cause(each)) is not None}
+    causes = Causes[tuple[str, int]]()
+    found = {each["seq"]: cause for each in events if (cause := cause_of(causes, each)) is not None}
     assert found == {11: ("two", 10), 14: ("master", 13), 15: ("one", 12)}
     assert (causes.slave_of("master", 1), causes.slave_of("master", 2)) == ("two", "one")
+
+
+@attrs.define(eq=False, weakref_slot=True)
+class Told:
+    """What is given with an event: it lives as long as the event may be a cause."""
+
+
+def replication(seq: int, kind: str, **more: object) -> dict[str, Any]:
+    """An event of a real run."""
+    return {"seq": seq, "wall_time_ns": 0, "actor": "a", "kind": kind, **more}
+
+
+def follow(causes: Causes[Any], slaves: Sequence[str]) -> None:
+    peer = {"network.peer.address": "127.0.0.1:1"}
+    for number, slave in enumerate(slaves):
+        causes.cause(replication(0, "ha.client.connect", node=slave, attrs=peer))
+        causes.cause(replication(0, "ha.connection.open", node="master", conn_id=number, attrs=peer))
+
+
+def test_what_can_be_no_cause_any_more_is_let_go() -> None:
+    causes, alive, linked = Causes[Told](), weakref.WeakSet[Told](), Counter[str]()
+    follow(causes, ["one"])
+
+    def sent(kind: str, **more: object) -> None:
+        causes.sent(replication(0, kind, **more), told := Told())
+        alive.add(told)
+
+    for offset in range(0, 100_000, 100):
+        sent("put.begin", node="master", offset=offset, size=100)
+        sent("ha.transfer", node="master", conn_id=0, offset=offset, size=100)
+        sent("ha.transfer", node="master", conn_id=0, offset=offset + 100, size=0)
+        linked["append"] += causes.cause(replication(0, "log.append", node="one", offset=offset, size=100)) is not None
+        for _ in range(2):
+            sent("ha.client.report", node="one", offset=offset + 100)
+        report = replication(0, "ha.report", node="master", conn_id=0, offset=offset + 100)
+        linked["report"] += causes.cause(report) is not None
+        assert len(alive) < 10
+    assert linked == {"append": 999, "report": 1_000}
+
+
+def test_what_slaves_have_is_let_go_although_nobody_knows_which_is_which() -> None:
+    causes, alive = Causes[Told](), weakref.WeakSet[Told]()
+    follow(causes, ["one", "two"])
+    for offset in range(0, 100_000, 100):
+        for number, slave in enumerate(("one", "two")):
+            causes.sent(
+                replication(0, "ha.transfer", node="master", conn_id=number, offset=offset, size=100), told := Told()
+            )
+            alive.add(told)
+            del told
+            causes.sent(replication(0, "ha.client.report", node=slave, offset=offset + 100), Told())
+        for number in range(2):
+            causes.cause(replication(0, "ha.report", node="master", conn_id=number, offset=offset + 100))
+            assert causes.slave_of("master", number) is None
+        assert not alive
+
+
+class CountedOffset(int):
+    """It counts how often offsets are compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedOffset.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_slaves_that_report_alike_cost_no_more_with_time() -> None:
+    causes = Causes[None]()
+    follow(causes, ["one", "two"])
+    for count in range(1, 1_001):
+        for slave in ("one", "two"):
+            causes.sent(replication(0, "ha.client.report", node=slave, offset=CountedOffset(count)), None)
+        for number in range(2):
+            causes.cause(replication(0, "ha.report", node="master", conn_id=number, offset=count))
+    assert CountedOffset.compared <= 4 * 1_000
 
 
 _REQUIRED = {
@@ -236,7 +340,7 @@ def test_perfetto_has_what_its_format_asks_for(traces: Path, results: Sequence[R
 
 
 def test_a_put_is_a_span_from_its_append_to_its_answer(results: Sequence[RunResult]) -> None:
-    entries = [entry for entry in trace_entries(rows(results[0].events), Causes()) if entry.get("cat") == "put"]
+    entries = [entry for entry in trace_entries(rows(results[0].events), Causes[int]()) if entry.get("cat") == "put"]
     spans = Counter(str(entry["ph"]) for entry in entries if entry["ph"] in ("b", "e"))
     puts = [event for event in results[0].events if isinstance(event, PutBegin)]
     assert spans == {"b": len(puts), "e": len(puts)}
@@ -267,7 +371,7 @@ def test_what_a_death_interrupts_ends_with_it() -> None:
                 event(2, "node.kill"),
                 event(3, "node.boot", life=2),
             ],
-            Causes(),
+            Causes[int](),
         )
     )
     spans = [(entry["ph"], entry["name"], entry["ts"]) for entry in entries if entry["ph"] in ("b", "e")]
@@ -310,9 +414,48 @@ def test_what_cannot_be_exported(traces: Path, results: Sequence[RunResult], tmp
     assert "--out" in ended.stderr
 
 
-def test_a_run_without_all_its_events_is_not_exported(results: Sequence[RunResult], tmp_path: Path) -> None:
-    events, out = rows(results[0].events), tmp_path / "run.log"
-    run = {"run_id": 5, "seed": 1, "source": "sim", "outcome": "passed", "event_count": len(events) + 1}
-    with pytest.raises(EventsMissing, match=f"run 5 has {len(events)} events, the runs table says {len(events) + 1}"):
-        write_export(run, events, {}, ExportFormat.SHIVIZ, out)
-    assert list(tmp_path.iterdir()) == []
+@pytest.fixture
+def traces_with_an_event_missing(traces: Path, results: Sequence[RunResult]) -> Path:
+    """The runs table says one more than there are."""
+    for path in (traces / "v1-runs").rglob("*.parquet"):
+        table = parquet.read_table(path)
+        place = table.column_names.index("event_count")
+        counts = pa.array([count + 1 for count in table.column(place).to_pylist()], table.schema.field(place).type)
+        parquet.write_table(table.set_column(place, table.schema.field(place), counts), path)
+    return traces
+
+
+@pytest.mark.parametrize("to_file", [False, True], ids=["stdout", "file"])
+def test_nothing_is_written_of_a_run_without_all_its_events(
+    traces_with_an_event_missing: Path, results: Sequence[RunResult], tmp_path: Path, to_file: bool
+) -> None:
+    run, count = results[0].run.run_id, len(results[0].events)
+    out = ("--out", tmp_path / "run.log") if to_file else ()
+    ended = export(traces_with_an_event_missing, "--run", run, "--format", "shiviz", *out)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert f"run {run} has {count} events, the runs table says {count + 1}" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir() if "run.log" in path.name] == []
+
+
+def test_an_interrupt_of_the_first_pass_says_so_too(
+    traces: Path, results: Sequence[RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> Iterator[dict[str, Any]]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(read_traces, "stored_events", interrupted)
+    ended = export(traces, "--run", results[0].run.run_id, "--format", "shiviz")
+    assert (ended.exit_code, ended.stdout) == (130, "")
+    assert ended.stderr == f"rmq-actors trace export: interrupted after 0 of {len(results[0].events)} events\n"
+
+
+def test_where_to_write_is_looked_at_before_the_events(
+    traces: Path, results: Sequence[RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> Iterator[dict[str, Any]]:
+        raise AssertionError("events are read")
+
+    monkeypatch.setattr(read_traces, "stored_events", read)
+    ended = export(traces, "--run", results[0].run.run_id, "--format", "shiviz", "--out", tmp_path)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "is a directory" in ended.stderr

@@ -46,6 +46,7 @@ LATE_NEEDS: Mapping[str, tuple[str, ...]] = {
     "rmq_actors.cli.demo": ("spark",),
     "rmq_actors.cli.out_directory": ("trace",),
     "rmq_actors.cli.trace": ("spark", "trace"),
+    "rmq_actors.cli.trace_export": ("trace",),
     "rmq_actors.testing.campaign": ("trace",),
 }
 

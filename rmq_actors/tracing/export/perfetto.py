@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from rmq_actors.tracing.export.causes import SENDS, Causes, EventId, Row, line_of
+from rmq_actors.tracing.export.causes import SENDS, Causes, Row
 from rmq_actors.tracing.export.facts import facts_of
 from rmq_actors.tracing.export.spans import Span, Spans
 
@@ -21,7 +21,7 @@ WORLD = "world"
 Entry = dict[str, object]
 
 
-def perfetto_lines(events: Iterable[Row], causes: Causes, about: Mapping[str, object]) -> Iterator[str]:
+def perfetto_lines(events: Iterable[Row], causes: Causes[int], about: Mapping[str, object]) -> Iterator[str]:
     """The JSON, line by line, without line ends; `causes` has seen no event yet; `about`: what it says of the run."""
     head = {"displayTimeUnit": "ms", "otherData": dict(about)}
     yield f'{json.dumps(head)[:-1]}, "traceEvents": ['
@@ -34,7 +34,7 @@ def perfetto_lines(events: Iterable[Row], causes: Causes, about: Mapping[str, ob
     yield "]}"
 
 
-def trace_entries(events: Iterable[Row], causes: Causes) -> Iterator[Entry]:
+def trace_entries(events: Iterable[Row], causes: Causes[int]) -> Iterator[Entry]:
     """The entries of `traceEvents`."""
     export = _Export(causes)
     for event in events:
@@ -44,13 +44,13 @@ def trace_entries(events: Iterable[Row], causes: Causes) -> Iterator[Entry]:
 
 @attrs.define(eq=False, repr=False)
 class _Export:
-    _causes: Causes
+    _causes: Causes[int]
     _spans: Spans = attrs.field(factory=Spans, init=False)
     _pids: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     #: Perfetto's threads have numbers that no other process, nor its main thread, has.
     _tids: dict[tuple[str, str], int] = attrs.field(factory=dict[tuple[str, str], int], init=False)
-    #: The events that others came of, by the numbers of their arrows.
-    _arrows: dict[EventId, int] = attrs.field(factory=dict[EventId, int], init=False)
+    #: So many events may be the beginnings of arrows, which have their numbers.
+    _arrows: int = attrs.field(default=0, init=False)
     _log_ends: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     #: Real runs are told from their first event on.
     _first_ns: int | None = attrs.field(default=None, init=False)
@@ -61,8 +61,7 @@ class _Export:
         at_us = self._time_us(event)
         self._last_us = max(self._last_us, at_us)
         yield from self._names(event["node"], event["actor"])
-        cause = self._causes.cause(event)
-        yield self._entry(event, cause, at_us)
+        yield self._entry(event, at_us)
         for span in self._spans.of(event, self._causes):
             yield self._bound(span, at_us)
         yield from self._lag(event, at_us)
@@ -93,16 +92,17 @@ class _Export:
     def _free_number(self) -> int:
         return len(self._pids) + len(self._tids) + 1
 
-    def _entry(self, event: Row, cause: EventId | None, at_us: float) -> Entry:
+    def _entry(self, event: Row, at_us: float) -> Entry:
         node, kind = event["node"], event["kind"]
         entry: Entry = {"name": kind, "cat": kind.partition(".")[0], "ts": at_us}
         entry |= {"pid": self._pids[node], "tid": self._tids[node, event["actor"]]}
         entry["args"] = {"seq": event["seq"], **facts_of(event)}
         if kind in SENDS:
-            self._arrows[line_of(event), event["seq"]] = number = len(self._arrows) + 1
-            return entry | {"ph": "X", "dur": 0.001, "bind_id": hex(number), "flow_out": True}
-        if cause is not None:
-            return entry | {"ph": "X", "dur": 0.001, "bind_id": hex(self._arrows[cause]), "flow_in": True}
+            self._arrows += 1
+            self._causes.sent(event, self._arrows)
+            return entry | {"ph": "X", "dur": 0.001, "bind_id": hex(self._arrows), "flow_out": True}
+        if (number := self._causes.cause(event)) is not None:
+            return entry | {"ph": "X", "dur": 0.001, "bind_id": hex(number), "flow_in": True}
         return entry | {"ph": "i", "s": "t"}
 
     def _bound(self, span: Span, at_us: float) -> Entry:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from rmq_actors.tracing.export.causes import SENDS, Causes, Row, line_of
 from rmq_actors.tracing.export.facts import facts_of
-from rmq_actors.tracing.export.vector_clocks import VectorClocks
+from rmq_actors.tracing.export.vector_clocks import Clock, VectorClocks
 
 #: JavaScript's, and the first line of the log.
 PARSER = r"(?<seq>\d+) (?<time>\S+) (?<event>.*)\n(?<host>\S+) (?<clock>\{.*\})"
@@ -20,15 +20,19 @@ PARSER = r"(?<seq>\d+) (?<time>\S+) (?<event>.*)\n(?<host>\S+) (?<clock>\{.*\})"
 WORLD = "world"
 
 
-def shiviz_lines(events: Iterable[Row], causes: Causes) -> Iterator[str]:
+def shiviz_lines(events: Iterable[Row], causes: Causes[Clock]) -> Iterator[str]:
     """The log, line by line, without line ends; `causes` has seen no event yet."""
     yield PARSER
     yield ""
     clocks = VectorClocks()
     for event in events:
-        line, seq = line_of(event), event["seq"]
-        clock = clocks.next((line, seq), causes.cause(event), is_sent=event["kind"] in SENDS)
-        yield f"{seq} {_time(event)} {_told(event)}"
+        line = line_of(event)
+        if event["kind"] in SENDS:
+            clock = clocks.next(line)
+            causes.sent(event, clock)
+        else:
+            clock = clocks.next(line, causes.cause(event))
+        yield f"{event['seq']} {_time(event)} {_told(event)}"
         yield f"{_host(line)} {json.dumps({_host(name): count for name, count in clock.items()})}"
 
 

@@ -6,6 +6,7 @@ Pure. Each span begins once and ends once: with what ends it, with its node's li
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import attrs
 
@@ -49,7 +50,7 @@ class Spans:
     )
     _count: int = attrs.field(default=0, init=False)
 
-    def of(self, event: Row, causes: Causes) -> Iterator[Span]:
+    def of(self, event: Row, causes: Causes[Any]) -> Iterator[Span]:
         """Ends come before beginnings. `causes` has seen the event."""
         kind, node = event["kind"], event["node"]
         if kind in _DEATHS:

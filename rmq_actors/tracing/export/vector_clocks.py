@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 import attrs
 
-from rmq_actors.tracing.export.causes import EventId
-
 Clock = Mapping[str, int]
 
 
@@ -19,21 +17,16 @@ Clock = Mapping[str, int]
 class VectorClocks:
     """Give it events in an order in which each comes after its causes."""
 
-    _now: dict[str, dict[str, int]] = attrs.field(factory=dict[str, dict[str, int]], init=False)
-    #: The clocks of events that others may come of.
-    _sent: dict[EventId, dict[str, int]] = attrs.field(factory=dict[EventId, dict[str, int]], init=False)
+    _now: dict[str, Clock] = attrs.field(factory=dict[str, Clock], init=False)
 
-    def next(self, event: EventId, cause: EventId | None = None, *, is_sent: bool = False) -> Clock:
-        """The clock of an event, which comes of `cause`. Only what `is_sent` may be a cause later."""
-        line = event[0]
+    def next(self, line: str, cause: Clock | None = None) -> Clock:
+        """The clock of a line's next event; `cause`: that of the event of which it comes."""
         clock = dict(self._now.get(line, ()))
         if cause is not None:
-            for other, count in self._sent[cause].items():
+            for other, count in cause.items():
                 clock[other] = max(count, clock.get(other, 0))
         clock[line] = clock.get(line, 0) + 1
         self._now[line] = clock
-        if is_sent:
-            self._sent[event] = clock
         return clock
 
 
