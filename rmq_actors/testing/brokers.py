@@ -10,6 +10,7 @@ import trio
 
 from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
+from rmq_actors.broker.quotas import Quotas
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.settings.configure import configure
@@ -17,6 +18,7 @@ from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfi
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_brokers import Beside, SimBrokers
 from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT, serve_routes
+from rmq_actors.testing.strange_requests import CLIENT_GROUPS_MAX
 from rmq_actors.testing.topology import NAME_SERVER, Topology
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
@@ -140,7 +142,7 @@ class BrokersUnderTest(SimBrokers):
         if self.workload.errands:
             changes |= _CHECKS_OF_ERRANDS
         if self.workload.strangers:
-            changes["enable_property_filter"] = True
+            changes |= {"enable_property_filter": True, "quotas": Quotas(client_groups_max=CLIENT_GROUPS_MAX)}
         if not self.changes_roles:
             changes["master_addr"] = None  # clients ask; slaves do not
         return attrs.evolve(super()._config(name), **changes)

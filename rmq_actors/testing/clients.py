@@ -17,6 +17,8 @@ from rmq_actors.wire.record import Message
 from sim_net import Node
 
 CHAOS_TOPIC = "Chaos"
+#: A topic that each broker has from its first start.
+TOPIC_OF_ALL = "BenchmarkTest"
 #: How many writers there are, each of which has a queue of its own.
 WRITERS = 2
 LOOK_EVERY_S = 0.1

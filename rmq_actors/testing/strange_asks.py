@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from rmq_actors.protocols.transactional_messages import PROPERTY_PRODUCER_GROUP
+from rmq_actors.testing.clients import TOPIC_OF_ALL
 from rmq_actors.testing.strange_puts import taken
 from rmq_actors.testing.strange_requests import (
     GROUP,
@@ -20,6 +21,7 @@ from rmq_actors.testing.strange_requests import (
     Rule,
     Step,
     StrangeRequest,
+    command_of,
     pull_rule,
     rule,
     step,
@@ -34,7 +36,7 @@ from rmq_actors.wire.bodies.message_queues import (
 )
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.dispatch_request import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
-from rmq_actors.wire.headers import CommandHeader, decode_header, encode_header
+from rmq_actors.wire.headers import decode_header
 from rmq_actors.wire.headers.admin import UpdateBrokerConfigRequestHeader
 from rmq_actors.wire.headers.clients import DeleteSubscriptionGroupRequestHeader, GetConsumerListByGroupRequestHeader
 from rmq_actors.wire.headers.messages import (
@@ -62,8 +64,6 @@ from rmq_actors.wire.response_code import ResponseCode
 _OK, _ERROR, _NO_TOPIC = ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST
 _NOT_FOUND, _RETRY = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY
 _MOVED, _MASTER = ResponseCode.PULL_OFFSET_MOVED, "MASTER"
-#: A topic that each broker has from its first start.
-_TOPIC_OF_ALL = "BenchmarkTest"
 #: Longer than any queue is.
 _FAR = 10**6
 _NAME_MAX = 127
@@ -79,8 +79,15 @@ _EXPRESSIONS: Sequence[tuple[str, str, Callable[[Mapping[str, str]], bool]]] = (
     ("TAGS IN ('A', 'C')", "SQL92", lambda of: of.get("TAGS") in ("A", "C")),
     ("TAGS = 'B' AND n < 5", "SQL92", lambda of: of.get("TAGS") == "B" and int(of.get("n", "9")) < 5),
     ("n IS NULL", "SQL92", lambda of: "n" not in of),
+    # A text is read as a number of as many bits as the one that it is compared with has.
+    ("far > 5", "SQL92", lambda of: of.get("far") == "7"),
+    ("far < 8", "SQL92", lambda of: of.get("far") == "7"),
+    ("far > 2999999999", "SQL92", lambda of: of.get("far") == "3000000000"),
+    ("nobody NOT IN ('A')", "SQL92", lambda _: False),
+    ("TAGS NOT IN ('A')", "SQL92", lambda of: of.get("TAGS", "A") != "A"),
     ("nobody IS NOT NULL", "SQL92", lambda _: False),
 )
+_EXPRESSIONS_AT_ONCE = 3
 _NO_EXPRESSIONS = ("n >", "n BETWEEN 2", "AND", "'a' > 1 OR", "n = 1; n", "(n = 1")
 #: A setting that may be changed, and what may not stand beside it.
 _GOOD_KEY = "slaveTimeout"
@@ -91,15 +98,11 @@ _BAD_KEYS = (
 _BLACK_KEYS = ("configBlackList", "rocketmqHome", "brokerConfigPath")
 
 
-def _command(code: int, header: CommandHeader | None = None, body: bytes = b"") -> RemotingCommand:
-    return RemotingCommand(code, None if header is None else encode_header(header), body=body)
-
-
 def _one(kind: str, command: RemotingCommand) -> StrangeRequest:
     return StrangeRequest(kind, [step(command)])
 
 
-def _pull(
+def pull_request(
     queue_id: int,
     offset: int,
     *,
@@ -109,25 +112,26 @@ def _pull(
     expression_type: str | None = None,
     hold_ms: int = 0,
 ) -> RemotingCommand:
+    """A pull."""
     flags = PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if hold_ms else PullSysFlag(0))
     header = PullMessageRequestHeader(
         group, topic, queue_id, offset, 32, int(flags), 0, hold_ms, 0, expression, expression_type
     )
-    return _command(RequestCode.PULL_MESSAGE, header)
+    return command_of(RequestCode.PULL_MESSAGE, header)
 
 
 # --- what nobody can read -------------------------------------------------------------------------------------------
 
 
 def _unknown_code(draft: Draft) -> StrangeRequest:
-    return _one("unknown_code", _command(draft.rng.choice((-1, 0, 9_999, 77_777, 2**31 - 1))))
+    return _one("unknown_code", command_of(draft.rng.choice((-1, 0, 9_999, 77_777, 2**31 - 1))))
 
 
 def _bad_field(draft: Draft) -> StrangeRequest:
     """A field that must be there is not, or is no number."""
-    pull = _pull(draft.queue_id, 0)
-    view = _command(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(0))
-    end = _command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(GROUP))
+    pull = pull_request(draft.queue_id, 0)
+    view = command_of(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(0))
+    end = command_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(GROUP))
     command, name, may_be_text = draft.rng.choice(
         ((pull, "topic", True), (pull, "queueOffset", False), (view, "offset", False), (end, "consumerGroup", True))
     )
@@ -143,29 +147,31 @@ def _bad_body(draft: Draft) -> StrangeRequest:
     code = draft.rng.choice(
         (RequestCode.LOCK_BATCH_MQ, RequestCode.HEART_BEAT, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
     )
-    return _one("bad_body", _command(code, body=draft.rng.choice((b"{", b"[]", b"\xff", b'{"mqSet":1,"clientID":{}}'))))
+    return _one(
+        "bad_body", command_of(code, body=draft.rng.choice((b"{", b"[]", b"\xff", b'{"mqSet":1,"clientID":{}}')))
+    )
 
 
 # --- pulls ------------------------------------------------------------------------------------------------------------
 
 
 def _pull_queue(draft: Draft) -> StrangeRequest:
-    return _one("pull_queue", _pull(draft.rng.choice((-1, STRANGE_QUEUES, 2**31 - 1)), 0))
+    return _one("pull_queue", pull_request(draft.rng.choice((-1, STRANGE_QUEUES, 2**31 - 1)), 0))
 
 
 def _pull_topic(draft: Draft) -> StrangeRequest:
-    return _one("pull_topic", _pull(0, 0, topic=f"{STRAY}-{draft.key}"))
+    return _one("pull_topic", pull_request(0, 0, topic=f"{STRAY}-{draft.key}"))
 
 
 def _pull_names(draft: Draft) -> StrangeRequest:
     topic, group = draft.rng.choice(_LONG_NAMES)
-    return _one("pull_names", _pull(0, 0, topic=topic, group=group))
+    return _one("pull_names", pull_request(0, 0, topic=topic, group=group))
 
 
 def _pull_past(draft: Draft) -> StrangeRequest:
     """A master says where the queue ends; a slave, which may be behind, has the consumer ask again."""
     asked = draft.rng.choice((_FAR, 2**62))
-    hold_ms, topic = draft.rng.choice((0, 500)), draft.rng.choice((STRANGE_TOPIC, _TOPIC_OF_ALL))
+    hold_ms, topic = draft.rng.choice((0, 500)), draft.rng.choice((STRANGE_TOPIC, TOPIC_OF_ALL))
 
     def wrong(role: str, answers: Sequence[RemotingCommand]) -> str:
         if "nextBeginOffset" not in (answers[0].ext_fields or {}):
@@ -176,7 +182,9 @@ def _pull_past(draft: Draft) -> StrangeRequest:
             return f"next is {header.next_begin_offset}, due is {due}"
         return _wrong_code(role, asked, answers[0])
 
-    return StrangeRequest("pull_past", [step(_pull(draft.queue_id, asked, topic=topic, hold_ms=hold_ms))], wrong=wrong)
+    return StrangeRequest(
+        "pull_past", [step(pull_request(draft.queue_id, asked, topic=topic, hold_ms=hold_ms))], wrong=wrong
+    )
 
 
 def _pull_before(draft: Draft) -> StrangeRequest:
@@ -189,7 +197,7 @@ def _pull_before(draft: Draft) -> StrangeRequest:
         is_right = header.next_begin_offset in (0, header.min_offset)
         return "" if is_right else f"next is {header.next_begin_offset}, the queue begins at {header.min_offset}"
 
-    return StrangeRequest("pull_before", [step(_pull(draft.queue_id, asked))], wrong=wrong)
+    return StrangeRequest("pull_before", [step(pull_request(draft.queue_id, asked))], wrong=wrong)
 
 
 def _pull_nothing(draft: Draft) -> StrangeRequest:
@@ -200,7 +208,7 @@ def _pull_nothing(draft: Draft) -> StrangeRequest:
         remark = answers[0].remark
         return _wrong_code(role, asked, answers[0]) if remark == "NO_MESSAGE_IN_QUEUE" else f"it says {remark}"
 
-    command = _pull(500 + draft.queue_id, asked, topic=_TOPIC_OF_ALL)
+    command = pull_request(500 + draft.queue_id, asked, topic=TOPIC_OF_ALL)
     return StrangeRequest("pull_nothing", [step(command)], wrong=wrong)
 
 
@@ -221,31 +229,38 @@ def _wrong_code(role: str, asked: int, answer: RemotingCommand) -> str:
 
 
 def _pull_badly(draft: Draft) -> StrangeRequest:
-    expression, topic = draft.rng.choice(_NO_EXPRESSIONS), draft.rng.choice((STRANGE_TOPIC, _TOPIC_OF_ALL))
-    return _one("pull_badly", _pull(draft.queue_id, 0, topic=topic, expression=expression, expression_type="SQL92"))
+    expression, topic = draft.rng.choice(_NO_EXPRESSIONS), draft.rng.choice((STRANGE_TOPIC, TOPIC_OF_ALL))
+    return _one(
+        "pull_badly", pull_request(draft.queue_id, 0, topic=topic, expression=expression, expression_type="SQL92")
+    )
 
 
 def _pull_some(draft: Draft) -> StrangeRequest:
-    """All messages, then those that an expression chooses: they must be the same."""
+    """All messages, then those that expressions choose: they must be the same."""
     queue_id, offset = draft.queue_id, draft.rng.choice((0, 0, 3))
-    expression, kind, chooses = draft.rng.choice(_EXPRESSIONS)
+    chosen = [draft.rng.choice(_EXPRESSIONS) for _ in range(_EXPRESSIONS_AT_ONCE)]
 
     def wrong(role: str, answers: Sequence[RemotingCommand]) -> str:
-        if len(answers) < 2 or any("nextBeginOffset" not in (each.ext_fields or {}) for each in answers):
+        if any("nextBeginOffset" not in (each.ext_fields or {}) for each in answers):
             return ""
-        end = min(decode_header(PullMessageResponseHeader, each).next_begin_offset for each in answers)
-        every, some = ([each for each in _messages(answer.body) if each.queue_offset < end] for answer in answers)
-        due = [each.queue_offset for each in every if chooses(each.properties)]
-        found = [each.queue_offset for each in some]
-        if found != due:
-            return f"{expression} gives {found}, due are {due}"
+        for (expression, _, chooses), answer in zip(chosen, answers[1:], strict=True):
+            both = answers[0], answer
+            end = min(decode_header(PullMessageResponseHeader, each).next_begin_offset for each in both)
+            every, some = ([each for each in _messages(one.body) if each.queue_offset < end] for one in both)
+            due = [each.queue_offset for each in every if chooses(each.properties)]
+            found = [each.queue_offset for each in some]
+            if found != due:
+                return f"{expression} gives {found}, due are {due}"
         return next((wrong for each in answers if (wrong := _wrong_code(role, offset, each))), "")
 
     steps = [
-        step(_pull(queue_id, offset)),
-        step(_pull(queue_id, offset, expression=expression, expression_type=kind)),
+        step(pull_request(queue_id, offset)),
+        *(
+            step(pull_request(queue_id, offset, expression=expression, expression_type=kind))
+            for expression, kind, _ in chosen
+        ),
     ]
-    return StrangeRequest("pull_some", steps, judged=1, wrong=wrong)
+    return StrangeRequest("pull_some", steps, judged=len(chosen), wrong=wrong)
 
 
 def _messages(body: bytes) -> list[StoredMessage]:
@@ -280,7 +295,7 @@ def _end_another(draft: Draft) -> StrangeRequest:
         header = EndTransactionRequestHeader(
             "PG", placed.queue_offset, offset, TRANSACTION_COMMIT_TYPE, draft.key, False, draft.key
         )
-        return _command(RequestCode.END_TRANSACTION, header)
+        return command_of(RequestCode.END_TRANSACTION, header)
 
     return attrs.evolve(put, steps=[*put.steps, end], judged=1)
 
@@ -289,23 +304,23 @@ def _end_nothing(draft: Draft) -> StrangeRequest:
     header = EndTransactionRequestHeader(
         "PG", 0, draft.rng.choice((-1, 1, 50, 2**62)), TRANSACTION_COMMIT_TYPE, draft.key, False, draft.key
     )
-    return _one("end_nothing", _command(RequestCode.END_TRANSACTION, header))
+    return _one("end_nothing", command_of(RequestCode.END_TRANSACTION, header))
 
 
 def _view(draft: Draft) -> StrangeRequest:
     """The first message is longer than these offsets."""
     header = ViewMessageRequestHeader(draft.rng.choice((-1, 1, 4, 50, 2**62)))
-    return _one("view", _command(RequestCode.VIEW_MESSAGE_BY_ID, header))
+    return _one("view", command_of(RequestCode.VIEW_MESSAGE_BY_ID, header))
 
 
 def _query(draft: Draft) -> StrangeRequest:
     header = QueryMessageRequestHeader(STRANGE_TOPIC, f"{STRAY}-{draft.key}", 32, 0, 2**62)
-    return _one("query", _command(RequestCode.QUERY_MESSAGE, header))
+    return _one("query", command_of(RequestCode.QUERY_MESSAGE, header))
 
 
 def _send_back(draft: Draft) -> StrangeRequest:
     header = ConsumerSendMsgBackRequestHeader(draft.rng.choice((-1, 1, 50, 2**62)), GROUP, 0)
-    return _one("send_back", _command(RequestCode.CONSUMER_SEND_MSG_BACK, header))
+    return _one("send_back", command_of(RequestCode.CONSUMER_SEND_MSG_BACK, header))
 
 
 # --- locks and groups -------------------------------------------------------------------------------------------------
@@ -318,10 +333,10 @@ def _lock(draft: Draft) -> StrangeRequest:
 
     def lock(client: str) -> Step:
         asked = LockBatchRequestBody(client_id=client, consumer_group=group, mq_set=queues)
-        return step(_command(RequestCode.LOCK_BATCH_MQ, body=encode_body(asked)))
+        return step(command_of(RequestCode.LOCK_BATCH_MQ, body=encode_body(asked)))
 
     given_back = UnlockBatchRequestBody(client_id="other", consumer_group=group, mq_set=queues)
-    unlock = step(_command(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(given_back)))
+    unlock = step(command_of(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(given_back)))
 
     def wrong(role: str, answers: Sequence[RemotingCommand]) -> str:
         first, other = (decode_body(LockBatchResponseBody, answers[number].body).lock_ok_mq_set for number in (0, 2))
@@ -336,9 +351,9 @@ def _compare(draft: Draft) -> StrangeRequest:
     """A question about the offsets of all groups but one leaves those of that one."""
     group, offset = f"{GROUP}-{draft.key}", 1 + draft.rng.randrange(9)
     queue = STRANGE_TOPIC, draft.queue_id
-    commit = _command(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, *queue, offset))
-    compare = _command(RequestCode.QUERY_CORRECTION_OFFSET, QueryCorrectionOffsetHeader(GROUP, STRANGE_TOPIC, group))
-    look = _command(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader(group, *queue))
+    commit = command_of(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, *queue, offset))
+    compare = command_of(RequestCode.QUERY_CORRECTION_OFFSET, QueryCorrectionOffsetHeader(GROUP, STRANGE_TOPIC, group))
+    look = command_of(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader(group, *queue))
 
     def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
         found = (answers[2].ext_fields or {}).get("offset")
@@ -349,14 +364,14 @@ def _compare(draft: Draft) -> StrangeRequest:
 
 def _members(draft: Draft) -> StrangeRequest:
     header = GetConsumerListByGroupRequestHeader(f"{STRAY}-{draft.key}")
-    return _one("members", _command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
+    return _one("members", command_of(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
 
 
 def _commit(draft: Draft) -> StrangeRequest:
     """An offset for names that nothing can be kept for."""
     topic, group = draft.rng.choice(_LONG_NAMES)
     header = UpdateConsumerOffsetRequestHeader(group, topic, draft.queue_id, 1)
-    return _one("commit", _command(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+    return _one("commit", command_of(RequestCode.UPDATE_CONSUMER_OFFSET, header))
 
 
 # --- what operators change ------------------------------------------------------------------------------------------
@@ -364,7 +379,7 @@ def _commit(draft: Draft) -> StrangeRequest:
 
 def _topic(name: str, read: int = 1, write: int = 1, perm: int = 6) -> RemotingCommand:
     header = CreateTopicRequestHeader(name, "TBW102", read, write, perm, "SINGLE_TAG")
-    return _command(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+    return command_of(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
 
 def _bad_new_topic(draft: Draft) -> StrangeRequest:
@@ -387,12 +402,12 @@ def _new_topic(draft: Draft) -> StrangeRequest:
 
 def _bad_group(draft: Draft) -> StrangeRequest:
     config = SubscriptionGroupConfig(group_name=draft.rng.choice(("", " ", f"{STRAY}@b", STRAY + "x" * _NAME_MAX)))
-    return _one("bad_group", _command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(config)))
+    return _one("bad_group", command_of(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(config)))
 
 
 def _group(draft: Draft) -> StrangeRequest:
     config = SubscriptionGroupConfig(group_name=f"Given-{draft.key}")
-    return _one("group", _command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(config)))
+    return _one("group", command_of(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(config)))
 
 
 def _delete(draft: Draft) -> StrangeRequest:
@@ -401,12 +416,12 @@ def _delete(draft: Draft) -> StrangeRequest:
     header = draft.rng.choice((DeleteTopicRequestHeader(name), DeleteSubscriptionGroupRequestHeader(name)))
     is_topic = isinstance(header, DeleteTopicRequestHeader)
     code = RequestCode.DELETE_TOPIC_IN_BROKER if is_topic else RequestCode.DELETE_SUBSCRIPTIONGROUP
-    return _one("delete", _command(code, header))
+    return _one("delete", command_of(code, header))
 
 
 def _delete_system(draft: Draft) -> StrangeRequest:
     header = DeleteTopicRequestHeader(draft.rng.choice(("SCHEDULE_TOPIC_XXXX", "TBW102", " ", f"{STRAY}.x")))
-    return _one("delete_system", _command(RequestCode.DELETE_TOPIC_IN_BROKER, header))
+    return _one("delete_system", command_of(RequestCode.DELETE_TOPIC_IN_BROKER, header))
 
 
 def _half_config(draft: Draft) -> StrangeRequest:
@@ -418,7 +433,7 @@ def _half_config(draft: Draft) -> StrangeRequest:
 def _last_term(draft: Draft) -> StrangeRequest:
     """After these terms there could be no other promotion."""
     header = UpdateBrokerConfigRequestHeader(draft.rng.choice((2**63 - 1, 2**62 + 1)))
-    return _one("last_term", _command(RequestCode.UPDATE_BROKER_CONFIG, header))
+    return _one("last_term", command_of(RequestCode.UPDATE_BROKER_CONFIG, header))
 
 
 def _black_config(draft: Draft) -> StrangeRequest:
@@ -426,8 +441,8 @@ def _black_config(draft: Draft) -> StrangeRequest:
 
 
 def _config(kind: str, lines: Sequence[str]) -> StrangeRequest:
-    shown = step(_command(RequestCode.GET_BROKER_CONFIG))
-    update = _command(RequestCode.UPDATE_BROKER_CONFIG, body="\n".join(lines).encode())
+    shown = step(command_of(RequestCode.GET_BROKER_CONFIG))
+    update = command_of(RequestCode.UPDATE_BROKER_CONFIG, body="\n".join(lines).encode())
 
     def wrong(_: str, answers: Sequence[RemotingCommand]) -> str:
         before, after = (_value(answers[number].body) for number in (0, 2))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from rmq_actors.testing.strange_requests import STRANGE_TOPIC, STRAY, Dice
+from rmq_actors.testing.strange_requests import DEAF, STRANGE_TOPIC, STRAY, Dice
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.heartbeat import (
     ConsumeFromWhere,
@@ -86,12 +86,12 @@ def _deaf_member(dice: Dice) -> StrangeAct:
         subscription_data_set=[subscribed],
     )
     data = HeartbeatData(
-        client_id=f"deaf-{dice.randrange(3)}",
+        client_id=f"{DEAF}-{dice.randrange(3)}",
         consumer_data_set=[consumer],
         producer_data_set=[ProducerData(group_name="PG")],
     )
     beat = encode_command(RemotingCommand(RequestCode.HEART_BEAT, opaque=1, body=encode_body(data)))
-    return StrangeAct(beat, 3.0, then=beat)
+    return StrangeAct(beat, dice.choice((3.0, 9.0)), then=beat)
 
 
 def _greedy(dice: Dice) -> StrangeAct:

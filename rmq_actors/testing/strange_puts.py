@@ -48,13 +48,17 @@ _BAD_NAMES = (f"{STRAY}.x", f"{STRAY} x", f"{STRAY}/x", f"{STRAY}ä", f"{STRAY}"
 
 
 def taken(
-    kind: str, asked: int, body: bytes, properties: str | dict[str, str], stored: dict[str, str]
+    kind: str, asked: int, body: bytes, properties: str | dict[str, str], stored: dict[str, str], **fields: object
 ) -> StrangeRequest:
     """A message for a queue that is stored with these properties."""
     text = properties if isinstance(properties, str) else _text(*properties.items())
-    pairs = [(name.encode(), value.encode()) for name, value in stored.items()]
-    left = Left(STRANGE_TOPIC, asked if asked >= 0 else -1, body, pairs)
-    return StrangeRequest(kind, [step(_request(STRANGE_TOPIC, body, asked, text))], [left])
+    left = Left.of(asked if asked >= 0 else -1, body, stored)
+    return StrangeRequest(kind, [step(_request(STRANGE_TOPIC, body, asked, text, **fields))], [left])
+
+
+def put_request(body: bytes, queue_id: int, properties: dict[str, str]) -> RemotingCommand:
+    """A message for the strangers' topic."""
+    return _request(STRANGE_TOPIC, body, queue_id, _text(*properties.items()))
 
 
 def _refused(
@@ -155,9 +159,8 @@ def _version_1(draft: Draft) -> StrangeRequest:
     """SEND_MESSAGE, with whole names."""
     properties, queue_id, body = draft.properties, draft.queue_id, draft.body
     header = SendMessageRequestHeader("PG", STRANGE_TOPIC, STRAY, 4, queue_id, 0, 1, 0, _text(*properties.items()))
-    pairs = [(name.encode(), value.encode()) for name, value in properties.items()]
     command = RemotingCommand(RequestCode.SEND_MESSAGE, encode_header(header), body=body)
-    return StrangeRequest("version_1", [step(command)], [Left(STRANGE_TOPIC, queue_id, body, pairs)])
+    return StrangeRequest("version_1", [step(command)], [Left.of(queue_id, body, properties)])
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -259,10 +262,9 @@ def _indexed_batch(draft: Draft) -> StrangeRequest:
 def _reply(draft: Draft) -> StrangeRequest:
     """The answer to a client that is not there: it is stored all the same."""
     properties, queue_id, body = draft.properties | {"REPLY_TO_CLIENT": "nobody"}, draft.queue_id, draft.body
-    command = _request(STRANGE_TOPIC, body, queue_id, _text(*properties.items()))
+    command = put_request(body, queue_id, properties)
     command.code = RequestCode.SEND_REPLY_MESSAGE_V2
-    pairs = [(name.encode(), value.encode()) for name, value in properties.items()]
-    return StrangeRequest("reply", [step(command)], [Left(STRANGE_TOPIC, queue_id, body, pairs)])
+    return StrangeRequest("reply", [step(command)], [Left.of(queue_id, body, properties)])
 
 
 def _delayed_batch(draft: Draft) -> StrangeRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import attrs
@@ -16,10 +16,12 @@ import attrs
 from rmq_actors.ports.entropy import Entropy
 from rmq_actors.wire.dispatch_request import (
     PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     SCHEDULE_TOPIC,
 )
+from rmq_actors.wire.headers import CommandHeader, encode_header
 from rmq_actors.wire.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from rmq_actors.wire.record import decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand
@@ -29,12 +31,18 @@ from rmq_actors.wire.response_code import ResponseCode
 STRANGE_TOPIC, STRANGE_QUEUES = "Strange", 2
 #: The group that they pull for.
 GROUP = "Strangers"
+#: How many memberships in groups clients may have at a broker, all together (clientGroupsMax).
+CLIENT_GROUPS_MAX = 100
+#: What the ids of members begin with that answer nothing.
+DEAF = "deaf"
 #: So many puts may wait at a broker at once (waitingPutsMax).
 WAITING_PUTS_MAX = 8
 #: What the names of topics and groups begin with that no request of a stranger may make.
 STRAY = "Stray"
 #: Tags of good messages; pulls choose by them.
 TAGS = ("A", "B", "C")
+#: Texts that are numbers, of 32 bits or not, and one that is none.
+FAR_NUMBERS = ("7", "3000000000", "-3000000000", "seven")
 _BODY_BYTES_MAX = 200
 #: What the bodies of all messages of strangers begin with that have one.
 MARK = b"stranger "
@@ -43,7 +51,11 @@ _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">H")
 #: What a broker adds to the properties of a message, or changes.
 _OF_BROKERS = frozenset(
-    name.encode() for name in ("CLUSTER", PROPERTY_DELAY, PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID)
+    name.encode()
+    for name in (
+        *("CLUSTER", PROPERTY_DELAY, PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID),
+        PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    )
 )
 
 #: The status of a request whose connection the broker has ended in order, without an answer that was due before.
@@ -73,6 +85,13 @@ class Left:
     properties: Sequence[tuple[bytes, bytes]]
     flag: int = 0
     is_delayed: bool = False
+
+    @classmethod
+    def of(cls, queue_id: int, body: bytes, properties: Mapping[str, str]) -> Left:
+        """One of the strangers' topic."""
+        return cls(
+            STRANGE_TOPIC, queue_id, body, [(name.encode(), value.encode()) for name, value in properties.items()]
+        )
 
     @property
     def checksum(self) -> int:
@@ -135,6 +154,10 @@ class Rule:
     needs_topic: bool = False
     #: Whether it is of `GROUP`, which a slave may not know yet, and does not make.
     needs_group: bool = False
+    #: Whether it follows from a setting that was changed before, and that a broker forgets with its process.
+    is_by_setting: bool = False
+    #: Whether the broker itself may wait for an answer, longer than a stranger does.
+    may_be_silent: bool = False
     #: With these codes of a master, all that the request may leave is in its log.
     stored: Collection[int] = ()
 
@@ -213,10 +236,16 @@ class Draft:
     @property
     def properties(self) -> dict[str, str]:
         """Those of a usual message."""
-        return {"KEYS": self.key, "TAGS": self.rng.choice(TAGS), "n": str(self.rng.randrange(10))}
+        far = self.rng.choice(FAR_NUMBERS)
+        return {"KEYS": self.key, "TAGS": self.rng.choice(TAGS), "n": str(self.rng.randrange(10)), "far": far}
 
 
 Drawn = Callable[[Draft], StrangeRequest]
+
+
+def command_of(code: int, header: CommandHeader | None = None, body: bytes = b"") -> RemotingCommand:
+    """A request."""
+    return RemotingCommand(code, None if header is None else encode_header(header), body=body)
 
 
 def step(command: RemotingCommand) -> Step:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from rmq_actors.testing.strange_asks import ASKS
 from rmq_actors.testing.strange_puts import PUTS
 from rmq_actors.testing.strange_requests import Dice, Draft, Rule, StrangeRequest
+from rmq_actors.testing.strange_states import STATES
 
-_KINDS = {**PUTS, **ASKS}
+_KINDS = {**PUTS, **ASKS, **STATES}
 #: By kind.
 RULES: Mapping[str, Rule] = {kind: rule for kind, (rule, _) in _KINDS.items()}
 #: Requests that each broker answers in the step in which it reads them.

@@ -14,6 +14,7 @@ import trio
 
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.connection import RemotingError
+from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.brokers import HA_CONNECTIONS_MAX, STORE
 from rmq_actors.testing.clients import LOOK_EVERY_S, PUT_AGAIN_S
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
@@ -46,7 +47,13 @@ from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node
 
 #: What brokers have whom strangers ask.
-STORE_OF_STRANGERS = attrs.evolve(STORE, max_message_size_bytes=MESSAGE_BYTES_MAX, waiting_puts_max=WAITING_PUTS_MAX)
+STORE_OF_STRANGERS = attrs.evolve(
+    STORE,
+    max_message_size_bytes=MESSAGE_BYTES_MAX,
+    waiting_puts_max=WAITING_PUTS_MAX,
+    enable_lmq=True,
+    enable_multi_dispatch=True,
+)
 _STRANGERS = 2
 #: How many lean on ports at a time; and how often so many come to the HA port that it would be full of them.
 _AT_HA, _AT_REMOTING, _CROWDS = 2, 2, 0.2
@@ -80,6 +87,10 @@ class StrangerClients(RemoteClients):
     def are_done(self) -> bool:
         """Whether all strangers have gone."""
         return self.strangers_left <= 0 and not self._visiting
+
+    def _answers(self, processors: ProcessorTable) -> None:
+        """A stranger takes what others reply."""
+        processors.register([RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT], lambda each: each.command.response(0))
 
     # --- strangers --------------------------------------------------------------------------------------------------
 

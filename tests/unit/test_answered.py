@@ -62,6 +62,12 @@ def disk_has_failed(story: Story) -> None:
     told("good", "SYSTEM_ERROR")(story)
 
 
+def light_queue_is_behind(story: Story) -> None:
+    """The disk took no entry of it."""
+    story.recorder.record(StorageError(status="ENOSPC", operation="write", path="x"), MASTER)
+    told("light", "PULL_NOT_FOUND")(story)
+
+
 def disk_failed_in_another_life(story: Story) -> None:
     story.recorder.record(StorageError(status="EIO", operation="write", path="x"), MASTER)
     story.emit(MASTER, "store.open", offset=0, size=0)
@@ -325,6 +331,11 @@ def stray_is_made(story: Story) -> None:
         (role_changes("FLUSH_DISK_TIMEOUT", "long_body"), False),
         (role_changes("NO_PERMISSION", "long_body"), True),
         (role_changes("SLAVE_NOT_AVAILABLE", "end_nothing"), True),
+        (role_changes("SUCCESS", "half_refused"), True),
+        (told("half_refused", "SUCCESS"), False),
+        (told("ask_deaf", "RemotingTimeoutError"), True),
+        (told("light", "PULL_NOT_FOUND"), False),
+        (light_queue_is_behind, True),
         (told("view", "unanswered"), False),
         (role_changes("unanswered", "view"), True),
         (too_many_wait, False),

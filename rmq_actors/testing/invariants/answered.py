@@ -161,7 +161,8 @@ class Answered(Invariant[Any]):
         code, rule = ResponseCode[event.status], RULES[event.operation]
         what = f"{node}, {event.role or 'of no role'}, answers {event.operation} {event.key} with {event.status}"
         if not is_the_same:
-            is_taken = code in STORED and not rule.may_be_taken and code not in (*rule.at_master, *rule.at_slave)
+            may_be_taken = rule.may_be_taken or rule.is_by_setting
+            is_taken = code in STORED and not may_be_taken and code not in (*rule.at_master, *rule.at_slave)
             return f"{what}, though no broker may do it" if is_taken else None
         right = rule.at_master if event.role == MASTER else rule.at_slave
         if code not in right:
@@ -177,7 +178,8 @@ class Answered(Invariant[Any]):
         if event.status == UNANSWERED:
             return f"{event.node} ends a connection after a frame that is none, and had not answered {event.key}"
         is_over = self._fault_ns is None or asked.at_ns - self._fault_ns > _FAULT_LASTS_NS
-        if event.status == NOT_ASKED or self._faults or not is_over:
+        may_be_silent = event.status == NOT_ASKED or RULES[event.operation].may_be_silent
+        if may_be_silent or self._faults or not is_over:
             return None
         return f"{event.node} has not answered {event.operation} {event.key}, and there is no fault: {event.status}"
 
@@ -186,7 +188,7 @@ class Answered(Invariant[Any]):
         rule, has_failed = RULES[event.operation], event.node in self._disk_failed
         if code == ResponseCode.TOPIC_NOT_EXIST:
             return event.role == MASTER and rule.needs_topic and asked.may_lack_topic
-        if code == ResponseCode.SYSTEM_ERROR:
+        if code in (ResponseCode.SYSTEM_ERROR, ResponseCode.PULL_NOT_FOUND):
             return has_failed
         is_busy = has_failed or self._full[event.node] > asked.full
         return code in AGAIN and (is_busy or (asked.lacks_group and code == ResponseCode.SERVICE_NOT_AVAILABLE))
