@@ -172,7 +172,7 @@ class HAClient(ServiceThread):
 
     async def _one_connection(self, address: str, backoff: Backoff) -> None:
         self._slave = None
-        self._store.commit_log.remove_unwritten_file()
+        await self._store.commit_log.remove_unwritten_file()
         await until_flushed(self._store)
         try:
             socket = await self._connect(address)

@@ -51,6 +51,17 @@ def test_an_empty_directory_is_an_empty_log(tmp_path: Path) -> None:
     assert (log.files, log.min_offset, log.max_offset, log.find(0)) == ([], 0, 0, None)
 
 
+@pytest.mark.trio
+async def test_names_that_a_killed_process_has_removed_are_synced_too(tmp_path: Path) -> None:
+    """A power loss brought the only file back, before one that came much later: no start took that for a log."""
+    (tmp_path / "log").mkdir()
+    disk = FaultyDisk(tmp_path)
+    log = queue(disk)
+    log.load()
+    await log.flush()
+    assert "log/" in disk.syncs
+
+
 def test_finding(tmp_path: Path) -> None:
     write(tmp_path, {file_name(offset): bytes(SIZE) for offset in (200, 300)})
     log = queue(tmp_path)

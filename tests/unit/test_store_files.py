@@ -281,13 +281,30 @@ async def test_a_first_file_that_could_not_be_written_promises_nothing_of_anothe
         with pytest.raises(AppendRefused):
             files.commit_log.append_data(2048, late)
         disk.space_bytes = None
-        files.commit_log.remove_unwritten_file()
+        await files.commit_log.remove_unwritten_file()
         files.commit_log.append_data(0, early)
         assert files.commit_log.min_offset == 0
     os.truncate(tmp_path / "slave" / "commitlog" / file_name(0), 100)  # a power loss before the first sync
     async with opened(tmp_path / "slave", slave) as files:
         assert files.commit_log.max_offset == 0
     assert wrong(tmp_path / "slave") == []
+
+
+@pytest.mark.trio
+async def test_a_first_file_that_could_not_be_written_is_gone_durably(tmp_path: Path) -> None:
+    """Else a power loss may bring it back, before one where the log has begun since."""
+    await fill(tmp_path / "master", 20)
+    slave, disk = attrs.evolve(CONFIG, broker_role=BrokerRole.SLAVE), FaultyDisk(tmp_path / "slave")
+    async with opened(tmp_path / "master") as master:
+        early = bytes(master.commit_log.select(0, 1000))
+    async with opened(tmp_path / "slave", slave, disk=disk, orderly=False) as files:
+        disk.space_bytes = 500
+        with pytest.raises(AppendRefused):
+            files.commit_log.append_data(0, early)
+        disk.space_bytes = None
+        disk.syncs.clear()
+        await files.commit_log.remove_unwritten_file()
+        assert "commitlog/" in disk.syncs
 
 
 @pytest.mark.trio
@@ -304,7 +321,8 @@ async def test_a_first_file_that_goes_during_a_flush_is_not_said_to_be_durable(t
         async with trio.open_nursery() as nursery:
             nursery.start_soon(files.commit_log.flush)
             await trio.testing.wait_all_tasks_blocked()
-            files.commit_log.remove_unwritten_file()
+            nursery.start_soon(files.commit_log.remove_unwritten_file)
+            await trio.testing.wait_all_tasks_blocked()
             disk.sync_gate.set()
         assert files.commit_log.flushed_where <= files.commit_log.max_offset
 

@@ -269,9 +269,12 @@ class MappedFileQueue:
         self.flushed_where = min(self.flushed_where, from_offset)
 
     def mark_dirty(self) -> None:
-        """Let the next flush sync every file and name: it is not known whether their writer has done so."""
+        """Let the next flush sync every file and name: it is not known whether their writer has done so.
+
+        So with names that are gone: a power loss may bring back what a killed process has removed.
+        """
         self.flushed_where = self.min_offset
-        if self.files:
+        if self.files or self.disk.exists(self.directory):
             self._directory_changed()
             self._directory_made()
 

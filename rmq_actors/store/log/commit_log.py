@@ -337,19 +337,20 @@ class CommitLog:
         self._tracer.emit(LogAppend(offset=offset, size=len(data)))
         return end
 
-    def remove_unwritten_file(self) -> None:
+    async def remove_unwritten_file(self) -> None:
         """Remove a slave's first file where nothing could be written to it: the master may have cleaned its own by now.
 
-        Does nothing to a log that holds something. Raises `AppendRefused` if the disk fails.
+        Durably: where the log begins next must not come to the disk before. Does nothing to a log that holds something.
+        Raises `AppendRefused` if the disk fails.
         """
         files = self._queue.files
-        if len(files) != 1 or files[0].wrote_position:
+        if len(files) > 1 or (files and files[0].wrote_position):
             return
         try:
             self._queue.remove_last_file()
+            await self.sync_names()
         except OSError as error:
-            path = files[0].file.path
-            raise AppendRefused(f"{path}, which holds nothing, cannot be removed: {error}") from error
+            raise AppendRefused(f"the log's first file, which holds nothing, cannot be removed: {error}") from error
 
     def _file_with_room(self) -> MappedFile:
         files = self._queue.files
