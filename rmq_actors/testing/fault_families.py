@@ -44,6 +44,8 @@ _AT_AN_APPEND = 0.7
 _CRASH_AFTER_S = (0.01, 0.1, 0.3, 0.7, 1.5, 3.0)
 _DOWN_S = (0.01, 0.5, 3.0)
 _POWER_IS_LOST = 0.7
+#: How long after a broker's process begins again it crashes once more: within its start, or as it follows.
+_AGAIN_AFTER_S = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.3)
 #: Which operation of a kind a disk fails at first.
 _NTH_ERROR = (1, 1, 2, 3)
 #: After which of a node's events a fault comes, and how long after it.
@@ -60,8 +62,9 @@ class FaultFamilies:
     slave's log. A fault may wait for one of `events`, with the chance `timed_by_events`. A power loss comes right after
     an append with the chance `at_an_append`, and any fault of a node right after one of `events` there with the chance
     `at_own_events`. An error of a disk is of one of `disk_errors`, an operation and a part of a path, if there are any.
-    A node whose disk fails crashes a little later with the chance `crash_soon`, by a power loss or a kill. With the
-    chance `standstills` brokers and name server stand still at once, as machines of a suspended host do. Up to
+    A node whose disk fails crashes a little later with the chance `crash_soon`, by a power loss or a kill; one that
+    crashes does so once more in its next start, or soon after it, with the chance `crash_again`. With the chance
+    `standstills` brokers and name server stand still at once, as machines of a suspended host do. Up to
     `operations_most` of `operations` (see `Operation`) come on top, most of them at one of `operation_events`, if there
     are any. Times come from small sets, so that faults meet each other. Raises ValueError for a kind that there is not.
     """
@@ -79,6 +82,7 @@ class FaultFamilies:
     at_own_events: float = 0.0
     link_faults: float = _LINK_FAULTS
     crash_soon: float = 0.0
+    crash_again: float = 0.0
     standstills: float = 0.0
     disk_errors: tuple[tuple[str, str], ...] = ()
     operations: tuple[str, ...] = OPERATIONS
@@ -107,6 +111,8 @@ class FaultFamilies:
         faults = [self._fault(rng, topology, may_lose_power) for _ in range(count)]
         if self.crash_soon:
             faults = self._with_crashes(random.Random(f"crashes/{seed}"), faults, may_lose_power)
+        if self.crash_again:
+            faults = self._with_second_crashes(random.Random(f"again/{seed}"), faults, may_lose_power)
         if rng.random() < self.all_slaves:
             # While one slave is well every put is confirmed: what time-outs do shows only when none is.
             at_s, duration_s = rng.choice((0.5, 1.0, 2.0)), rng.choice((2.0, 6.0, 25.0))
@@ -171,6 +177,19 @@ class FaultFamilies:
                 at_s, down_s = fault.at_s + rng.choice(_CRASH_AFTER_S), rng.choice(_DOWN_S)
                 crash = PowerLoss if fault.node in may_lose_power and rng.random() < _POWER_IS_LOST else Kill
                 found.append(crash(round(at_s, 4), fault.node, down_s, on=fault.on))
+        return found
+
+    def _with_second_crashes(
+        self, rng: random.Random, faults: Sequence[Fault], may_lose_power: Sequence[str]
+    ) -> list[Fault]:
+        """The faults, and what strikes a broker again that comes back from one."""
+        found: list[Fault] = []
+        for fault in faults:
+            found.append(fault)
+            if isinstance(fault, Kill | PowerLoss) and rng.random() < self.crash_again:
+                at_s = fault.at_s + fault.down_s + rng.choice(_AGAIN_AFTER_S)
+                crash = PowerLoss if fault.node in may_lose_power and rng.random() < _POWER_IS_LOST else Kill
+                found.append(crash(round(at_s, 4), fault.node, rng.choice(_DOWN_S), on=fault.on))
         return found
 
     def _where_it_tells(self, rng: random.Random, error: DiskError) -> DiskError:

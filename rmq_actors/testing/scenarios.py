@@ -35,6 +35,7 @@ from rmq_actors.testing.races import RACES
 from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.store_work import STORE_WORK
 from rmq_actors.testing.stranger_clients import STORE_OF_STRANGERS
 from rmq_actors.testing.topic_operator import TOPIC_EVENTS, TopicOperator
 from rmq_actors.testing.topology import Topology
@@ -200,6 +201,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
+        STORE_WORK,
     )
 }
 

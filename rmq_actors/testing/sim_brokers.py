@@ -26,6 +26,7 @@ from rmq_actors.embedding.brokers import Addresses, Brokers
 from rmq_actors.ports.environment import Environment
 from rmq_actors.settings.configure import ConfigurationError
 from rmq_actors.store.files.json_file import ConfigFileDamaged
+from rmq_actors.store.files.layout import TERM_FILE
 from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.testing.evidence import FILES_CHANGE, WorldEvidence
 from rmq_actors.testing.promotions import Promotions
@@ -44,6 +45,9 @@ PORT = 10911
 HA_PORT = 10912
 #: The errors of a start that a disk's fault may be the cause of.
 _DISK_ERRORS = {errno.EIO, errno.ENOSPC}
+#: A broker starts where its full disk has no room for these, and waits for room with what it has to write there. So it
+#: does without room for its first term.
+_STARTS_WITHOUT_ROOM_FOR = ("commitlog/", "consumequeue/", "index/")
 #: The pause before a broker is started again.
 _START_AGAIN_S = 0.5
 _START_TIMEOUT_S = 60.0
@@ -76,6 +80,10 @@ class SimBrokers(Brokers):
     _heals: list[Callable[[], object]] = attrs.field(factory=list, init=False)
     #: Nodes whose present process has met an error of its disk.
     _met_disk_errors: set[str] = attrs.field(factory=set, init=False)
+    #: For each node, the file that it had no room for, if that was the latest error of its disk.
+    _lacked_room: dict[str, str] = attrs.field(factory=dict, init=False)
+    #: Nodes whose present process has opened its broker.
+    _has_opened: set[str] = attrs.field(factory=set, init=False)
     _promotions: Promotions = attrs.field(init=False)
     #: How many clients it has had.
     _clients: int = attrs.field(default=0, init=False)
@@ -282,8 +290,16 @@ class SimBrokers(Brokers):
             return name in self._met_disk_errors
         if not isinstance(error, OSError) or name in self._brokers:
             return False
+        if error.errno == errno.ENOSPC and name not in self._has_opened:
+            return self._needs_room(name, self._lacked_room.get(name, ""))
         # What a store says of a stop that was not in order has no number of its own.
         return error.errno in _DISK_ERRORS or (error.errno is None and name in self._met_disk_errors)
+
+    def _needs_room(self, name: str, path: str) -> bool:
+        """Whether a full disk may keep a broker from starting for want of room for a file; "": it was not full."""
+        if path.startswith(TERM_FILE):
+            return self._evidence.term(name).number > 0
+        return not path.startswith(_STARTS_WITHOUT_ROOM_FOR)
 
     async def _serve(self, node: Node) -> None:
         """The program of each node."""
@@ -311,8 +327,10 @@ class SimBrokers(Brokers):
         environment, machines = Environment(node.disk, node.wall_clock, node.entropy), self._machines[name]
         config, files = await self._started_with(node)
         self._promotions.starts(name, config)
+        self._has_opened.discard(name)
         async with open_broker(config, environment, tracer, machines=machines, files=files) as broker:
             self._brokers[name] = self._latest[name] = broker
+            self._has_opened.add(name)
             async with trio.open_nursery() as nursery:
                 for program in self._beside(name):
                     nursery.start_soon(program, broker, node)
@@ -332,6 +350,9 @@ class SimBrokers(Brokers):
 
     def _on_disk_error(self, error: StorageError | StorageStuck) -> None:
         self._met_disk_errors.add(error.node)
+        is_of_space = isinstance(error, StorageError) and error.status == "ENOSPC" and error.operation == "write"
+        is_full = error.node in self.nodes and self.nodes[error.node].disk.space is not None
+        self._lacked_room[error.node] = error.path if is_of_space and is_full else ""
 
 
 def _remove_all(disk: SimDisk, directory: str) -> None:

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
+from rmq_actors.testing.invariants import (
+    REPLICATION_INVARIANTS,
+    REPLICATION_LIMITS,
+    Checkpointed,
+    Synced,
+    TermKept,
+)
 from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
+from rmq_actors.testing.invariants.checkpointed import CHECKPOINT_MAX_S
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
@@ -173,6 +180,14 @@ def consumer_offsets(story: Story, holds: bool) -> None:
         )
 
 
+def term_kept(story: Story, holds: bool) -> None:
+    """After a power loss the file has what it had before the promotion."""
+    story.emit(MASTER, "store.term", term=2, status="promoted", leads=True)
+    if not holds:
+        story.terms[MASTER] = 1
+    story.emit(MASTER, "store.open", offset=0, status="clean")
+
+
 def record(queue_offset: int) -> bytes:
     """A message of the queue 0."""
     encoded = encode_message(Message("Orders", b"body"))
@@ -273,6 +288,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         halted,
         unasked,
         housekeeping,
+        term_kept,
         sent,
         send_ok,
         read,
@@ -288,6 +304,50 @@ def test_it_holds_or_breaks(invariant: type[Invariant[Any]], holds: bool) -> Non
     story.watch(invariant)
     HISTORIES[invariant.name](story, holds)
     assert [*story.seen, *story.limits] == ([] if holds else [invariant.name])
+
+
+def test_a_broker_that_syncs_first_dispatches_nothing_else() -> None:
+    for dispatched, seen in ((2, []), (3, ["synced"])):
+        story = Story(sync_flush=(SLAVE,))
+        story.watch(Synced)
+        story.append(SLAVE, b"abc")
+        story.emit(SLAVE, "log.flush", offset=2)
+        story.emit(MASTER, "store.dispatch", offset=3, size=1)  # ASYNC_FLUSH
+        story.emit(SLAVE, "store.dispatch", offset=dispatched, size=1)
+        assert story.seen == seen
+
+
+def test_a_store_whose_disk_is_well_moves_its_recovery_point() -> None:
+    for synced, fails, waits_s, seen in (
+        (4, False, CHECKPOINT_MAX_S, []),
+        (4, False, CHECKPOINT_MAX_S + 1, ["checkpointed"]),
+        (3, False, CHECKPOINT_MAX_S + 1, []),
+        (4, True, CHECKPOINT_MAX_S + 1, []),
+    ):
+        story = Story()
+        story.watch(Checkpointed)
+        for offset in range(1, 4):  # each time it is a little later
+            story.now_s += CHECKPOINT_MAX_S - 1
+            story.emit(SLAVE, "store.dispatch", offset=offset, size=1)
+            story.emit(SLAVE, "log.flush", offset=offset)
+            story.emit(SLAVE, "store.checkpoint", offset=offset)
+        story.emit(SLAVE, "store.dispatch", offset=4, size=1)
+        story.emit(SLAVE, "log.flush", offset=synced)
+        if fails:
+            story.emit(SLAVE, "storage.error", status="EIO", attributes={"path": "checkpoint", "operation": "sync"})
+        story.now_s += waits_s
+        story.emit(SLAVE, "store.dispatch", offset=5, size=1)
+        assert story.seen == seen
+
+
+def test_a_broker_that_was_set_up_again_has_no_term_to_keep() -> None:
+    story = Story()
+    story.watch(TermKept)
+    story.emit(SLAVE, "store.term", term=2, status="adopted", leads=False)
+    story.terms[SLAVE] = 0
+    story.emit(SLAVE, "operator.set_up_anew")
+    story.emit(SLAVE, "store.open", offset=0, status="clean")
+    assert story.seen == []
 
 
 def test_a_part_of_a_record_is_no_reason_to_halt() -> None:

@@ -47,7 +47,7 @@ class Story:
     tables: dict[tuple[str, str], set[str]] = attrs.field(factory=dict)
     offsets: dict[str, dict[str, dict[int, int]]] = attrs.field(factory=dict)
     left_open: list[str] = attrs.field(factory=list)
-    #: The terms that nodes' files have; 0 where nothing is told.
+    #: The terms of nodes' files, where these are not what the nodes have told.
     terms: dict[str, int] = attrs.field(factory=dict)
     broken: list[Broken] = attrs.field(factory=list)
     limits: list[str] = attrs.field(factory=list)
@@ -97,7 +97,7 @@ class Story:
         return self.offsets.get(node, {})
 
     def term(self, node: str) -> Term:
-        return Term(self.terms.get(node, 0))
+        return Term(self.terms.get(node, self.view.nodes[node].term))
 
     def damage(self, node: str) -> Sequence[str]:
         return self.damaged.get(node, ())

@@ -9,6 +9,7 @@ from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
 from rmq_actors.testing.invariants.answered import Answered
 from rmq_actors.testing.invariants.at_rest import AtRest
+from rmq_actors.testing.invariants.checkpointed import Checkpointed
 from rmq_actors.testing.invariants.consumed import Consumed
 from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
@@ -39,6 +40,7 @@ from rmq_actors.testing.invariants.survival import Survival
 from rmq_actors.testing.invariants.synced import Synced
 from rmq_actors.testing.invariants.tables_equal import TablesEqual
 from rmq_actors.testing.invariants.tables_kept import TablesKept
+from rmq_actors.testing.invariants.term_kept import TermKept
 from rmq_actors.testing.invariants.terms import Terms
 from rmq_actors.testing.invariants.topic_lives import TopicLives
 from rmq_actors.testing.invariants.transactions import Transactions
@@ -54,6 +56,7 @@ __all__ = [
     "Answer",
     "Answered",
     "AtRest",
+    "Checkpointed",
     "Consumed",
     "ConsumerOffsets",
     "Convergence",
@@ -85,6 +88,7 @@ __all__ = [
     "Synced",
     "TablesEqual",
     "TablesKept",
+    "TermKept",
     "Terms",
     "TopicLives",
     "Transactions",
@@ -115,6 +119,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     TablesEqual,
     ConsumerOffsets,
     AtRest,
+    TermKept,
     Terms,
     Halted,
     Unasked,
