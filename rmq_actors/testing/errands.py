@@ -71,14 +71,19 @@ async def held_pull(errand: Errand) -> str:
 
 async def held_pull_at_a_slave(errand: Errand) -> str:
     """So it is at a slave that has all."""
+    async with errand.visitor() as sender, errand.visitor(_a_slave(errand)) as reader:
+        await errand.send(sender.client, b"first")
+        await errand.read(reader.client, limit_s=_COPIED_S)
+        return await _held(errand, sender, reader, _AT_A_SLAVE_S)
+
+
+def _a_slave(errand: Errand) -> str:
+    """One that follows, by its name."""
     brokers = errand.brokers
     slaves = [each for each in brokers.running if each != errand.master and brokers.status(each).is_following]
     if not slaves:
         raise GivenUp
-    async with errand.visitor() as sender, errand.visitor(slaves[errand.below(len(slaves))]) as reader:
-        await errand.send(sender.client, b"first")
-        await errand.read(reader.client, limit_s=_COPIED_S)
-        return await _held(errand, sender, reader, _AT_A_SLAVE_S)
+    return slaves[errand.below(len(slaves))]
 
 
 async def _held(errand: Errand, sender: Visitor, reader: Visitor, limit_s: float) -> str:
@@ -267,12 +272,20 @@ async def _is_dead(errand: Errand, client: ThinClient) -> str:
 
 async def deleted_topic(errand: Errand) -> str:
     """Pulls of a deleted topic end at once; its route, statistics and offsets are gone, and do not come back."""
-    group_offset = 1
-    async with errand.visitor() as admin, errand.visitor() as reader, errand.visitor_of_name_server() as asker:
+    group_offset, waits = 1, not errand.below(3)
+    slave = _a_slave(errand)
+    async with (
+        errand.visitor() as admin,
+        errand.visitor() as reader,
+        errand.visitor(slave) as reader_of_slave,
+        errand.visitor_of_name_server() as asker,
+    ):
         await _create(errand, admin.client)
         await errand.send(admin.client, b"first")
         await errand.read(reader.client)
         check(await reader.client.commit(errand.topic, group_offset))
+        if waits:
+            await trio.sleep(_COPIED_S)
         ended_s: list[float] = []
 
         async def hold() -> None:
@@ -295,8 +308,13 @@ async def deleted_topic(errand: Errand) -> str:
             return f"a topic that was deleted {AT_ONCE_S:g} s ago has a route"
         await reader.client.commit(errand.topic, group_offset)  # it has not heard of it
         await _create(errand, admin.client)
-        offset = await reader.client.committed(errand.topic)
-        return f"a topic that was made again has the offset {offset} of a group" if offset else ""
+        if offset := await reader.client.committed(errand.topic):
+            return f"a topic that was made again has the offset {offset} of a group"
+        if waits:
+            await trio.sleep(_COPIED_S)
+            if offset := await reader_of_slave.client.committed(errand.topic):
+                return f"a topic that was made again has the offset {offset} of a group at {slave}"
+        return ""
 
 
 async def routes_stay(errand: Errand) -> str:

@@ -191,7 +191,7 @@ ERRANDS = Scenario(
         standstills=0.3,
     ),
     FailOverOperator,
-    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, Delayed, Errands),
+    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, Delayed, Transactions, Errands),
     converges_in_s=ERRANDS_END_IN_S,
     observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
 )

@@ -15,7 +15,7 @@ from rmq_actors.testing.invariants import Consumed, Given, Held, InTime, Invaria
 from rmq_actors.testing.invariants.orderly import ORDERLY_GROUP
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.consumer import ConsumerQueue
-from rmq_actors.tracing.events.run import ClientCall, ClientConsume, ClientMember, ClientSend
+from rmq_actors.tracing.events.run import ClientCall, ClientConsume, ClientMember, ClientSend, FaultBegin, FaultEnd
 from rmq_actors.wire.dispatch_request import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC
 from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.client_story import chaos_record
@@ -265,6 +265,47 @@ def test_two_members_have_a_queue_only_if_a_master_has_lost_its_locks(changed: s
         story.emit(MASTER if changed == "master opens" else SLAVE, "store.open", status="clean", offset=0)
     for begin in (("begin", "x", 0, 0), ("begin", "y", 0, 0)):
         story.recorder.record(event_of(begin, ORDERLY_GROUP), "consumers")
+    assert bool(story.broken) is is_broken
+
+
+TAKEN, GIVEN_UP, TAKEN_AFTER = ("taken", "x", 0), ("given_up", "x", 0), ("taken", "y", 0)
+CONSUMED = [("begin", "x", 0, 0), ("consumed", "x", 0, 0)]
+AGAIN = ("begin", "y", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("acts", "is_broken"),
+    [
+        ([TAKEN, *CONSUMED, GIVEN_UP, TAKEN_AFTER, AGAIN], True),
+        ([TAKEN, CONSUMED[0], GIVEN_UP, CONSUMED[1], TAKEN_AFTER, AGAIN], True),
+        ([TAKEN, *CONSUMED, GIVEN_UP, TAKEN_AFTER, ("begin", "y", 0, 1)], False),
+        ([TAKEN, *CONSUMED, TAKEN_AFTER, AGAIN], False),
+        ([TAKEN, *CONSUMED, ("crashed", "x"), TAKEN_AFTER, AGAIN], False),
+        ([TAKEN, CONSUMED[0], GIVEN_UP, TAKEN_AFTER, ("crashed", "x"), AGAIN], False),
+        ([TAKEN, *CONSUMED, ("masters change",), GIVEN_UP, TAKEN_AFTER, AGAIN], False),
+        ([TAKEN, *CONSUMED, GIVEN_UP, ("masters change",), TAKEN_AFTER, AGAIN], False),
+        ([TAKEN, *CONSUMED, ("fault begins",), GIVEN_UP, TAKEN_AFTER, AGAIN], False),
+        ([("fault begins",), ("time passes",), TAKEN, *CONSUMED, GIVEN_UP, TAKEN_AFTER, AGAIN], False),
+        (
+            [("fault begins",), ("fault ends",), ("time passes",), TAKEN, *CONSUMED, GIVEN_UP, TAKEN_AFTER, AGAIN],
+            True,
+        ),
+    ],
+)
+def test_who_takes_a_queue_that_was_given_up_goes_on_after_what_was_consumed(acts: list[Act], is_broken: bool) -> None:
+    story = Story(now_s=60.0)
+    story.watch(Orderly)
+    for act in acts:
+        match act:
+            case ("masters change",):
+                story.emit(MASTER, "store.open", status="clean", offset=0)
+            case ("fault begins" | "fault ends" as what,):
+                event = FaultBegin if what == "fault begins" else FaultEnd
+                story.recorder.record(event(fault_id=0, fault_kind="Delay", nodes="a,b"), "")
+            case ("time passes",):
+                story.now_s += 60
+            case _:
+                story.recorder.record(event_of(act, ORDERLY_GROUP), "consumers")
     assert bool(story.broken) is is_broken
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_actors.testing.invariants import Read, ReadInTheEnd, Sent
+from rmq_actors.testing.invariants import Read, ReadInTheEnd, Sent, Transactions
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from tests.worlds.client_story import chaos_record, tell_pull, tell_read, tell_sent
 from tests.worlds.cluster_story import A_BLANK, MASTER, SLAVE, Story
@@ -159,3 +159,11 @@ def test_nothing_is_missed_where_nobody_reads() -> None:
     story = two_messages()
     story.end()
     assert story.seen == []
+
+
+@pytest.mark.parametrize(("status", "is_broken"), [("asked", False), ("too_old", False), ("AssertionError", True)])
+def test_a_half_message_that_cannot_be_checked(status: str, is_broken: bool) -> None:
+    story = Story()
+    story.watch(Transactions)
+    story.emit(MASTER, "transaction.check", status=status, offset=0, check_times=0, producer_group="PG")
+    assert story.seen == ["transactions"] * is_broken

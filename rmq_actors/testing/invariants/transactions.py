@@ -10,6 +10,7 @@ from rmq_actors.testing.clients import CHAOS_TOPIC
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.run import ClientTransaction
+from rmq_actors.tracing.events.transactions import TransactionCheck
 from rmq_actors.wire.dispatch_request import HALF_TOPIC
 from rmq_actors.wire.record import (
     MESSAGE_MAGIC,
@@ -22,21 +23,26 @@ from rmq_actors.wire.record import (
 
 
 @attrs.define(eq=False, repr=False)
-class Transactions(Invariant[ClientTransaction]):
+class Transactions(Invariant[ClientTransaction | TransactionCheck]):
     """In the end each half message that the master's log has was ended as its producer wanted it.
 
     What it committed is in the log once, and never twice; what it rolled back, or has not decided, is not. A commit
-    that was lost with its master, and whose half message was not, is made again when the next master asks.
+    that was lost with its master, and whose half message was not, is made again when the next master asks. No check of
+    one fails by an error.
     """
 
     name = "transactions"
-    kinds = (ClientTransaction,)
+    kinds = (ClientTransaction, TransactionCheck)
 
     #: What producers want, by key.
     _wanted: dict[str, str] = attrs.field(factory=dict, init=False)
 
-    def check(self, event: ClientTransaction, view: ClusterView) -> str | None:
-        """Keep what a producer has decided."""
+    def check(self, event: ClientTransaction | TransactionCheck, view: ClusterView) -> str | None:
+        """Keep what a producer has decided; look at what a broker asks."""
+        if isinstance(event, TransactionCheck):
+            if event.status.endswith("Error"):
+                return f"{event.node} cannot check the half message at {event.offset}: {event.status}"
+            return None
         if event.status in {"commit", "roll_back"}:
             self._wanted[event.key] = event.status
         return None
