@@ -271,7 +271,8 @@ class MappedFileQueue:
     def mark_dirty(self) -> None:
         """Let the next flush sync every file and name: it is not known whether their writer has done so.
 
-        So with names that are gone: a power loss may bring back what a killed process has removed.
+        The same holds for names that are gone, as long as their directory is there: a power loss may bring back what a
+        killed process has removed.
         """
         self.flushed_where = self.min_offset
         if self.files or self.disk.exists(self.directory):
