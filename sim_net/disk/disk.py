@@ -195,6 +195,8 @@ class SimDisk:
         self.operations = 0
         #: Called with `disk.` and the name of each operation as it begins; what it kills gets EBADF instead.
         self.announce: Callable[[str], object] | None = None
+        #: Those who count: called with the name of each operation as it begins, before anybody is killed by it.
+        self.observers: list[Callable[[str], object]] = []
         self._rules = DiskRules(self._fault_random.randrange)
         self._syncs = DiskSyncs(kernel, journal, node, self._draw_sync_s)
         self._locks = DiskLocks()
@@ -411,6 +413,8 @@ class SimDisk:
         if incarnation is None:
             return False
         self.operations += 1
+        if self.observers:
+            self._observe(operation)
         if self.announce is None and not self._rules:
             return False
         rule = self._rule_for(operation, path, incarnation)
@@ -424,6 +428,7 @@ class SimDisk:
         rule = None
         if incarnation is not None:
             self.operations += 1
+            self._observe(operation)
             rule = self._rule_for(operation, path, incarnation)
         await self._syncs.wait(operation, path, target, None if rule is None else rule.error)
 
@@ -462,6 +467,10 @@ class SimDisk:
         if incarnation is not None and incarnation.fenced:
             incarnation.check()
         return incarnation
+
+    def _observe(self, operation: Operation) -> None:
+        for observer in self.observers:
+            observer(operation)
 
     def _rule_for(self, operation: Operation, path: str, incarnation: Incarnation) -> DiskRule | None:
         """Announce an operation; the rule that it falls under."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Disk(Protocol):
-    """What operations of a disk are told by."""
+    """What tells of its operations."""
 
-    announce: Callable[[str], object] | None
+    observers: list[Callable[[str], object]]
 
 
 @attrs.define(eq=False, repr=False)
@@ -36,24 +36,22 @@ class Usage(trio.abc.Instrument):
         if incarnation is not None:
             self.steps[incarnation.node.name, task.name] += 1
 
-    def count_disk_operation(self, node: str, before: Callable[[str], object] | None, operation: str) -> None:
-        """Count an operation, and tell whoever wanted to hear of it before."""
-        self.disk_operations[node, operation.removeprefix("disk.")] += 1
-        if before is not None:
-            before(operation)
+    def count_disk_operation(self, node: str, operation: str) -> None:
+        """Count an operation."""
+        self.disk_operations[node, operation] += 1
 
 
 @contextlib.contextmanager
 def counting(disks: Mapping[str, Disk]) -> Iterator[Usage]:
     """Count within the block. Nothing that a run depends on changes by that. `disks` are those of the nodes."""
     usage = Usage()
-    before = {name: disk.announce for name, disk in disks.items()}
-    for name, disk in disks.items():
-        disk.announce = partial(usage.count_disk_operation, name, disk.announce)
+    observers = {name: partial(usage.count_disk_operation, name) for name in disks}
+    for name, observer in observers.items():
+        disks[name].observers.append(observer)
     trio.lowlevel.add_instrument(usage)
     try:
         yield usage
     finally:
         trio.lowlevel.remove_instrument(usage)
-        for name, announce in before.items():
-            disks[name].announce = announce
+        for name, observer in observers.items():
+            disks[name].observers.remove(observer)

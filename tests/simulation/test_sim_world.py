@@ -440,3 +440,31 @@ def test_usage_changes_nothing_of_a_run_and_lets_faults_hear_of_operations() -> 
 
     assert digest(counts=True) == digest(counts=False)
     assert digest(counts=True)[1]
+
+
+def test_a_fault_that_is_applied_while_operations_are_counted_begins_and_all_are_counted() -> None:
+    """Also within two blocks, whichever ends first, and after them."""
+
+    async def writes(node: Node) -> None:
+        with contextlib.closing(node.disk.open("file", allocate_bytes=100)) as file:
+            while True:
+                await trio.sleep(1.0)
+                file.write_at(0, b"x")
+
+    async def main(world: World) -> tuple[list[int], list[int]]:
+        node, lives = world.node("a"), list[int]()
+        node.boot(writes)
+        await trio.sleep(0.5)
+        with contextlib.ExitStack() as second:
+            with world.usage() as long_usage:
+                usages = [long_usage, second.enter_context(world.usage())]
+                world.apply(Kill(0.0, "a", 0.25, on=On("disk.write", "a", 3)), 0)
+                await trio.sleep(5.0)
+                lives.append(node.incarnation)
+                world.apply(Kill(0.0, "a", 0.25, on=On("disk.write", "a", 6)), 1)
+            await trio.sleep(2.0)
+        await trio.sleep(5.0)
+        lives.append(node.incarnation)
+        return lives, [usage.disk_operations["a", "write"] for usage in usages]
+
+    assert run(main, seed=1) == ([2, 3], [5, 7])
