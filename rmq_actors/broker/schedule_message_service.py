@@ -77,8 +77,8 @@ class _Levels:
     _wake: Callable[[], None]
     machine: DelayedDeliveries = attrs.field(init=False)
     _clock: DueClock = attrs.field(init=False)
-    #: How many queues the store had when `_queues` was filled: with another one, that may be of another level.
-    _queues_count: int = attrs.field(default=-1, init=False)
+    #: How often queues of the store had been made or removed when `_queues` was filled.
+    _changes: int = attrs.field(default=-1, init=False)
     _queues: dict[int, ConsumeQueue] = attrs.field(factory=dict, init=False)
     #: Where the queue of each level ended when it was seen last.
     _ends: dict[int, int] = attrs.field(factory=dict, init=False)
@@ -107,12 +107,12 @@ class _Levels:
     def _look_for_new(self) -> list[int]:
         """The levels that have more messages than before."""
         queues = self._store.files.consume_queues
-        if len(queues) != self._queues_count:
-            self._queues_count = len(queues)
-            for level in range(1, len(self.machine.delays_ms) + 1):
-                queue = queues.find(SCHEDULE_TOPIC, level - 1)
-                if queue is not None:
-                    self._queues[level] = queue
+        if queues.changes != self._changes:
+            self._changes = queues.changes
+            found = {
+                level: queues.find(SCHEDULE_TOPIC, level - 1) for level in range(1, len(self.machine.delays_ms) + 1)
+            }
+            self._queues = {level: queue for level, queue in found.items() if queue is not None}
         grown: list[int] = []
         for level, queue in self._queues.items():
             end = queue.max_offset_in_queue

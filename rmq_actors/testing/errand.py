@@ -120,7 +120,10 @@ class Errand:
             remoting = RemotingClient(RemotingClientConfig(), self.node.entropy, tracer, processors)
 
             async def ask(request: RemotingCommand) -> RemotingCommand:
-                return await remoting.invoke(address, request, _TIMEOUT_MS)
+                answer = await remoting.invoke(address, request, _TIMEOUT_MS)
+                if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                    raise GivenUp  # its role begins to change, of which it tells when that is done
+                return answer
 
             visitor = Visitor(ThinClient(ask, name, self.group))
 

@@ -20,8 +20,10 @@ from rmq_actors.store.running_flags import RunningFlag
 from rmq_actors.testing.thin_client import ThinClient, subscription
 from rmq_actors.tracing.events.broker import BrokerDeliver
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
+from rmq_actors.wire.headers.topics import DeleteTopicRequestHeader
 from rmq_actors.wire.properties import encode_properties
 from rmq_actors.wire.record import MAX_PROPERTIES_BYTES, Message, StoredMessage
+from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.worlds.name_server_world import CLIENT
 from tests.worlds.role_world import RoleWorld
@@ -73,6 +75,21 @@ def live_offsets(servers: RoleWorld, node: str = "a-0") -> dict[int, int]:
     remoting = servers.controller(node).remoting
     assert remoting is not None
     return remoting.metadata.delay_offsets.offset_table
+
+
+def test_a_first_message_of_a_level_comes_after_a_topic_was_deleted() -> None:
+    """There are as many queues as before: one is gone, and the level's has been made."""
+
+    async def use(servers: RoleWorld) -> None:
+        async with client_of(servers) as client:
+            code, _ = await client.send("Gone", b"at once", 0, {"UNIQ_KEY": "1"})
+            assert code == ResponseCode.SUCCESS
+            assert (await client.pull("Gone", 0, 0)).bodies == [b"at once"]
+            await client.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("Gone"))
+            await send(client, b"later", 1)
+            assert (await client.pull(TOPIC, 0, 0, hold_ms=20_000)).bodies == [b"later"]
+
+    run(use)
 
 
 def test_a_delayed_message_comes_when_its_delay_is_over_and_no_earlier() -> None:

@@ -64,6 +64,8 @@ class ConsumeQueues:
     #: Records without an entry, because of their topic or of what they say of further queues.
     refused: int = attrs.field(default=0, init=False)
     _queues: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    #: How many queues were made and removed in all: who looks for a queue need not, as long as that stays.
+    changes: int = attrs.field(default=0, init=False)
     #: Those with un-synced bytes, and perhaps others.
     _dirty_queues: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
     #: Where each queue with an entry ended when the ends were last added up, and those that may end later by now.
@@ -110,6 +112,7 @@ class ConsumeQueues:
         if queue is None:
             check_topic(topic)
             queue = self._queues[topic, queue_id] = self._new_queue(topic, queue_id)
+            self.changes += 1
         return queue
 
     def topic_queue_table(self) -> dict[tuple[str, int], int]:
@@ -402,6 +405,7 @@ class ConsumeQueues:
             for files in queue.rows:
                 await self._remove_directory(files.directory)
             del self._queues[queue.topic, queue.queue_id]
+            self.changes += 1
         for directory in (CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_EXT_DIRECTORY):
             await self._remove_directory(f"{directory}/{topic}")
         return len(queues)
@@ -417,6 +421,7 @@ class ConsumeQueues:
         self._grown_queues.pop(queue, None)
         self._dirty_queues.pop(queue, None)
         del self._queues[topic, queue_id]
+        self.changes += 1
         for files in queue.rows:
             for directory in (files.directory, files.directory.rpartition("/")[0]):
                 if self.disk.exists(directory) and not self.disk.list(directory):
