@@ -350,6 +350,25 @@ def test_a_broker_that_was_set_up_again_has_no_term_to_keep() -> None:
     assert story.seen == []
 
 
+def test_a_term_goes_back_within_a_life_only_after_a_broker_was_set_up_again() -> None:
+    """Its file has each of the terms: nobody sees there that it went back."""
+    for is_set_up, seen in ((False, ["term_kept"]), (True, [])):
+        story = Story()
+        story.watch(TermKept)
+        for term in (1, 3):
+            story.emit(SLAVE, "store.term", term=term, status="adopted", leads=False)
+        if is_set_up:
+            story.emit(SLAVE, "operator.set_up_anew")
+        story.emit(SLAVE, "store.term", term=2, status="adopted", leads=False)
+        story.emit(SLAVE, "store.open", offset=0, status="clean")
+        assert story.seen == seen
+    story = Story()
+    story.watch(TermKept)
+    for status in ("promoted", "resigned"):
+        story.emit(SLAVE, "store.term", term=3, status=status, leads=status == "promoted")
+    assert story.seen == []
+
+
 def test_a_part_of_a_record_is_no_reason_to_halt() -> None:
     """The next master never had the rest of it; who has a whole record more than that one halts rightly."""
     for data, seen in ((b"ab", ["divergence"]), (b"abc", [])):

@@ -31,7 +31,10 @@ class TermKept(Invariant[_Looked]):
             self._told.pop(event.node, None)
             return None
         if isinstance(event, StoreTerm):
+            before = self._told.get(event.node, 0)
             self._told[event.node] = event.term
+            if event.term < before:
+                return f"{event.node} has taken term {event.term} after term {before}"
         elif event.node not in self._told:
             return None
         return self._look(event.node, view)
