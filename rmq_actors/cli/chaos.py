@@ -86,9 +86,9 @@ def mutants(
     seeds: Annotated[str, typer.Option(help="The seeds: A:B for A to B-1, or one number.")] = "0:100",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per planted bug.")] = False,
 ) -> None:
-    """Plant each bug of `chaos list`, and run the scenario `replication` with it until a run fails.
+    """Plant each bug of `chaos list`, and run `replication` with it until a run fails that passes without it.
 
-    Exit code 1: with a bug planted all runs pass; 130: interrupted.
+    Exit code 1: no run has seen a bug; 130: interrupted.
     """
     from rmq_actors.cli import chaos_mutants
 

@@ -7,21 +7,25 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 from typer.testing import CliRunner
 
 from rmq_actors.broker.store_host import Machines
+from rmq_actors.cli import chaos_mutants
 from rmq_actors.cli.failures import Failures
 from rmq_actors.cli.main import app
 from rmq_actors.testing.bug_hunt import signature
 from rmq_actors.testing.campaign import Campaign, RunSummary
 from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS, PlantedBug
-from rmq_actors.testing.scenarios import Outcome, random_case
+from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.scenarios import Outcome, RunResult, random_case, run_case
 from rmq_actors.tracing.earlier_traces import earlier_traces
 from rmq_actors.tracing.event import RunInfo
 from rmq_actors.tracing.manifest import read_manifests
 from rmq_actors.tracing.spool import TraceWriter
+from sim_net.search.search import Case
 
 
 def chaos(*arguments: str) -> tuple[int, list[str], str]:
@@ -180,6 +184,22 @@ def test_a_bug_that_no_run_sees_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) 
     assert code == 1
     assert json.loads(lines[-1])["seed"] is None
     assert "no run has seen harmless" in output
+
+
+def test_a_run_that_fails_without_the_bug_too_has_not_seen_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(case: Case, scenario: Scenario) -> RunResult:
+        result = run_case(case, scenario)
+        return attrs.evolve(result, outcome="crash", failure="always") if case.seed == 0 else result
+
+    monkeypatch.setattr(chaos_mutants, "run_case", run)
+    monkeypatch.setattr(chaos_mutants, "PLANTED_BUGS", {"any_ack": PLANTED_BUGS["any_ack"]})
+    code, lines, output = chaos("mutants", "--seeds", "0", "--json")
+    assert (code, json.loads(lines[-1])["seed"]) == (1, None)
+    assert "seed 0 fails without a planted bug too" in output
+    code, lines, _ = chaos("mutants", "--seeds", "0:20", "--json")
+    seen = json.loads(lines[-1])
+    assert (code, seen["outcome"]) == (0, "invariant")
+    assert seen["seed"] > 0
 
 
 def test_list_names_every_bug() -> None:
