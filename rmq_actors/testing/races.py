@@ -31,7 +31,7 @@ MOMENTS: Final = (
     "store.term",
     "store.open",
     "store.checkpoint",
-    "log.truncate",
+    "disk.open",
     "ha.client.connect",
     "ha.client.compare",
     "ha.client.halt",

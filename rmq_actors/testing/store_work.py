@@ -24,16 +24,16 @@ _STORE_WORK: Final = attrs.evolve(
 )
 #: At what a disk fails. Each kind of file fails in every way that it is used in.
 ERRORS: Final = (
-    *(("sync", "commitlog/"), ("write", "commitlog/"), ("write", "commitlog/"), ("truncate", "commitlog/")),
-    *(("sync_directory", "commitlog"), ("open", "commitlog/")),
+    *(("sync", "commitlog/"), ("write", "commitlog/"), ("write", "commitlog/"), ("remove", "commitlog/")),
+    *(("sync_directory", "commitlog"), ("open", "commitlog/"), ("sync_directory", "consumequeue")),
     *(("write", "consumequeue/"), ("open", "consumequeue/"), ("sync", "consumequeue/"), ("remove", "consumequeue/")),
-    *(("write", "index/"), ("write", "index/"), ("open", "index/"), ("sync", "index/"), ("truncate", "index/")),
+    *(("write", "index/"), ("write", "index/"), ("open", "index/"), ("sync", "index/")),
     *(("write", "config/"), ("sync", "config/"), ("rename", "config/"), ("", "checkpoint"), ("write", "")),
 )
 #: After which of its own events a broker's disk or power fails.
 EVENTS: Final = (
-    *("disk.write", "disk.sync", "disk.rename", "disk.remove", "disk.remove", "disk.truncate"),
-    *("log.append", "log.roll", "log.flush", "log.truncate", "log.delete", "queue.delete"),
+    *("disk.write", "disk.sync", "disk.rename", "disk.remove", "disk.remove", "disk.open"),
+    *("log.append", "log.roll", "log.flush", "disk.sync_directory", "log.delete", "queue.delete"),
     *("store.open", "store.open", "store.checkpoint", "store.dispatch", "node.boot"),
 )
 _OPERATIONS: Final = (
