@@ -210,13 +210,11 @@ class Campaign:
             made = [
                 {run for verdict, is_now in self._verdicts_on(each) if is_now for run in verdict.made} for each in group
             ]
-            names = {each.name for each in group}
             everywhere = any(place.everywhere for each in group for place in places(each, ROOT))
             to_make = [
-                run
-                for run in runs
-                if (everywhere or not names.isdisjoint(each_run[run].executed))
-                and not all(run in each for each in made)
+                each.run
+                for each in runs_that_can_tell([each_run[run] for run in runs], group, everywhere=everywhere)
+                if not all(each.run in some for some in made)
             ]
             hunter = Hunter(self._tell)
             try:
@@ -226,6 +224,14 @@ class Campaign:
 
         with ThreadPoolExecutor(jobs) as executor:
             yield from executor.map(hunt, groups)
+
+
+def runs_that_can_tell(each_run: Sequence[Executed], group: Sequence[Mutant], *, everywhere: bool) -> list[Executed]:
+    """Those that pass without mutants and execute one of the group's places; all that pass, if these are everywhere."""
+    names = {each.name for each in group}
+    return [
+        each for each in each_run if each.outcome == "passed" and (everywhere or not names.isdisjoint(each.executed))
+    ]
 
 
 def _texts(mutants: Sequence[Mutant]) -> dict[str, str]:

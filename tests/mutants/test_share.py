@@ -13,7 +13,7 @@ import pytest
 
 from tests.mutants.mutant import ROOT, Edit, Mutant, load_all
 from tests.mutants.probes import COUNTER, places, with_probes
-from tests.mutants.share import Hunter, Run, in_groups
+from tests.mutants.share import Executed, Hunter, Run, in_groups, runs_that_can_tell
 
 TEXT = '''"""A log."""
 
@@ -142,6 +142,15 @@ def test_a_run_that_fails_by_several_together_speaks_for_none() -> None:
     group = [mutant(name, f"rmq_actors.log:{name}") for name in "abcdefgh"]
     assert hunter.hunt(group, [("replication", seed) for seed in range(3)], 60) == set()
     assert hunter.count == 3 * 3  # the group and its halves, in each run
+
+
+def test_a_run_that_fails_without_mutants_or_executes_none_of_them_says_nothing() -> None:
+    group = [mutant(name, f"rmq_actors.log:{name}") for name in "ab"]
+    tells = Executed(("replication", 0), {"b": 2, "c": 1}, "passed")
+    fails = Executed(("replication", 1), {"a": 1}, "invariant")
+    others = Executed(("replication", 2), {"c": 1}, "passed")
+    assert runs_that_can_tell([tells, fails, others], group, everywhere=False) == [tells]
+    assert runs_that_can_tell([tells, fails, others], group, everywhere=True) == [tells, others]
 
 
 def test_the_page_of_unseen_mutants_names_mutants_that_there_are() -> None:

@@ -277,7 +277,7 @@ AGAIN = ("begin", "y", 0, 0)
     ("acts", "is_broken"),
     [
         ([TAKEN, *CONSUMED, GIVEN_UP, TAKEN_AFTER, AGAIN], True),
-        ([TAKEN, CONSUMED[0], GIVEN_UP, CONSUMED[1], TAKEN_AFTER, AGAIN], True),
+        ([TAKEN, CONSUMED[0], GIVEN_UP, CONSUMED[1], TAKEN_AFTER, AGAIN], False),
         ([TAKEN, *CONSUMED, GIVEN_UP, TAKEN_AFTER, ("begin", "y", 0, 1)], False),
         ([TAKEN, *CONSUMED, TAKEN_AFTER, AGAIN], False),
         ([TAKEN, *CONSUMED, ("crashed", "x"), TAKEN_AFTER, AGAIN], False),

@@ -37,7 +37,7 @@ class Orderly(Invariant[_Looked]):
 
     No two members have messages of one queue at the same time. Locks are in the memory of a master: two may if it has
     ended, or is another one, since one of them took the queue. Where nothing was wrong for `_CALM_S`, the next owner of
-    a queue that is given up begins after what was consumed: it was committed before the lock was given back.
+    a queue that is given up begins after what was consumed by then: it was committed before the lock was given back.
     """
 
     name = "orderly"
@@ -52,8 +52,8 @@ class Orderly(Invariant[_Looked]):
     _listeners: dict[tuple[str, int], _Listener] = attrs.field(factory=dict, init=False)
     #: The master, and the masters before it: consumers may still have locks that one of these gave.
     _masters: set[str] = attrs.field(factory=set, init=False)
-    #: By queue: who gave it up last, and when, in ns.
-    _given_up: dict[int, tuple[_Listener, int]] = attrs.field(factory=dict, init=False)
+    #: By queue: up to where it was consumed when somebody gave it up last, and when that was, in ns.
+    _given_up: dict[int, tuple[int, int]] = attrs.field(factory=dict, init=False)
     #: The faults that are there, and when anything was wrong last, in ns.
     _faults: set[int] = attrs.field(factory=set, init=False)
     _disturbed_ns: int = attrs.field(default=0, init=False)
@@ -90,13 +90,13 @@ class Orderly(Invariant[_Looked]):
         queue_id, key = event.queue_id, (event.client, event.queue_id)
         if event.status != "taken":
             if key in self._listeners:
-                self._given_up[queue_id] = self._listeners[key], event.sim_time_ns or 0
+                # What its listener has still under way is not committed, and comes again, as with RocketMQ's clients.
+                self._given_up[queue_id] = self._listeners[key].consumed_to, event.sim_time_ns or 0
             return
         listener = self._listeners[key] = _Listener(event.seq)
-        before, given_up_ns = self._given_up.pop(queue_id, (None, 0))
-        is_calm = not self._faults and given_up_ns - self._disturbed_ns > _CALM_S * 1e9
-        if before is not None and is_calm:
-            listener.begins_after = before.consumed_to
+        consumed_to, given_up_ns = self._given_up.pop(queue_id, (-1, 0))
+        if not self._faults and given_up_ns - self._disturbed_ns > _CALM_S * 1e9:
+            listener.begins_after = consumed_to
 
     def _look(self, event: ClientConsume) -> str | None:
         consumed, offset = self._consumed.setdefault(event.queue_id, set()), event.queue_offset
