@@ -316,6 +316,7 @@ class _Assembly:
             dispatched=self.dispatched,
             outcomes=self.outcomes,
             flush_failure=lambda: flush_service.failure,
+            sync_to=flush_service.sync_to,
             interval_s=self.config.flush_consume_queue_thorough_interval_ms / 1000,
             bytes_max=self.config.checkpoint_log_bytes_max,
             tracer=self.tracer,

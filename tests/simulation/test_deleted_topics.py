@@ -84,6 +84,29 @@ def told(text: bytes, count: int) -> list[bytes]:
     return [b"%b-%d" % (text, number) for number in range(count)]
 
 
+@pytest.mark.parametrize("between_s", [0.002, 0.005, 0.02])
+def test_a_deletion_does_not_wait_for_the_time_of_a_little_log(between_s: float) -> None:
+    """Under ASYNC_FLUSH a little of the log is synced after ten seconds by itself; others put it meanwhile."""
+    servers = RoleWorld.of(0, broker_role=BrokerRole.ASYNC_MASTER, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
+
+    async def put(client: ThinClient) -> None:
+        for _ in range(int(1.0 / between_s)):
+            await client.send(OTHER, b"while it is deleted")
+            await trio.sleep(between_s)
+
+    async def scenario() -> None:
+        await use(servers, create)
+        await use(servers, lambda client: client.send(TOPIC, b"one"))
+        servers.nodes["a-0"].disk.slow_down(0.05)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(use, servers, put)
+            await trio.sleep(0.2)
+            with trio.fail_after(2):
+                await use(servers, delete)
+
+    servers.run_well(scenario)
+
+
 def test_a_deleted_topic_is_gone_with_its_queues_its_offsets_and_the_pulls_that_wait() -> None:
     servers = RoleWorld.of(0, broker_role=BrokerRole.ASYNC_MASTER)
 

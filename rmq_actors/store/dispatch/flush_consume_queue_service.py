@@ -183,6 +183,8 @@ class FlushConsumeQueueService(ServiceThread):
     _dispatched: Broadcast[int]
     _outcomes: Broadcast[FlushOutcome]
     _flush_failure: Callable[[], FlushFailed | None]
+    #: Asks for a sync of the log up to an offset.
+    _sync_to: Callable[[int], object]
     interval_s: float
     #: With so much of the log dispatched since, the checkpoint moves sooner, once a second at most.
     bytes_max: int
@@ -219,8 +221,21 @@ class FlushConsumeQueueService(ServiceThread):
             return False
 
     async def sync(self) -> bool:
-        """Make all that the dispatchers have changed durable, removals too; whether it is. Raises `OSError`."""
-        return await self._checkpointing.advance(self._until_flushed, force=True)
+        """Make all that the dispatchers have changed durable, removals too; whether it is. Raises `OSError`.
+
+        The log is synced for that: under ASYNC_FLUSH its own time for a little is ten seconds away.
+        """
+        # Whoever moves the checkpoint at present waits for that, too.
+        self._ask_for_sync(self._commit_log.max_offset)
+        return await self._checkpointing.advance(self._until_synced, force=True)
+
+    async def _until_synced(self, offset: int) -> bool:
+        self._ask_for_sync(offset)
+        return await self._until_flushed(offset)
+
+    def _ask_for_sync(self, offset: int) -> None:
+        if self._commit_log.flushed_where < offset:
+            self._sync_to(offset)
 
     async def _until_flushed(self, offset: int) -> bool:
         with self._outcomes.subscribe() as outcomes:
