@@ -456,7 +456,7 @@ class ClusterView:
         node.source = peer.lineage if is_known else None
 
     def _client_compare(self, event: HaClientCompare) -> None:
-        if event.status == "lookup_failed":
+        if event.status in ("lookup_failed", "no_answer"):
             self.nodes[event.node].could_not_ask = True
 
     def _client_close(self, event: HaClientClose) -> None:
@@ -522,7 +522,8 @@ class ClusterView:
         self.has_tables = True
         if event.part in TABLES:
             self.asked_for[event.part].add(event.entry)
-            self._look_at_table(self.nodes[event.node], event.part)
+            if event.status == "ok":  # else the file may have what is not durable
+                self._look_at_table(self.nodes[event.node], event.part)
 
     def _client_topic(self, event: ClientTopic) -> None:
         if event.operation == "delete":

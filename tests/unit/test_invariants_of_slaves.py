@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_actors.testing.invariants import Halted, Housekeeping, Terms
+from rmq_actors.testing.invariants import Divergence, FollowedUnasked, Halted, Housekeeping, Terms
 from tests.worlds.cluster_story import MASTER, SLAVE, Story, follow, halt
 
 
@@ -90,3 +90,18 @@ def test_who_halts_for_a_master_keeps_its_term(story: Story) -> None:
     story.emit(SLAVE, "ha.client.compare", status="diverged", offset=10, attributes={"questions": "1"})
     halt(story, SLAVE, master="10.0.0.1")
     assert story.seen == ["terms"]
+
+
+@pytest.mark.parametrize(("status", "wait_s"), [("lookup_failed", 10), ("no_answer", 60)])
+def test_nothing_is_promised_of_a_slave_with_another_log_that_followed_as_nobody_answered(
+    status: str, wait_s: int
+) -> None:
+    story = Story()
+    story.watch(FollowedUnasked, Divergence)
+    story.append(MASTER, b"abc")
+    story.promote(SLAVE, is_longest=False)
+    follow(story, MASTER, "10.0.0.2")
+    story.now_s += wait_s
+    story.emit(MASTER, "ha.client.compare", status=status, offset=3, attributes={"questions": "0"})
+    story.emit(MASTER, "ha.client.report", offset=3)
+    assert story.limits == ["followed_unasked"]

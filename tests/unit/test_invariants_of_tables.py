@@ -30,6 +30,17 @@ def test_what_was_refused_may_be_there_or_not(story: Story) -> None:
     assert story.seen == []
 
 
+def test_what_a_broker_was_killed_over_may_be_gone_after_a_power_loss(story: Story) -> None:
+    """It was in the file, and not durable; the next master has made the same meanwhile."""
+    story.tables[MASTER, "topics"].add("Payments")
+    story.make_topic(MASTER, "Payments", acknowledged=False)
+    promote(story, SLAVE)
+    story.make_topic(SLAVE, "Payments")
+    story.tables[MASTER, "topics"].remove("Payments")
+    story.lose_power(MASTER, 0)
+    assert story.seen == []
+
+
 def test_what_was_acknowledged_must_be_on_the_masters_disk(story: Story) -> None:
     story.emit(MASTER, "client.table", status="ok", attributes={"part": "topics", "entry": "Payments"})
     assert story.seen == ["tables_kept"]
