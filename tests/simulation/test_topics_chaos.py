@@ -90,6 +90,6 @@ def test_masters_are_lost_that_had_told_of_a_deletion_and_such_that_had_not(monk
         promote(judge, event, view)
 
     monkeypatch.setattr(TopicLives, "_promote", note)
-    for seed in SEEDS:
+    for seed in range(4, 13):
         run(seed)
     assert set(knew) == {True, False}
