@@ -62,12 +62,11 @@ class ErrandClients(RemoteClients):
     async def _run(self, errand: Errand) -> None:
         kind = list(ERRANDS)[errand.below(len(ERRANDS))]
         self._note(errand, kind, "begun")
-        status, detail = "given_up", ""
+        status, detail = "done", ""
         try:
             detail = await ERRANDS[kind].run(errand)
-            status = "done"
         except* GivenUp:
-            pass
+            status = "given_up"
         except* RemotingError as group:
             status, detail = "unanswered", f"{group.exceptions[0]}"
         self._note(errand, kind, status, detail)

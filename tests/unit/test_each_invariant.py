@@ -196,7 +196,8 @@ def record(queue_offset: int) -> bytes:
 
 
 def terms(story: Story, holds: bool) -> None:
-    story.terms = {MASTER: 3, SLAVE: 2}
+    story.emit(MASTER, "store.term", term=3, status="promoted", leads=True)
+    story.terms = {SLAVE: 2}
     follow(story, SLAVE)
     compare(story, SLAVE, "same")
     story.terms[SLAVE] = 3 if holds else 2

@@ -83,13 +83,19 @@ def test_nobody_follows_a_master_of_an_older_term(story: Story) -> None:
     assert story.seen == ["terms"]
 
 
-def test_who_halts_for_a_master_keeps_its_term(story: Story) -> None:
+@pytest.mark.parametrize(("is_told", "seen"), [(True, ["terms"]), (False, [])])
+def test_who_halts_for_a_master_keeps_the_term_that_this_one_says_it_has(
+    story: Story, *, is_told: bool, seen: list[str]
+) -> None:
+    """A master whose term could not be made durable may have it in its file, and leads without it."""
     story.watch(Terms)
     story.terms = {MASTER: 2, SLAVE: 1}
+    if is_told:
+        story.emit(MASTER, "store.term", term=2, status="promoted", leads=True)
     follow(story, SLAVE)
     story.emit(SLAVE, "ha.client.compare", status="diverged", offset=10, attributes={"questions": "1"})
     halt(story, SLAVE, master="10.0.0.1")
-    assert story.seen == ["terms"]
+    assert story.seen == seen
 
 
 @pytest.mark.parametrize(("status", "wait_s"), [("lookup_failed", 10), ("no_answer", 60)])

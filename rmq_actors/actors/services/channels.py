@@ -1,6 +1,6 @@
 """The channels between actors: each is declared once, with a name, a capacity and a policy, and can be listed.
 
-A bounded channel makes its sender wait (one value a batch, never one a message); it is one of Trio's, and
+A bounded channel makes its sender wait. Each of its values stands for a batch of messages. It is one of Trio's, and
 `trio.open_memory_channel` is called here alone. A latest channel has room for one value and a newer one replaces it:
 right for values that supersede each other, such as the end of the log. A broadcast is a latest channel for each of
 several receivers.

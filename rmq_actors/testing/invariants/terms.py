@@ -52,7 +52,9 @@ class Terms(Invariant[_Looked]):
                 self._resigned[name] = event.term
         elif isinstance(event, HaClientConnect):
             master, term = view.peer(event), view.evidence.term
-            connections[name] = _Connection(master, term(master).number, term(name).number)
+            # A term that could not be made durable is in the file, perhaps; its broker does not say that it has it.
+            of_master = min(term(master).number, view.nodes[master].term)
+            connections[name] = _Connection(master, of_master, term(name).number)
         elif isinstance(event, OperatorSetUpAnew):
             self._resigned.pop(name, None)
             for each in [each for each, of in connections.items() if name in (each, of.master)]:
