@@ -384,6 +384,11 @@ class SimDisk:
         """How much of the capacity is used: the pages that were written, of files with a name or open."""
         return self._capacity.used_bytes
 
+    @property
+    def fails_operations(self) -> bool:
+        """Whether a fault is at work that makes operations fail, or writes go astray; a bound on space is none."""
+        return bool(self._rules)
+
     def power_off(self) -> None:
         """The power is lost: syncs stop, and what was not durable survives in part, as `DiskConfig.unsynced` says.
 
