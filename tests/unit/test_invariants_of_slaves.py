@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_actors.testing.invariants import Divergence, FollowedUnasked, Halted, Housekeeping, Terms
+from rmq_actors.testing.invariants import Divergence, FollowedUnasked, Halted, Housekeeping, Terms, Understood
 from tests.worlds.cluster_story import MASTER, SLAVE, Story, follow, halt
 
 
@@ -111,3 +111,35 @@ def test_nothing_is_promised_of_a_slave_with_another_log_that_followed_as_nobody
     story.emit(MASTER, "ha.client.compare", status=status, offset=3, attributes={"questions": "0"})
     story.emit(MASTER, "ha.client.report", offset=3)
     assert story.limits == ["followed_unasked"]
+
+
+@pytest.mark.parametrize(
+    ("status", "seen"),
+    [("illegal_frame", ["understood"]), ("offset_mismatch", ["understood"]), ("connection_lost", [])],
+)
+def test_slaves_understand_their_masters(status: str, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Understood)
+    follow(story, SLAVE)
+    story.emit(SLAVE, "ha.client.close", status=status)
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("peer", "seen"), [("10.0.0.2", ["understood"]), ("10.0.0.9", [])])
+def test_masters_understand_their_slaves_and_not_all_strangers(peer: str, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Understood)
+    story.connect(1, peer)
+    story.emit(MASTER, "ha.connection.close", conn_id=1, status="illegal_report")
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("has", "seen"), [(b"same", ["understood"]), (b"more than", [])])
+def test_nobody_is_turned_away_as_ahead_who_never_was(has: bytes, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Understood)
+    story.append(MASTER, b"same")
+    story.append(SLAVE, has)
+    story.connect(1, "10.0.0.2")
+    story.emit(MASTER, "ha.connection.close", conn_id=1, status="slave_ahead")
+    assert story.seen == seen

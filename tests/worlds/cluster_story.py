@@ -24,7 +24,8 @@ A_BLANK = BLANK.pack(20, BLANK_MAGIC) + bytes(12)
 MASTER, SLAVE, OTHER = "master", "slave-1", "slave-2"
 #: Of a slave's question to the master for a table.
 ANSWER = {"network.peer.address": "10.0.0.1:10911", "detail": ""}
-ADDRESSES = {"10.0.0.1": MASTER, "10.0.0.2": SLAVE, "10.0.0.3": OTHER}
+#: The last one is a stranger's.
+ADDRESSES = {"10.0.0.1": MASTER, "10.0.0.2": SLAVE, "10.0.0.3": OTHER, "10.0.0.9": ""}
 
 
 @attrs.define(eq=False)

@@ -45,6 +45,7 @@ from rmq_actors.testing.invariants.terms import Terms
 from rmq_actors.testing.invariants.topic_lives import TopicLives
 from rmq_actors.testing.invariants.transactions import Transactions
 from rmq_actors.testing.invariants.unasked import Unasked
+from rmq_actors.testing.invariants.understood import Understood
 from rmq_actors.testing.invariants.whole import Whole
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "TopicLives",
     "Transactions",
     "Unasked",
+    "Understood",
     "Whole",
 ]
 
@@ -107,6 +109,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Survival,
     Synced,
     Report,
+    Understood,
     Replicated,
     Ack,
     Acknowledged,
