@@ -222,11 +222,13 @@ class StrangerClients(RemoteClients):
         self.brokers.recorder.record(told, broker)
 
     def _role(self, name: str) -> str:
-        """As the broker says; "" while it does not run."""
-        brokers = self.brokers
-        if name not in brokers.running:
+        """As the broker says; "" while it does not run, and while it changes its role."""
+        if name not in self.brokers.running:
             return ""
-        return "SLAVE" if brokers.broker(name).config.is_slave else "MASTER"
+        broker = self.brokers.broker(name)
+        if broker.remoting is None or broker.remoting.open_store is None:
+            return ""
+        return "SLAVE" if broker.config.is_slave else "MASTER"
 
     def _at_broker(self, remoting: RemotingClient, broker: str) -> ThinClient:
         address = self.brokers.addresses(broker).remoting
