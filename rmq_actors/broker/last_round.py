@@ -57,6 +57,7 @@ class LastRound:
         remoting = self._remoting
         master = None if remoting is None else remoting.master_addr
         if remoting is None or master is None:
+            self._note("", "all", "no_master", "it is not told where its master answers")
             return
         try:
             answers = await _within(ALL_ANSWERS_S, lambda: self._ask(remoting, master))

@@ -14,7 +14,7 @@ from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
-from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, file_name
+from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, EXCHANGE_FILE, file_name
 from rmq_actors.store.files.term_file import load_term
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.node import NodePowerLoss
@@ -115,6 +115,10 @@ class WorldEvidence:
     def term(self, node: str) -> Term:
         """The term of replication that the node's file has."""
         return self._outside.run(load_term, self.nodes[node].disk)
+
+    def has_exchange_note(self, node: str) -> bool:
+        """Whether a start would find the note of an exchange of roles."""
+        return bool(self._read(node, EXCHANGE_FILE))
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""

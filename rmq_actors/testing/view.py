@@ -66,6 +66,9 @@ class Evidence(Protocol):
     def term(self, node: str) -> Term:
         """The term of replication that the node's file has."""
 
+    def has_exchange_note(self, node: str) -> bool:
+        """Whether the node's disk has the note of an exchange of roles."""
+
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""
 

@@ -234,6 +234,12 @@ def housekeeping(story: Story, holds: bool) -> None:
     fault(story, "fault.end", "Hold", "master,slave-1")
 
 
+def exchanges(story: Story, holds: bool) -> None:
+    if holds:
+        story.notes.add(MASTER)
+    story.emit(MASTER, "broker.exchange", status="promote", attributes={"effect": "Promote"})
+
+
 def compare(story: Story, node: str, status: str) -> None:
     story.emit(node, "ha.client.compare", status=status, offset=0, attributes={"questions": "1"})
 
@@ -289,6 +295,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         halted,
         unasked,
         housekeeping,
+        exchanges,
         term_kept,
         sent,
         send_ok,

@@ -50,6 +50,8 @@ class Story:
     left_open: list[str] = attrs.field(factory=list)
     #: The terms of nodes' files, where these are not what the nodes have told.
     terms: dict[str, int] = attrs.field(factory=dict)
+    #: Which nodes have the note of an exchange.
+    notes: set[str] = attrs.field(factory=set)
     broken: list[Broken] = attrs.field(factory=list)
     limits: list[str] = attrs.field(factory=list)
     recorder: Recorder = attrs.field(init=False)
@@ -99,6 +101,9 @@ class Story:
 
     def term(self, node: str) -> Term:
         return Term(self.terms.get(node, self.view.nodes[node].term))
+
+    def has_exchange_note(self, node: str) -> bool:
+        return node in self.notes
 
     def damage(self, node: str) -> Sequence[str]:
         return self.damaged.get(node, ())

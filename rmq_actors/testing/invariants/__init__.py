@@ -18,6 +18,7 @@ from rmq_actors.testing.invariants.delayed import Delayed
 from rmq_actors.testing.invariants.derived import Derived
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.errands import Errands
+from rmq_actors.testing.invariants.exchanges import Exchanges
 from rmq_actors.testing.invariants.followed_unasked import FollowedUnasked
 from rmq_actors.testing.invariants.given import Given
 from rmq_actors.testing.invariants.halted import Halted
@@ -66,6 +67,7 @@ __all__ = [
     "Derived",
     "Divergence",
     "Errands",
+    "Exchanges",
     "FollowedUnasked",
     "Given",
     "Halted",
@@ -127,6 +129,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Halted,
     Unasked,
     Housekeeping,
+    Exchanges,
     Leaks,
 )
 #: What must hold for producers and consumer groups besides.

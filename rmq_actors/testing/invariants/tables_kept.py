@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 import attrs
 
+from rmq_actors.store.config import BrokerRole
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.node_view import NodeView
 from rmq_actors.testing.view import TABLES, ClusterView
-from rmq_actors.tracing.events.broker import BrokerSlaveSynchronize
+from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.run import ClientTable, OperatorPromote
 from rmq_actors.tracing.events.store import StoreOpen
 
-_Looked = ClientTable | BrokerSlaveSynchronize | StoreOpen | OperatorPromote
+_Looked = ClientTable | BrokerSlaveSynchronize | BrokerRoleEvent | StoreOpen | OperatorPromote
 #: The actor that asks before a promotion.
 _LAST_ROUND = "LastRound"
 
@@ -22,24 +23,28 @@ _LAST_ROUND = "LastRound"
 class TablesKept(Invariant[_Looked]):
     """A topic or a group that the master has acknowledged is durable there, and a broker that copies its tables has it.
 
-    The next master may lack what it never had. But if the old master, a slave by then, answered when it was asked for
-    its tables once more, the next one lacks nothing. Two brokers may have been promoted to one term, neither of which
-    had heard of the other (`docs/ha-protocol.md`): once it is a slave, one of them may take over the other's.
+    The next master may lack what it never had. But it asks before it becomes the master, and if the old one, a slave by
+    then, answers, it lacks nothing. Two brokers may have been promoted to one term, neither of which had heard of the
+    other (`docs/ha-protocol.md`): once it is a slave, one of them may take over the other's.
     """
 
     name = "tables_kept"
-    kinds = (ClientTable, BrokerSlaveSynchronize, StoreOpen, OperatorPromote)
+    kinds = (ClientTable, BrokerSlaveSynchronize, BrokerRoleEvent, StoreOpen, OperatorPromote)
 
     #: What was acknowledged, by table, and was not lost in an allowed way.
     _acknowledged: dict[str, set[str]] = attrs.field(factory=lambda: {part: set() for part in TABLES}, init=False)
     #: The tables that a node has been given since the master before, which had become a slave, was asked once more.
     _last_round: dict[str, set[str]] = attrs.field(factory=dict, init=False)
+    #: The nodes that have asked for tables once more since their last change of role, whatever the answer.
+    _has_asked: set[str] = attrs.field(factory=set, init=False)
 
     def check(self, event: _Looked, view: ClusterView) -> str | None:
         """Look at the tables that may be others now."""
         node = view.nodes[event.node]
         if isinstance(event, OperatorPromote):
             return self._check_promotion(node)
+        if isinstance(event, BrokerRoleEvent):
+            return self._check_role(event)
         if isinstance(event, ClientTable):
             return self._check_change(event, node, view)
         if isinstance(event, BrokerSlaveSynchronize):
@@ -81,14 +86,22 @@ class TablesKept(Invariant[_Looked]):
         """Only the master before counts, and only once it takes no changes any more."""
         if event.actor != _LAST_ROUND:
             return
-        counts = self._peer(event, view) == view.master.name and not view.master.leads
-        if counts and event.status in ("changed", "unchanged"):
+        self._has_asked.add(event.node)
+        is_given = event.status in ("changed", "unchanged")
+        if is_given and self._peer(event, view) == view.master.name and not view.master.leads:
             self._last_round.setdefault(event.node, set()).add(event.part)
         else:
             self._last_round.pop(event.node, None)
 
     def _peer(self, event: BrokerSlaveSynchronize, view: ClusterView) -> str:
         return view.node_of(event.peer_address.rpartition(":")[0])
+
+    def _check_role(self, event: BrokerRoleEvent) -> str | None:
+        has_asked = event.node in self._has_asked
+        self._has_asked.discard(event.node)
+        if event.status != "changed" or event.role == BrokerRole.SLAVE.value or has_asked:
+            return None
+        return f"{event.node} has become the master, and has not asked for tables once more before that"
 
     def _check_promotion(self, node: NodeView) -> str | None:
         asked = self._last_round.pop(node.name, set())

@@ -74,7 +74,7 @@ class BrokerExchangePartner(
 class BrokerSlaveSynchronize(
     Event, kind="broker.slave_synchronize", emitter="broker.slave_synchronize, broker.last_round"
 ):
-    """A slave has asked its master for a table; status changed, unchanged, or what that failed by."""
+    """A slave has asked its master for a table; status changed, unchanged, no_master, or what that failed by."""
 
     status: str
     part: str
