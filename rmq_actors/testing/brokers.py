@@ -15,11 +15,12 @@ from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.settings.configure import configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.testing.name_servers import NameServers
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_brokers import Beside, SimBrokers
 from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT, serve_routes
 from rmq_actors.testing.strange_requests import CLIENT_GROUPS_MAX
-from rmq_actors.testing.topology import NAME_SERVER, Topology
+from rmq_actors.testing.topology import NAME_SERVER, NAME_SERVERS, Topology
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.recorder import Recorder
@@ -72,6 +73,8 @@ class BrokersUnderTest(SimBrokers):
     _written: set[str] = attrs.field(factory=set, init=False)
     #: Where clients and brokers find each other, if clients do not know that from the run itself.
     _name_server: Node | None = attrs.field(default=None, init=False)
+    #: Those that alone tell slaves who is their master, in runs that have such.
+    name_servers: NameServers | None = attrs.field(default=None, init=False)
     _name_server_over: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
@@ -94,11 +97,16 @@ class BrokersUnderTest(SimBrokers):
         super().place(world, recorder, make_machines)
         if self.workload.groups != "none" or self.workload.errands:
             self._name_server = world.node(NAME_SERVER)
+        if count := self.workload.name_servers:
+            self.name_servers = NameServers(recorder, [world.node(name) for name in NAME_SERVERS[:count]])
+            self.use_name_servers(self.name_servers.addresses)
 
     def boot(self, *, beside: Callable[[str], Iterable[Beside]] = lambda _: ()) -> None:
         """See `SimBrokers.boot`."""
         if self._name_server is not None:
             self._name_server.boot(lambda node: serve_routes(node, self.recorder, self._name_server_over))
+        if self.name_servers is not None:
+            self.name_servers.boot()
         super().boot(beside=beside)
 
     async def stop_all(self) -> None:
@@ -107,6 +115,8 @@ class BrokersUnderTest(SimBrokers):
         if self._name_server is not None:
             self._name_server_over.set()
             await self._name_server.wait_down()
+        if self.name_servers is not None:
+            await self.name_servers.stop()
 
     def _settings(self, name: str) -> tuple[MessageStoreConfig, HaConfig]:
         return self._first if name == self.view.first_master else self._store, self._ha
@@ -136,7 +146,7 @@ class BrokersUnderTest(SimBrokers):
         # Slaves know their masters from the operator, as in other runs.
         if not self.changes_roles and not self.workload.clients:
             return BrokerConfig(name, *self._settings_in_place(name))
-        changes: dict[str, Any] = {"namesrv_addr": self.name_server}
+        changes: dict[str, Any] = {"namesrv_addr": self.name_server or self._namesrv_addr}
         if self.workload.transactions:
             changes |= _CHECKS
         if self.workload.errands:

@@ -36,6 +36,10 @@ _EVENTS = ("log.append", "log.roll", "log.flush", "ha.transfer", "ha.client.repo
 _OF_CLIENTS = (0, 1, 2)
 #: The same where there are consumer groups.
 _OF_GROUPS = (0, 1, 2, 4)
+#: How many faults name servers have, how often one is of the name server itself, and which.
+_OF_NAME_SERVERS = (1, 2, 3, 4)
+_AT_NAME_SERVERS = 0.7
+_KINDS_AT_NAME_SERVERS = ("Kill", "Kill", "Kill", "Pause")
 #: When all servers stand still, and for how long: longer than a broker may be silent.
 _STANDSTILLS_AT_S, _STANDSTILL_S = (3.0, 20.0, 40.0), 135.0
 #: How often power is lost right after an append of the same node.
@@ -140,6 +144,18 @@ class FaultFamilies:
         if NAME_SERVER in machines and rng.random() < self.standstills:
             at_s = rng.choice(_STANDSTILLS_AT_S)
             faults += [Pause(at_s, _STANDSTILL_S, name) for name in (NAME_SERVER, *topology.names)]
+        return faults
+
+    def draw_for_name_servers(self, rng: random.Random, topology: Topology, name_servers: Sequence[str]) -> list[Fault]:
+        """Name servers die and are back with nothing, stand still, or lose brokers' connections."""
+        faults: list[Fault] = []
+        for _ in range(rng.choice(_OF_NAME_SERVERS)):
+            name_server = rng.choice(name_servers)
+            if rng.random() < _AT_NAME_SERVERS:
+                faults.append(sample_fault(rng.choice, (name_server,), kinds=_KINDS_AT_NAME_SERVERS))
+            else:
+                link = rng.sample((rng.choice(topology.names), name_server), 2)
+                faults.append(sample_fault(rng.choice, link, kinds=self.links))
         return faults
 
     def _fault(self, rng: random.Random, topology: Topology, may_lose_power: Sequence[str]) -> Fault:

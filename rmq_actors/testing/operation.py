@@ -30,6 +30,9 @@ OPERATIONS: Final = (
 )
 #: Commands that meet each other, in the scenario `races` alone.
 RACES: Final = ("exchange_and_set_role", "set_role_again", "come_back_by_file", "restart_and_set")
+#: What clients may do with a broker is set, in the scenario `routes` alone.
+PERMISSIONS: Final = ("set_permission", "set_permission_and_reopen", "exchange_and_set_permission")
+_KNOWN: Final = (*OPERATIONS, *RACES, *PERMISSIONS)
 #: How long the operator waits for what should be so first: not at all, or as a hasty or a patient person does.
 _PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
 _AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
@@ -54,8 +57,8 @@ _TWICE: Final = 0.1
 
 
 def _check_what(_: object, __: attrs.Attribute[Any], value: object) -> None:
-    if value not in (*OPERATIONS, *RACES):
-        raise ValueError(f"Operation.what must be one of {', '.join((*OPERATIONS, *RACES))}, not {value!r}")
+    if value not in _KNOWN:
+        raise ValueError(f"Operation.what must be one of {', '.join(_KNOWN)}, not {value!r}")
 
 
 def _check_patience(_: object, __: attrs.Attribute[Any], value: object) -> None:

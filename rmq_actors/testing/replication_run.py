@@ -35,6 +35,7 @@ from rmq_actors.tracing.events.actor import ActorCrash
 from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.consumer import ConsumerQueue
 from rmq_actors.tracing.events.ha import HaClientHalt, HaConnectionClose, HaConnectionOpen
+from rmq_actors.tracing.events.namesrv import NamesrvRegister, NamesrvRemove
 from rmq_actors.tracing.events.run import (
     ClientCall,
     ClientConsume,
@@ -42,6 +43,8 @@ from rmq_actors.tracing.events.run import (
     ClientTable,
     FaultObserved,
     InvariantBrokenEvent,
+    NameServerEmpty,
+    NameServerTells,
 )
 from rmq_actors.tracing.events.store import LogAppend, PutEnd, StoreDispatch, StoreOpen
 from rmq_actors.tracing.recorder import Recorder
@@ -66,8 +69,11 @@ _MOVES: tuple[type[Event], ...] = (
     BrokerSlaveSynchronize,
     ClientTable,
 )
-#: What clients tell of themselves, at their machines.
-_OF_CLIENTS = (ClientCall, ClientConsume, ClientMember, ConsumerQueue)
+#: What clients and name servers tell of themselves, at their machines.
+_OF_OTHERS = (
+    *(ClientCall, ClientConsume, ClientMember, ConsumerQueue),
+    *(NamesrvRegister, NamesrvRemove, NameServerEmpty, NameServerTells),
+)
 
 
 @attrs.define(eq=False, repr=False)
@@ -123,12 +129,12 @@ class ReplicationRun:
 
     def _of_brokers(self, observe: Callable[[Event], object]) -> Callable[[Event], object]:
         """`observe`, for events of brokers alone: clients have machines, too."""
-        if not self.workload.clients:
+        if not self.workload.clients and not self.workload.name_servers:
             return observe
         names = frozenset((*self.brokers.names, ""))
 
         def observe_brokers(event: Event) -> None:
-            if event.node in names or isinstance(event, _OF_CLIENTS):
+            if event.node in names or isinstance(event, _OF_OTHERS):
                 observe(event)
 
         return observe_brokers

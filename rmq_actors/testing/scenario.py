@@ -17,7 +17,7 @@ from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.observation import OBSERVABLE
 from rmq_actors.testing.operation import Operation
 from rmq_actors.testing.operators import Operator
-from rmq_actors.testing.topology import CONSUMERS, NAME_SERVER, OTHER_CONSUMERS, PRODUCERS, Topology
+from rmq_actors.testing.topology import CONSUMERS, NAME_SERVER, NAME_SERVERS, OTHER_CONSUMERS, PRODUCERS, Topology
 from rmq_actors.testing.workload import Workload
 from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, Schedule, WorldConfig
 from sim_net.search.search import Case
@@ -66,6 +66,11 @@ class Scenario:
                 random.Random(f"{self.name}/clients/{seed}"), self.topology, machines_of_clients(workload)
             )
             schedule = Schedule((*schedule.faults, *of_clients))
+        if workload.name_servers:
+            of_name_servers = self.faults.draw_for_name_servers(
+                random.Random(f"{self.name}/name_servers/{seed}"), self.topology, NAME_SERVERS[: workload.name_servers]
+            )
+            schedule = Schedule((*schedule.faults, *of_name_servers))
         return Case(seed, schedule, workload.to_parameters())
 
     def check(self, case: Case) -> None:
@@ -77,11 +82,13 @@ class Scenario:
             )
         if workload.fail_overs and not self.operator.changes_roles:
             raise ValueError(f"parameters['fail_overs']: scenario {self.name} keeps its roles")
+        if workload.name_servers and not self.operator.changes_roles:
+            raise ValueError(f"parameters['name_servers']: the brokers of scenario {self.name} register nowhere")
         if workload.table_changes and not self.operator.changes_roles:
             raise ValueError(
                 f"parameters['table_changes']: the brokers of scenario {self.name} have no port for tables"
             )
-        clients = machines_of_clients(workload)
+        clients = (*machines_of_clients(workload), *NAME_SERVERS[: workload.name_servers])
         for number, fault in enumerate(case.schedule.faults):
             waits_for = fault.on.node if fault.on is not None else ""
             unknown = {*fault.nodes, waits_for or names[0]} - {*names, *clients}

@@ -33,6 +33,7 @@ from rmq_actors.testing.observation import (
 from rmq_actors.testing.production import OPERATED, PRODUCTION, PRODUCTION_OF_FOUR
 from rmq_actors.testing.races import RACES
 from rmq_actors.testing.replication_run import ReplicationRun
+from rmq_actors.testing.routes import ROUTES
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
 from rmq_actors.testing.store_work import STORE_WORK
@@ -201,7 +202,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        STORE_WORK,
+        *(STORE_WORK, ROUTES),
     )
 }
 

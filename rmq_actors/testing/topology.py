@@ -12,6 +12,8 @@ PRODUCERS, CONSUMERS = "producers", "consumers"
 OTHER_CONSUMERS = "consumers-2"
 #: The machine of the name server, in runs that have one.
 NAME_SERVER = "namesrv"
+#: The machines of name servers, in runs where these alone tell slaves who is their master.
+NAME_SERVERS = ("names-1", "names-2", "names-3")
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

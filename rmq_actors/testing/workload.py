@@ -40,6 +40,7 @@ _CONSUME_BATCH_MAX = 32
 _TOPIC_LIVES_MAX = 100
 _STRANGERS_MAX = 1_000
 _ERRANDS_MAX = 100
+_NAME_SERVERS_MAX = 3
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
 #: How often messages go through clients.
@@ -123,6 +124,8 @@ class Workload:
 
     In the end clients let brokers be for `rests_s`, unless it is 0: see `BrokerRest`.
 
+    With `name_servers` brokers register with so many, and slaves learn from these alone who is their master.
+
     Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
 
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
@@ -171,6 +174,7 @@ class Workload:
     errands: int = attrs.field(default=0, validator=_whole_number(0, _ERRANDS_MAX))
     allows_slaves_alone: bool = attrs.field(default=False, validator=_flag)
     rests_s: float = attrs.field(default=0.0, validator=_seconds)
+    name_servers: int = attrs.field(default=0, validator=_whole_number(0, _NAME_SERVERS_MAX))
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:

@@ -35,6 +35,7 @@ from rmq_actors.testing.invariants.read import Read
 from rmq_actors.testing.invariants.read_in_the_end import ReadInTheEnd
 from rmq_actors.testing.invariants.replicated import Replicated
 from rmq_actors.testing.invariants.report import Report
+from rmq_actors.testing.invariants.routed import Routed
 from rmq_actors.testing.invariants.send_ok import SendOk
 from rmq_actors.testing.invariants.sent import Sent
 from rmq_actors.testing.invariants.survival import Survival
@@ -85,6 +86,7 @@ __all__ = [
     "ReadInTheEnd",
     "Replicated",
     "Report",
+    "Routed",
     "SendOk",
     "Sent",
     "Survival",

@@ -211,6 +211,25 @@ class ClientTopicRead(Event, kind="client.topic_read", emitter="testing.read_que
     asked_ns: int
 
 
+class NameServerEmpty(Event, kind="name_server.empty", emitter="testing.name_servers", actor="Harness"):
+    """The name server of this node begins, and knows no broker."""
+
+
+class NameServerTells(Event, kind="name_server.tells", emitter="testing.routes", actor="Operator"):
+    """The operator has looked at the routes of this node's name server in a quiet time: what it tells of a broker.
+
+    broker_id is the broker's own, and ids are those at which routes name its address, has_rival: whether another broker
+    has its role and id. permission is the master's, and told the one that routes have; both are 0 for a slave.
+    """
+
+    broker: str
+    broker_id: int
+    ids: str
+    has_rival: bool
+    permission: int
+    told: int
+
+
 class BrokerRest(Event, kind="broker.rest", emitter="testing.rest", actor="Harness"):
     """Nobody has asked for anything for a while: what this broker has done in duration_ns all the same.
 

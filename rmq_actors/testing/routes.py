@@ -1,0 +1,164 @@
+"""A scenario in which name servers alone tell slaves who is their master, and operators take brokers out of service.
+
+Name servers die and come back with nothing, and roles change all the while. brokerPermission is set alone, with what
+opens the store again, and while an exchange of roles is under way. Once all is quiet, routes are right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Final
+
+import attrs
+import trio
+
+from rmq_actors.embedding.cluster_protocol import BrokerDown
+from rmq_actors.namesrv.route_table import MASTER_ID
+from rmq_actors.store.config import BrokerRole
+from rmq_actors.testing.clients import TOPIC_OF_ALL
+from rmq_actors.testing.drawn_operator import DrawnOperator
+from rmq_actors.testing.fault_families import FaultFamilies
+from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Routed
+from rmq_actors.testing.operation import Operation
+from rmq_actors.testing.production import OPERATED, draw_production
+from rmq_actors.testing.workload import Workload
+from rmq_actors.tracing.events.run import NameServerTells
+
+_OPERATIONS: Final = (
+    *("exchange", "exchange", "exchange_by_hand", "fail_over", "stop_and_fail_over", "restart", "restart"),
+    *("set_permission", "set_permission", "set_permission_and_reopen", "set_permission_and_reopen"),
+    *("exchange_and_set_permission", "exchange_and_set_permission", "set_up_again", "reopen"),
+)
+#: What brokerPermission is set to, by what the operator's patience is.
+_PERMISSIONS: Final = {0.0: 4, 0.3: 2, 2.0: 6}
+_ALL: Final = 6
+#: Brokers need so long to be registered everywhere once all is well: a name server that was too slow is left alone for
+#: up to a period.
+_REGISTERED_S: Final = 40.0
+#: A change of what clients may do is told at once.
+_TOLD_S: Final = 3.0
+_PERM_BITS: Final = 6
+
+
+@attrs.define(eq=False, repr=False)
+class RoutesOperator(DrawnOperator):
+    """Gives slaves their role, and no address of a master. Sets what clients may do with a broker."""
+
+    #: How often a store was opened again for a setting.
+    _reopened: int = attrs.field(default=0, init=False)
+
+    async def _do_set_permission(self, operation: Operation) -> None:
+        await self._update(operation.node, brokerPermission=self._permission(operation))
+
+    async def _do_set_permission_and_reopen(self, operation: Operation) -> None:
+        await self._update(operation.node, brokerPermission=self._permission(operation), **self._reopening())
+
+    async def _do_exchange_and_set_permission(self, operation: Operation) -> None:
+        """What clients may do with the master is set while its exchange begins, or is under way."""
+        old = self._leading()
+        if old is None or old == operation.node:
+            return
+        async with self._changing_roles, trio.open_nursery() as nursery:
+            nursery.start_soon(self._tried, self._exchange_roles, operation)
+            await trio.sleep(min(operation.patience_s, 1.0) / 10)
+            nursery.start_soon(self._tried, lambda _: self._update(old, brokerPermission="4"), operation)
+
+    @staticmethod
+    def _permission(operation: Operation) -> str:
+        return str(_PERMISSIONS.get(operation.patience_s, 4))
+
+    def _reopening(self) -> dict[str, str]:
+        """A setting that opens the store again, as it was not so before."""
+        self._reopened += 1
+        return {"syncFlushTimeout": str(3000 + self._reopened)}
+
+    async def _make_slave(self, name: str, master: str) -> None:
+        """A broker that was told an address in an exchange is told another one; others ask name servers."""
+        config = self.brokers.broker(name).config
+        if config.ha.ha_master_address is not None:
+            await super()._make_slave(name, master)
+        elif not config.is_slave:
+            await self._update(name, brokerRole=BrokerRole.SLAVE.value, brokerId=str(self._free_id(name)))
+
+    def _free_id(self, name: str) -> int:
+        others = [self.brokers.broker(each).config for each in self.brokers.running if each != name]
+        taken = {each.broker_id for each in others}
+        return next(number for number in range(MASTER_ID + 1, len(taken) + 2) if number not in taken)
+
+    async def _have_role(self, name: str, master: str) -> None:
+        config = self.brokers.broker(name).config
+        is_told = config.ha.ha_master_address in (None, self.brokers.addresses(master).ha)
+        if name == master or not config.is_slave or not is_told:
+            await super()._have_role(name, master)
+
+    # --- in the end -------------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """See `DrawnOperator.settle`; then look at routes, and take the master out of service and back."""
+        await super().settle()
+        await self.restart_unwriteable()
+        await trio.sleep(_REGISTERED_S)
+        self._look_at_routes()
+        master = self.brokers.master
+        for permission, beside in ((4, {}), (_ALL, self._reopening())):
+            with contextlib.suppress(BrokerDown):
+                await self._update(master, brokerPermission=str(permission), **beside)
+                await trio.sleep(_TOLD_S)
+                self._look_at_routes()
+
+    def _look_at_routes(self) -> None:
+        brokers = self.brokers
+        assert brokers.name_servers is not None
+        configs = {name: brokers.broker(name).config for name in brokers.running}
+        for name_server, controller in brokers.name_servers.controllers.items():
+            routes = controller.route_info_manager
+            addresses = [each.broker_addrs for each in routes.all_cluster_info().broker_addr_table.values()]
+            found = routes.pick_topic_route_data(TOPIC_OF_ALL)
+            perms = [each.perm & _PERM_BITS for each in (found.queue_datas if found is not None else ())]
+            for name, config in configs.items():
+                own, is_master = brokers.addresses(name).remoting, not config.is_slave
+                ids = [str(number) for each in addresses for number, address in each.items() if address == own]
+                told = NameServerTells(
+                    broker=name,
+                    broker_id=config.broker_id,
+                    ids=",".join(ids),
+                    has_rival=any(
+                        other != name and each.broker_id == config.broker_id for other, each in configs.items()
+                    ),
+                    permission=config.broker_permission if is_master else 0,
+                    told=perms[0] if perms and is_master else 0,
+                )
+                brokers.recorder.record(told, name_server)
+
+
+def draw_routes(rng: random.Random, seed: int) -> Workload:
+    """Production settings under a load that lasts, with name servers, and in half of the runs no change of topics."""
+    workload = draw_production(rng, seed)
+    return attrs.evolve(
+        workload,
+        fail_overs=0,
+        puts=2 * workload.puts,
+        pause_s=rng.choice((0.1, 0.3, 0.6)),
+        table_changes=rng.choice((0, 0, 6)),
+        name_servers=rng.choice((1, 2, 2, 3)),
+        rests_s=0.0,
+    )
+
+
+ROUTES = attrs.evolve(
+    OPERATED,
+    name="routes",
+    description="name servers alone tell slaves their master, and are lost; brokers are taken out of service and back",
+    workload=draw_routes,
+    faults=FaultFamilies(
+        fewest=0,
+        most=3,
+        any_link=0.5,
+        all_slaves=0.1,
+        operations=_OPERATIONS,
+        operations_most=5,
+    ),
+    operator=RoutesOperator,
+    invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, Routed),
+)
