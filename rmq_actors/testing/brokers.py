@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -11,10 +12,12 @@ import trio
 from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.quotas import Quotas
+from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.settings.configure import configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.testing.evidence import WorldEvidence
 from rmq_actors.testing.name_servers import NameServers
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_brokers import Beside, SimBrokers
@@ -26,7 +29,7 @@ from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.address import address_text
 from rmq_actors.wire.ha_frames import TRANSFER_HEADER_BYTES
-from sim_net import Node, World
+from sim_net import Node, SimDisk, World
 
 #: Small, so that a few dozen messages roll files, split frames and fill buffers.
 STORE = MessageStoreConfig(
@@ -68,6 +71,8 @@ class BrokersUnderTest(SimBrokers):
     keeps_files: bool
     #: The settings of the first master and of the others, as masters.
     _first: MessageStoreConfig
+    #: Brokers that may refuse to start, as somebody has done that to their files.
+    may_refuse: set[str] = attrs.field(factory=set, init=False)
     view: ClusterView = attrs.field(init=False)
     #: The brokers whose configuration an operator has written since their last start.
     _written: set[str] = attrs.field(factory=set, init=False)
@@ -76,6 +81,8 @@ class BrokersUnderTest(SimBrokers):
     #: Those that alone tell slaves who is their master, in runs that have such.
     name_servers: NameServers | None = attrs.field(default=None, init=False)
     _name_server_over: trio.Event = attrs.field(factory=trio.Event, init=False)
+    #: The broker at whose files somebody works, and when that is over.
+    _worked_at: tuple[str, trio.Event] = attrs.field(factory=lambda: ("", trio.Event()), init=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,8 +134,29 @@ class BrokersUnderTest(SimBrokers):
         super().configure(master, names)
         self._written.update(names)
 
+    @contextlib.contextmanager
+    def files_at_rest(self, name: str) -> Iterator[SimDisk]:
+        """The disk of a broker that is not started meanwhile, whoever starts its node. Of one broker at a time."""
+        _, over = self._worked_at = name, trio.Event()
+        try:
+            yield self._node(name).disk
+        finally:
+            self._worked_at = "", over
+            over.set()
+
+    @property
+    def evidence(self) -> WorldEvidence:
+        """What is on their disks."""
+        return self._evidence
+
+    def _is_of_a_fault(self, error: BaseException, name: str) -> bool:
+        may_refuse = name in self.may_refuse and not isinstance(error, RoleChangeFailed)
+        return may_refuse or super()._is_of_a_fault(error, name)
+
     async def _started_with(self, node: Node) -> tuple[BrokerConfig, BrokerFiles | None]:
         """The configuration of its file, unless an operator has written another one since."""
+        while self._worked_at[0] == node.name:
+            await self._worked_at[1].wait()
         config = self._config(node.name)
         if not self.keeps_files:
             return config, None

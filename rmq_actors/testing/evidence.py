@@ -14,7 +14,13 @@ from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
-from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY, CUT_DIRECTORY, EXCHANGE_FILE, file_name
+from rmq_actors.store.files.layout import (
+    COMMIT_LOG_DIRECTORY,
+    CUT_DIRECTORY,
+    EXCHANGE_FILE,
+    TERM_FILE,
+    file_name,
+)
 from rmq_actors.store.files.term_file import load_term
 from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.node import NodePowerLoss
@@ -38,6 +44,9 @@ class WorldEvidence:
     brokers: Mapping[str, BrokerController]
     log_file_bytes: int
     max_hash_slot_num: int
+    #: By node and path, files that an operator has taken away or spoilt, and will put back; and terms by node.
+    _aside: dict[tuple[str, str], bytes] = attrs.field(factory=dict, init=False)
+    _terms_aside: dict[str, Term] = attrs.field(factory=dict, init=False)
     #: Outside of every node, so that a dead node's page cache can be read too.
     _outside: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
     _files: dict[tuple[str, int], SimFile] = attrs.field(factory=dict, init=False)
@@ -47,15 +56,21 @@ class WorldEvidence:
         parts, size = [], self.log_file_bytes
         while begin < end:
             first = begin - begin % size
-            file = self._files.get((node, first))
-            if file is None:
-                path = f"{COMMIT_LOG_DIRECTORY}/{file_name(first)}"
-                file = self._outside.run(self.nodes[node].disk.open, path, read_only=True)
-                self._files[node, first] = file
             stop = min(end, first + size)
-            parts.append(bytes(file.map()[begin - first : stop - first]))
+            parts.append(bytes(self._log_file(node, first)[begin - first : stop - first]))
             begin = stop
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _log_file(self, node: str, first: int) -> memoryview:
+        path = f"{COMMIT_LOG_DIRECTORY}/{file_name(first)}"
+        aside = self._aside.get((node, path)) if self._aside else None
+        if aside is not None:
+            return memoryview(aside)
+        file = self._files.get((node, first))
+        if file is None:
+            file = self._outside.run(self.nodes[node].disk.open, path, read_only=True)
+            self._files[node, first] = file
+        return file.map()
 
     def forget_files(self, _: Event) -> None:
         """Open the files again when they are read next."""
@@ -114,7 +129,19 @@ class WorldEvidence:
 
     def term(self, node: str) -> Term:
         """The term of replication that the node's file has."""
-        return self._outside.run(load_term, self.nodes[node].disk)
+        aside = self._terms_aside.get(node)
+        return self._outside.run(load_term, self.nodes[node].disk) if aside is None else aside
+
+    def set_aside(self, node: str, files: Mapping[str, bytes | None]) -> None:
+        """Until `put_back` the log and the term of a node are those of now, whatever becomes of these files."""
+        if TERM_FILE in files:
+            self._terms_aside[node] = self.term(node)
+        self._aside.update({(node, path): data for path, data in files.items() if data is not None})
+
+    def put_back(self, node: str) -> None:
+        """What was set aside of a node is there again."""
+        self._terms_aside.pop(node, None)
+        self._aside = {key: data for key, data in self._aside.items() if key[0] != node}
 
     def has_exchange_note(self, node: str) -> bool:
         """Whether a start would find the note of an exchange of roles."""

@@ -32,7 +32,20 @@ OPERATIONS: Final = (
 RACES: Final = ("exchange_and_set_role", "set_role_again", "come_back_by_file", "restart_and_set")
 #: What clients may do with a broker is set, in the scenario `routes` alone.
 PERMISSIONS: Final = ("set_permission", "set_permission_and_reopen", "exchange_and_set_permission")
-_KNOWN: Final = (*OPERATIONS, *RACES, *PERMISSIONS)
+#: What is done to files of brokers that are down, in the scenario `lost-files` alone.
+FILES: Final = (
+    "lose_queue_files",
+    "lose_index_files",
+    "lose_log_file",
+    "spoil_record",
+    "spoil_term",
+    "part_of_a_record",
+    "record_of_long_topic",
+    "record_of_rocketmq_5",
+    "tables_to_backups",
+    "directory_in_the_way",
+)
+_KNOWN: Final = (*OPERATIONS, *RACES, *PERMISSIONS, *FILES)
 #: How long the operator waits for what should be so first: not at all, or as a hasty or a patient person does.
 _PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
 _AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)

@@ -6,14 +6,11 @@ import attrs
 
 from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.testing.evidence import WorldEvidence
-from rmq_actors.testing.view import LONGEST, ClusterView
+from rmq_actors.testing.view import LONGEST, STORE_SERVICES, ClusterView
 from rmq_actors.tracing.events.actor import ActorStart
 from rmq_actors.tracing.events.run import OperatorPromote
 from rmq_actors.tracing.events.store import StoreTerm
 from rmq_actors.tracing.recorder import Recorder
-
-#: The parent of all services of a broker's store: the first that starts.
-_STORE_SERVICES = "store"
 
 
 @attrs.define(eq=False, repr=False)
@@ -43,7 +40,7 @@ class Promotions:
 
         def on_actor_start(event: ActorStart) -> None:
             # Nothing of a broker's is at work before its store's services, and its term is known then.
-            if event.actor == _STORE_SERVICES:
+            if event.actor == STORE_SERVICES:
                 config = self._starting.pop(event.node, None)
                 if config is not None and not config.is_slave:
                     self._note_what_nobody_told(view, evidence, event.node)

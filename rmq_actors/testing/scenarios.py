@@ -24,6 +24,7 @@ from rmq_actors.testing.invariants import (
     TopicLives,
     Transactions,
 )
+from rmq_actors.testing.lost_files import LOST_FILES
 from rmq_actors.testing.observation import (
     OBSERVABLE,
     OBSERVABLE_IN_FAIL_OVERS,
@@ -202,7 +203,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        *(STORE_WORK, ROUTES),
+        *(STORE_WORK, ROUTES, LOST_FILES),
     )
 }
 

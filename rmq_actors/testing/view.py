@@ -44,6 +44,8 @@ from rmq_actors.tracing.events.store import (
 
 #: The status of `OperatorPromote`: the slave was chosen as the one with the longest log.
 LONGEST = "longest"
+#: The parent of all services of a broker's store: the first actor that starts where a broker goes to work.
+STORE_SERVICES = "store"
 #: The tables whose entries are durable once they are acknowledged.
 TABLES = ("topics", "subscription_groups")
 

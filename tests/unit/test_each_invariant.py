@@ -11,6 +11,7 @@ from rmq_actors.testing.invariants import (
     REPLICATION_INVARIANTS,
     REPLICATION_LIMITS,
     Checkpointed,
+    Refused,
     Synced,
     TermKept,
 )
@@ -19,6 +20,8 @@ from rmq_actors.testing.invariants.checkpointed import CHECKPOINT_MAX_S
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
+from rmq_actors.testing.view import STORE_SERVICES
+from rmq_actors.tracing.events.actor import ActorStart
 from rmq_actors.wire.record import Message, encode_message
 from tests.worlds.client_story import chaos_record, tell_pull, tell_read, tell_sent
 from tests.worlds.cluster_story import ANSWER, MASTER, OTHER, SLAVE, Story, cut, follow, halt
@@ -375,6 +378,40 @@ def test_a_term_goes_back_within_a_life_only_after_a_broker_was_set_up_again() -
     for status in ("promoted", "resigned"):
         story.emit(SLAVE, "store.term", term=3, status=status, leads=status == "promoted")
     assert story.seen == []
+
+
+def test_a_broker_does_not_go_to_work_before_its_files_are_mended() -> None:
+    for told, node, actor, seen in (
+        (["refused"], SLAVE, STORE_SERVICES, ["refused"]),
+        (["refused"], SLAVE, "HAService", []),
+        (["refused"], OTHER, STORE_SERVICES, []),
+        (["changed"], SLAVE, STORE_SERVICES, []),
+        (["refused", "mended"], SLAVE, STORE_SERVICES, []),
+    ):
+        story = Story()
+        story.watch(Refused)
+        for status in told:
+            story.emit(SLAVE, "operator.files", status=status, attributes={"detail": "spoil_term"})
+        story.emit(SLAVE, "store.open", offset=0, status="clean")
+        story.recorder.record(ActorStart(), node, actor)
+        assert story.seen == seen
+
+
+def test_no_master_is_fenced_for_an_exchange_that_cannot_be_written_down() -> None:
+    for told, effect, is_lost, seen in (
+        (["blocked"], "Fence", False, ["refused"]),
+        (["blocked"], "AskPartner", False, []),
+        (["blocked"], "Fence", True, []),
+        (["blocked", "mended"], "Fence", False, []),
+    ):
+        story = Story()
+        story.watch(Refused)
+        for status in told:
+            story.emit(SLAVE, "operator.files", status=status, attributes={"detail": "directory_in_the_way"})
+        if is_lost:
+            story.emit(SLAVE, "node.power_loss")
+        story.emit(MASTER, "broker.exchange", status="fence", attributes={"effect": effect})
+        assert story.seen == seen
 
 
 def test_a_part_of_a_record_is_no_reason_to_halt() -> None:

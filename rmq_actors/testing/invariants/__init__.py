@@ -33,6 +33,7 @@ from rmq_actors.testing.invariants.queue_begun_again import QueueBegunAgain
 from rmq_actors.testing.invariants.queue_offsets import QueueOffsets
 from rmq_actors.testing.invariants.read import Read
 from rmq_actors.testing.invariants.read_in_the_end import ReadInTheEnd
+from rmq_actors.testing.invariants.refused import Refused
 from rmq_actors.testing.invariants.replicated import Replicated
 from rmq_actors.testing.invariants.report import Report
 from rmq_actors.testing.invariants.routed import Routed
@@ -84,6 +85,7 @@ __all__ = [
     "QueueOffsets",
     "Read",
     "ReadInTheEnd",
+    "Refused",
     "Replicated",
     "Report",
     "Routed",

@@ -68,6 +68,17 @@ class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.sim
     """An operator removes all that a slave has."""
 
 
+class OperatorFiles(Event, kind="operator.files", emitter="testing.lost_files", actor="Operator"):
+    """An operator has changed files of this node's broker; detail says what and which.
+
+    status: changed; refused, if the broker must not go to work as it is; blocked,
+    if its settings cannot be replaced; mended, if all is as it was.
+    """
+
+    status: str
+    detail: str
+
+
 class ClientTable(Event, kind="client.table", emitter="testing.table_clients", actor="TableClients"):
     """A client has had a topic or a group made, or an offset committed; status ok, durable, or what that failed by."""
 
