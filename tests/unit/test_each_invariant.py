@@ -351,6 +351,19 @@ def test_a_store_whose_disk_is_well_moves_its_recovery_point() -> None:
         assert story.seen == seen
 
 
+@pytest.mark.parametrize(("waits_s", "seen"), [(CHECKPOINT_MAX_S, []), (CHECKPOINT_MAX_S + 1, ["checkpointed"])])
+def test_a_slow_sync_excuses_no_more_than_the_time_that_it_takes(waits_s: float, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Checkpointed)
+    story.emit(SLAVE, "store.dispatch", offset=4, size=1)
+    story.emit(SLAVE, "log.flush", offset=4)
+    slow = {"path": "checkpoint", "operation": "sync", "extra_s": 20.0}
+    story.emit(SLAVE, "storage.slow", attributes=slow)
+    story.now_s += 20.0 + waits_s
+    story.emit(SLAVE, "store.dispatch", offset=5, size=1)
+    assert story.seen == seen
+
+
 def test_a_broker_that_was_set_up_again_has_no_term_to_keep() -> None:
     story = Story()
     story.watch(TermKept)

@@ -23,6 +23,8 @@ class _Store:
     dispatched: int = 0
     #: Since when, in ns without pauses, something stands after the point that is dispatched and synced.
     since_ns: int | None = None
+    #: When the last slow sync is over, likewise.
+    slow_until_ns: int = 0
     disk_is_well: bool = True
 
 
@@ -30,7 +32,8 @@ class _Store:
 class Checkpointed(Invariant[_Looked]):
     """A store whose disk is well, a slave's too, moves its recovery point past what it has synced and dispatched.
 
-    So a start after a crash reads what is new. This is for brokers with a short
+    So a start after a crash reads what is new. A disk that is slow has the time from the end of its last slow sync on,
+    and one that has failed or stood still is excused until the store is opened again. This is for brokers with a short
     flushConsumeQueueThoroughInterval.
     """
 
@@ -46,12 +49,14 @@ class Checkpointed(Invariant[_Looked]):
             self._stores[name] = _Store(event.offset, event.offset)
             return None
         store = self._stores.setdefault(name, _Store())
-        if isinstance(event, StorageError | StorageSlow | StorageStuck):
+        now_ns = (event.sim_time_ns or 0) - node.paused_ns
+        if isinstance(event, StorageError | StorageStuck):
             store.disk_is_well = False
+        elif isinstance(event, StorageSlow):
+            store.slow_until_ns = max(store.slow_until_ns, now_ns + round(event.extra_s * 1e9))
         if not store.disk_is_well:
             return None
-        now_ns = (event.sim_time_ns or 0) - node.paused_ns
-        waits_s = 0.0 if store.since_ns is None else (now_ns - store.since_ns) / 1e9
+        waits_s = 0.0 if store.since_ns is None else (now_ns - max(store.since_ns, store.slow_until_ns)) / 1e9
         if isinstance(event, StoreDispatch):
             store.dispatched = event.offset
         elif isinstance(event, StoreCheckpointEvent):
