@@ -48,6 +48,12 @@ _AT_AN_APPEND = 0.7
 _CRASH_AFTER_S = (0.01, 0.1, 0.3, 0.7, 1.5, 3.0)
 _DOWN_S = (0.01, 0.5, 3.0)
 _POWER_IS_LOST = 0.7
+#: When a disk begins to wait for an operation that it lets fail, how long it does, and how many of them fail.
+_WAITS_FROM_S, _WAITS_S = (0.5, 2.0, 6.0, 15.0, 30.0), 60.0
+_ERRORS = (1, 1, 1, 3)
+#: How long after the error such a broker crashes, and after the how manieth of all.
+_AFTER_AN_ERROR_S = (0.0, 0.0003, 0.003, 0.03, 0.3, 3.0)
+_NTH_MET = (1, 1, 1, 2)
 #: How long after a broker's process begins again it crashes once more: within its start, or as it follows.
 _AGAIN_AFTER_S = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.3)
 #: Which operation of a kind a disk fails at first.
@@ -66,6 +72,7 @@ class FaultFamilies:
     slave's log. A fault may wait for one of `events`, with the chance `timed_by_events`. A power loss comes right after
     an append with the chance `at_an_append`, and any fault of a node right after one of `events` there with the chance
     `at_own_events`. An error of a disk is of one of `disk_errors`, an operation and a part of a path, if there are any.
+    With the chance `errors_wait` such an error comes whenever the disk does that, also long after the fault begins.
     A node whose disk fails crashes a little later with the chance `crash_soon`, by a power loss or a kill; one that
     crashes does so once more in its next start, or soon after it, with the chance `crash_again`. With the chance
     `standstills` brokers and name server stand still at once, as machines of a suspended host do. Up to
@@ -85,6 +92,7 @@ class FaultFamilies:
     at_an_append: float = _AT_AN_APPEND
     at_own_events: float = 0.0
     link_faults: float = _LINK_FAULTS
+    errors_wait: float = 0.0
     crash_soon: float = 0.0
     crash_again: float = 0.0
     standstills: float = 0.0
@@ -188,12 +196,27 @@ class FaultFamilies:
             if not isinstance(fault, DiskError | DiskFull | DiskStuck):
                 found.append(fault)
                 continue
+            waits = isinstance(fault, DiskError) and self.errors_wait > 0 and rng.random() < self.errors_wait
             found.append(self._where_it_tells(rng, fault) if isinstance(fault, DiskError) else fault)
-            if rng.random() < self.crash_soon:
+            if waits:
+                found[-1:] = self._waiting_error(rng, found[-1], may_lose_power)
+            elif rng.random() < self.crash_soon:
                 at_s, down_s = fault.at_s + rng.choice(_CRASH_AFTER_S), rng.choice(_DOWN_S)
                 crash = PowerLoss if fault.node in may_lose_power and rng.random() < _POWER_IS_LOST else Kill
                 found.append(crash(round(at_s, 4), fault.node, down_s, on=fault.on))
         return found
+
+    def _waiting_error(self, rng: random.Random, error: Fault, may_lose_power: Sequence[str]) -> list[Fault]:
+        """The error whenever its operation comes, and perhaps a crash right after the broker has met it."""
+        assert isinstance(error, DiskError)
+        error = attrs.evolve(
+            error, at_s=rng.choice(_WAITS_FROM_S), on=None, duration_s=_WAITS_S, count=rng.choice(_ERRORS), nth=1
+        )
+        if rng.random() >= self.crash_soon:
+            return [error]
+        crash = PowerLoss if error.node in may_lose_power and rng.random() < _POWER_IS_LOST else Kill
+        met = On("storage.error", error.node, rng.choice(_NTH_MET))
+        return [error, crash(rng.choice(_AFTER_AN_ERROR_S), error.node, rng.choice(_DOWN_S), on=met)]
 
     def _with_second_crashes(
         self, rng: random.Random, faults: Sequence[Fault], may_lose_power: Sequence[str]

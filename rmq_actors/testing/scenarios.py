@@ -51,6 +51,7 @@ from rmq_actors.testing.workload import (
     draw_retries,
     draw_strangers,
     draw_topics,
+    draw_topics_on_failing_disks,
     draw_transactions,
 )
 from rmq_actors.tracing.event import Event, RunInfo
@@ -142,6 +143,37 @@ TOPICS = Scenario(
     invariants=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS, TopicLives),
     observable=(*OBSERVABLE, *OBSERVABLE_IN_FAIL_OVERS, UNASKED),
 )
+#: What a deletion of a topic needs: its queues go, and tables, points and the log are synced.
+ERRORS_OF_DELETIONS = (
+    *(("remove", "consumequeue/Comes-"), ("remove", "consumequeue/Comes-"), ("open", "consumequeue/Comes-")),
+    *(("remove_directory", "consumequeue/Comes-"), ("sync_directory", "consumequeue"), ("sync", "commitlog/")),
+    *(("write", "config/deletedTopics"), ("sync", "config/deletedTopics"), ("rename", "config/deletedTopics")),
+    *(("write", "config/topics"), ("rename", "config/topics"), ("sync", "config/consumerOffset")),
+    *(("sync", "checkpoint"), ("write", "checkpoint")),
+)
+EVENTS_OF_DELETIONS = (*TOPIC_EVENTS, "disk.remove", "disk.remove_directory", "disk.remove_directory")
+TOPICS_ON_FAILING_DISKS = attrs.evolve(
+    TOPICS,
+    name="topics-on-failing-disks",
+    description="the same, and disks fail and fill up at what a deletion needs, and their brokers crash soon after",
+    workload=draw_topics_on_failing_disks,
+    faults=FaultFamilies(
+        links=("Partition", "Reset"),
+        nodes=("DiskError", "DiskError", "DiskError", "DiskError", "DiskFull", "Kill", "PowerLoss"),
+        fewest=2,
+        most=6,
+        any_link=0.5,
+        all_slaves=0.05,
+        events=EVENTS_OF_DELETIONS,
+        timed_by_events=0.7,
+        at_own_events=0.8,
+        link_faults=0.15,
+        errors_wait=0.7,
+        crash_soon=0.6,
+        crash_again=0.3,
+        disk_errors=ERRORS_OF_DELETIONS,
+    ),
+)
 FAILING_DISKS = Scenario(
     "failing-disks",
     "disks fail, fill up and stand still, their brokers crash soon after that, and masters are lost",
@@ -203,7 +235,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        *(STORE_WORK, ROUTES, LOST_FILES),
+        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS),
     )
 }
 

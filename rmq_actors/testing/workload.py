@@ -309,6 +309,16 @@ def draw_topics(rng: random.Random, seed: int) -> Workload:
     )
 
 
+def draw_topics_on_failing_disks(rng: random.Random, seed: int) -> Workload:
+    """The same with small files, so that a topic has several, and often more messages wait for room."""
+    return attrs.evolve(
+        draw_topics(rng, seed),
+        body_bytes_max=rng.choice((100, 400)),
+        log_file_bytes=rng.choice((1200, 4096)),
+        queue_file_bytes=rng.choice((20, 60, 400)),
+    )
+
+
 def draw_failing_disks(rng: random.Random, seed: int) -> Workload:
     """A random one with small files, so that many are made and removed, and often masters are lost."""
     return attrs.evolve(
