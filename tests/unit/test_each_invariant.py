@@ -237,6 +237,11 @@ def housekeeping(story: Story, holds: bool) -> None:
     fault(story, "fault.end", "Hold", "master,slave-1")
 
 
+def understood(story: Story, holds: bool) -> None:
+    follow(story, SLAVE)
+    story.emit(SLAVE, "ha.client.close", status="silence" if holds else "illegal_frame")
+
+
 def exchanges(story: Story, holds: bool) -> None:
     if holds:
         story.notes.add(MASTER)
@@ -298,6 +303,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         halted,
         unasked,
         housekeeping,
+        understood,
         exchanges,
         term_kept,
         sent,
