@@ -24,7 +24,7 @@ from rmq_actors.testing.fail_over import RoleOperator
 from rmq_actors.testing.operation import Operation, take_orders
 from rmq_actors.testing.operators import Operator
 from rmq_actors.testing.sim_brokers import Beside
-from rmq_actors.tracing.events.run import OperatorCommand
+from rmq_actors.tracing.events.run import OperatorCommand, OperatorRole
 from sim_net import Node
 
 _LOOK_EVERY_S: Final = 0.1
@@ -203,7 +203,23 @@ class DrawnOperator(RoleOperator):
     async def _update(self, name: str, **properties: str) -> None:
         """As `broker-admin`, or `mqadmin updateBrokerConfig`, does."""
         asked = Properties("the operator's request", properties)
-        await self._asked(name, lambda broker: broker.update_config(asked))
+
+        async def update(broker: BrokerController) -> None:
+            if "brokerRole" not in properties:
+                await broker.update_config(asked)
+                return
+            self._tell_role(name, properties["brokerRole"], "asked")
+            try:
+                await broker.update_config(asked)
+            except (ValueError, OSError, RoleChangeFailed) as error:
+                self._tell_role(name, properties["brokerRole"], _why_not_done(error), str(error))
+                raise
+            self._tell_role(name, properties["brokerRole"], "done")
+
+        await self._asked(name, update)
+
+    def _tell_role(self, name: str, role: str, status: str, detail: str = "") -> None:
+        self.brokers.recorder.record(OperatorRole(status=status, role=role, detail=detail[:200]), name)
 
     async def _make_slave(self, name: str, master: str) -> None:
         addresses = self.brokers.addresses(master)
@@ -287,3 +303,10 @@ class DrawnOperator(RoleOperator):
                 await self._make_master(name)
         elif not config.is_slave or config.ha.ha_master_address != self.brokers.addresses(master).ha:
             await self._make_slave(name, master)
+
+
+def _why_not_done(error: ValueError | OSError | RoleChangeFailed) -> str:
+    """In a word; see `OperatorRole`."""
+    if isinstance(error, RoleChangeFailed):
+        return "failed"
+    return "unwritten" if isinstance(error, OSError) else "refused"

@@ -12,6 +12,7 @@ from typing import Literal
 import attrs
 
 from rmq_actors.testing.crash_points import CRASH_POINTS
+from rmq_actors.testing.exchanges import EXCHANGES
 from rmq_actors.testing.fail_over import FailOverOperator
 from rmq_actors.testing.fault_families import NODE_KINDS, FaultFamilies
 from rmq_actors.testing.invariants import (
@@ -235,7 +236,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS),
+        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES),
     )
 }
 

@@ -248,6 +248,13 @@ def exchanges(story: Story, holds: bool) -> None:
     story.emit(MASTER, "broker.exchange", status="promote", attributes={"effect": "Promote"})
 
 
+def commands(story: Story, holds: bool) -> None:
+    for status in ("asked", "refused"):
+        story.emit(MASTER, "operator.role", status=status, attributes={"role": "SLAVE"})
+        if not holds:
+            story.emit(MASTER, "broker.role", status="changed", offset=0, attributes={"role": "SLAVE"})
+
+
 def compare(story: Story, node: str, status: str) -> None:
     story.emit(node, "ha.client.compare", status=status, offset=0, attributes={"questions": "1"})
 
@@ -305,6 +312,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         housekeeping,
         understood,
         exchanges,
+        commands,
         term_kept,
         sent,
         send_ok,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_actors.testing.invariants import Exchanges, TablesKept
+from rmq_actors.protocols.exchange import OVERRULED
+from rmq_actors.testing.invariants import Commands, Exchanges, TablesKept
 from tests.worlds.cluster_story import MASTER, SLAVE, Story
 
 
@@ -84,3 +85,75 @@ def test_a_slave_asks_for_tables_once_more_before_it_becomes_the_master(
         story.take_table(SLAVE, set(), actor="LastRound")
     story.emit(SLAVE, "broker.role", status=status, offset=0, attributes={"role": role})
     assert story.seen == seen
+
+
+def command(story: Story, status: str) -> None:
+    story.now_s += 0.1
+    story.emit(MASTER, "operator.role", status=status, attributes={"role": "SLAVE"})
+
+
+def change_role(story: Story) -> None:
+    story.now_s += 0.1
+    story.emit(MASTER, "broker.role", status="changed", offset=0, attributes={"role": "SLAVE"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"), [("refused", ["commands"]), ("unwritten", ["commands"]), ("done", []), ("failed", [])]
+)
+def test_a_command_that_is_not_done_changes_no_role(answer: str, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Commands)
+    command(story, "asked")
+    change_role(story)
+    command(story, answer)
+    assert story.seen == seen
+
+
+def test_another_command_may_have_changed_the_role_and_so_may_an_exchange() -> None:
+    story = Story()
+    story.watch(Commands)
+    command(story, "asked")
+    command(story, "asked")
+    change_role(story)
+    command(story, "done")
+    command(story, "refused")
+    step(story, "StepDown", "step_down")
+    command(story, "asked")
+    change_role(story)
+    command(story, "refused")
+    assert story.seen == []
+
+
+@pytest.mark.parametrize(("answer", "seen"), [("refused", ["commands"]), ("unwritten", []), ("done", [])])
+def test_a_command_that_is_refused_gives_up_no_exchange(answer: str, seen: list[str]) -> None:
+    story = Story()
+    story.watch(Commands)
+    step(story, "Prepare", "prepare")
+    command(story, "asked")
+    peer = {"network.peer.address": "10.0.0.2:10911"}
+    story.emit(MASTER, "broker.exchange", status="ended", attributes={"detail": OVERRULED, **peer})
+    command(story, answer)
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("later_s", "seen"), [(0.0, []), (0.05, ["commands"])])
+def test_no_exchange_begins_while_the_role_is_set(later_s: float, seen: list[str]) -> None:
+    """At the instant at which the command comes the exchange may have been begun before it."""
+    story = Story()
+    story.watch(Commands)
+    command(story, "asked")
+    story.now_s += later_s
+    step(story, "Check", "check")
+    command(story, "done")
+    assert story.seen == seen
+
+
+def test_a_process_that_has_died_has_no_command_under_way() -> None:
+    story = Story()
+    story.watch(Commands)
+    command(story, "asked")
+    story.emit(MASTER, "node.boot")
+    step(story, "Check", "check")
+    command(story, "asked")
+    command(story, "refused")
+    assert story.seen == []

@@ -10,6 +10,7 @@ from rmq_actors.testing.invariants.answer import Answer
 from rmq_actors.testing.invariants.answered import Answered
 from rmq_actors.testing.invariants.at_rest import AtRest
 from rmq_actors.testing.invariants.checkpointed import Checkpointed
+from rmq_actors.testing.invariants.commands import Commands
 from rmq_actors.testing.invariants.consumed import Consumed
 from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
@@ -61,6 +62,7 @@ __all__ = [
     "Answered",
     "AtRest",
     "Checkpointed",
+    "Commands",
     "Consumed",
     "ConsumerOffsets",
     "Convergence",
@@ -134,6 +136,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Unasked,
     Housekeeping,
     Exchanges,
+    Commands,
     Leaks,
 )
 #: What must hold for producers and consumer groups besides.

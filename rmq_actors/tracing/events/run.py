@@ -64,6 +64,17 @@ class OperatorCommand(Event, kind="operator.command", emitter="testing.drawn_ope
     detail: str | None = None
 
 
+class OperatorRole(Event, kind="operator.role", emitter="testing.drawn_operator", actor="Operator"):
+    """An operator's command gives this broker a role; status asked, then done, or why not, as detail says.
+
+    refused: the command cannot be carried out; unwritten: the disk takes no settings or no term; failed: it ends.
+    """
+
+    status: str
+    role: str
+    detail: str
+
+
 class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.sim_brokers", actor="Operator"):
     """An operator removes all that a slave has."""
 
