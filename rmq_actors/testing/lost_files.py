@@ -20,19 +20,23 @@ from rmq_actors.testing.drawn_operator import DrawnOperator
 from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Refused
 from rmq_actors.testing.operation import FILES, Operation
-from rmq_actors.testing.spoilt_files import SPOILINGS, Contents, Files, Spoiling, make_so, read_file
+from rmq_actors.testing.spoilt_files import SPOILINGS, Contents, Files, Spoiling, appended, make_so, read_file
 from rmq_actors.testing.store_work import STORE_WORK, draw_store_work
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.events.run import OperatorFiles
+from rmq_actors.tracing.events.store import LogAppend
 from sim_net import SimDisk
 
 #: How long a broker tries in vain to start before its files are put back.
 _REFUSES_S: Final = 1.6
+#: How long the operator waits until a slave that begins again has removed what it had.
+_EMPTIED_S: Final = 20.0
 _STOPPED_IN_ORDER: Final = 0.6
 #: Where brokers write their settings, they keep the ones before.
 _SETTINGS_BACKUP: Final = "conf/broker.conf.bak"
 _OPERATIONS: Final = (
-    *(*FILES, *FILES, "restart", "reopen", "fail_over"),
+    *(*FILES, *FILES, "lose_queue_files", "lose_queue_files", "records_of_rocketmq", "records_of_rocketmq"),
+    *("restart", "reopen", "fail_over", "set_up_again", "set_up_again"),
     *("exchange", "exchange", "exchange_by_hand", "exchange_by_hand"),
 )
 
@@ -46,6 +50,8 @@ class FileOperator(DrawnOperator):
     async def _spoil(self, operation: Operation) -> None:
         spoiling, rng = SPOILINGS[operation.what], random.Random(repr(operation))
         async with self._at_files:
+            if spoiling.goes_on:
+                operation = attrs.evolve(operation, node=self.brokers.view.master.name)
             was = await self._change_files(operation, spoiling, rng)
             if spoiling.must_refuse:
                 await trio.sleep(_REFUSES_S)
@@ -64,12 +70,20 @@ class FileOperator(DrawnOperator):
                 node = brokers.view.nodes[name]
                 if node.has_lost_power or (spoiling.in_order and disk.exists(ABORT_FILE)):
                     raise ValueError("it was not stopped in order")
-                wanted = spoiling.change(Files(disk, node.end, rng))
+                if spoiling.goes_on and node is not brokers.view.master:
+                    raise ValueError("another one was promoted meanwhile")
+                files = Files(disk, node.end, rng)
+                wanted = spoiling.change(files)
                 was = {path: read_file(disk, path) for path in wanted}
                 if spoiling.must_refuse:
                     brokers.may_refuse.add(name)
                     brokers.evidence.set_aside(name, was)
                 await make_so(disk, wanted)
+                if spoiling.goes_on:
+                    for offset, size in appended(files, wanted):
+                        event = LogAppend(offset=offset, size=size)
+                        brokers.evidence.forget_files(event)  # else it would look at the file of before
+                        brokers.recorder.record(event, name, "Operator")
                 self._tell(operation, "refused" if spoiling.must_refuse else "changed", wanted)
         finally:
             self._start(name)
@@ -102,7 +116,14 @@ class FileOperator(DrawnOperator):
     _do_part_of_a_record = _spoil
     _do_record_of_long_topic = _spoil
     _do_record_of_rocketmq_5 = _spoil
+    _do_records_of_rocketmq = _spoil
     _do_tables_to_backups = _spoil
+
+    async def _do_set_up_again(self, operation: Operation) -> None:
+        """See `DrawnOperator`. Nobody puts back what it had before."""
+        async with self._at_files:
+            await super()._do_set_up_again(operation)
+            await self._look(lambda: not self.brokers.is_to_be_emptied(operation.node), _EMPTIED_S)
 
     async def _do_directory_in_the_way(self, operation: Operation) -> None:
         """While a directory has the name that the settings before take at one of the two; then once more without it."""
@@ -139,7 +160,7 @@ def draw_lost_files(rng: random.Random, seed: int) -> Workload:
     workload = draw_store_work(rng, seed)
     return attrs.evolve(
         workload,
-        log_file_bytes=max(workload.log_file_bytes, rng.choice((600, 1200, 2400))),
+        log_file_bytes=max(workload.log_file_bytes, rng.choice((600, 1200, 2400, 120_000))),
         table_changes=rng.choice((6, 12)),
         clean_every_s=0.0,
         transient_pool=False,

@@ -42,6 +42,7 @@ FILES: Final = (
     "part_of_a_record",
     "record_of_long_topic",
     "record_of_rocketmq_5",
+    "records_of_rocketmq",
     "tables_to_backups",
     "directory_in_the_way",
 )

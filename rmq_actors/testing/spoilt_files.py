@@ -36,13 +36,17 @@ _ENTRY_BYTES: Final = 20
 _READ_AGAIN: Final = 3
 #: How often the checkpoint is lost with files of queues, as where RocketMQ ran meanwhile; and how often a queue is put
 #: back from an older copy, or loses the newest of its files.
-_WITHOUT_CHECKPOINT: Final = 0.3
+_WITHOUT_CHECKPOINT: Final = 0.5
 _OLDER_COPY: Final = 0.3
 _OF_A_QUEUE: Final = 0.5
 #: The topic of records that no broker of a run has stored.
 _TOPIC: Final = "Elsewhere"
 _LONG_TOPIC_BYTES: Final = (128, 255)
 _TOPIC_AT_END: Final = b"\x09Elsewhere\0\0"
+#: More of them than RocketMQ can read; some that are not UTF-8; and usual ones.
+_LONG_PROPERTIES: Final = b"TAGS\1a\2KEYS\1long\2X\1" + b"x" * 33_000
+_NO_UTF8: Final = b"TAGS\1\xff\xc3\2KEYS\1k\xed\xa0\x80x k2\2UNIQ_KEY\1u\xe2\x82"
+_PROPERTIES: Final = b"TAGS\1a\2KEYS\1k"
 _UNSIGNED_SHORT: Final = struct.Struct(">H")
 _STORED_MS: Final = 1_700_000_000_000
 
@@ -61,11 +65,15 @@ Change = Callable[[Files], Contents]
 
 @attrs.frozen
 class Spoiling:
-    """`must_refuse`: the broker must not open its store then. `in_order`: it must have been stopped in order before."""
+    """`must_refuse`: the broker must not open its store then. `in_order`: it must have been stopped in order before.
+
+    `goes_on`: what stands at the log's end belongs to it then, and the broker must be the master.
+    """
 
     change: Change
     must_refuse: bool = False
     in_order: bool = False
+    goes_on: bool = False
 
 
 def read_file(disk: Disk, path: str) -> bytes | None:
@@ -226,10 +234,35 @@ def record_of_rocketmq_5(files: Files) -> Contents:
     return _at_the_end(files, bytes(data))
 
 
-def _image(physical_offset: int, body: bytes) -> bytes:
+def records_of_rocketmq(files: Files) -> Contents:
+    """What RocketMQ takes, and no put here: text that is no UTF-8, and more properties than any program can read."""
+    topic = b"Foreign-%d" % files.rng.randrange(1_000_000)  # nobody has used it: its queue begins
+    data = b""
+    for number in range(files.rng.randint(1, 3)):
+        properties = files.rng.choice((_NO_UTF8, _NO_UTF8, _LONG_PROPERTIES, _PROPERTIES))
+        record = bytearray(_image(files.end + len(data), b"body", number).removesuffix(_TOPIC_AT_END))
+        record += bytes((len(topic),)) + topic + _UNSIGNED_SHORT.pack(len(properties)) + properties
+        BLANK.pack_into(record, 0, len(record), MESSAGE_MAGIC)
+        data += record
+    return _at_the_end(files, data)
+
+
+def appended(files: Files, contents: Contents) -> Iterator[tuple[int, int]]:
+    """Where the records begin that `contents` have at the end of a log, and their sizes."""
+    (data,) = contents.values()
+    ((path, _),) = contents.items()
+    first = int(path.rpartition("/")[2])
+    at = files.end - first
+    while data is not None and BLANK.unpack_from(data, at)[1] == MESSAGE_MAGIC:
+        size = BLANK.unpack_from(data, at)[0]
+        yield first + at, size
+        at += size
+
+
+def _image(physical_offset: int, body: bytes, queue_offset: int = 0) -> bytes:
     """A whole record for an offset of the log."""
     encoded = encode_message(Message(_TOPIC, body))
-    encoded.place(queue_offset=0, physical_offset=physical_offset, store_timestamp_ms=_STORED_MS)
+    encoded.place(queue_offset=queue_offset, physical_offset=physical_offset, store_timestamp_ms=_STORED_MS)
     return bytes(encoded.data)
 
 
@@ -254,5 +287,6 @@ SPOILINGS: Final[Mapping[str, Spoiling]] = {
     "part_of_a_record": Spoiling(part_of_a_record),
     "record_of_long_topic": Spoiling(record_of_long_topic),
     "record_of_rocketmq_5": Spoiling(record_of_rocketmq_5, must_refuse=True),
+    "records_of_rocketmq": Spoiling(records_of_rocketmq, goes_on=True),
     "tables_to_backups": Spoiling(tables_to_backups),
 }
