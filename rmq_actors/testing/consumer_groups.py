@@ -37,6 +37,7 @@ from rmq_actors.protocols.allocation import (
     AllocateMessageQueueStrategy,
 )
 from rmq_actors.protocols.consume_results import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.clients import CHAOS_TOPIC, LOOK_EVERY_S
 from rmq_actors.testing.topology import CONSUMERS, OTHER_CONSUMERS
@@ -326,7 +327,9 @@ def tell_call(brokers: BrokersUnderTest, node: Node, status: str, name: str, beg
 
 
 @contextlib.asynccontextmanager
-async def open_application_client(brokers: BrokersUnderTest, node: Node, name: str) -> AsyncIterator[MQClientInstance]:
+async def open_application_client(
+    brokers: BrokersUnderTest, node: Node, name: str, hooks: Sequence[RpcHook] = ()
+) -> AsyncIterator[MQClientInstance]:
     """A client on a machine, whose process runs this task. It hears of changes soon."""
     assert brokers.name_server is not None
     config = ClientConfig(
@@ -340,5 +343,5 @@ async def open_application_client(brokers: BrokersUnderTest, node: Node, name: s
     tracer = brokers.recorder.tracer(node.name)
     node.on_fence(tracer.fence)
     environment = Environment(node.disk, node.wall_clock, node.entropy)
-    async with open_client_instance(config, environment, tracer) as client:
+    async with open_client_instance(config, environment, tracer, hooks=hooks) as client:
         yield client

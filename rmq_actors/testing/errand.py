@@ -1,6 +1,6 @@
 """What an errand of a client is made of: `Errand`, with visitors on connections of their own.
 
-The errands themselves are in `errands.py` and `errands_of_transactions.py`.
+The errands themselves are in `errands.py`, and in `errands_of_transactions.py` and its like.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rmq_actors.wire.headers import decode_header
 from rmq_actors.wire.headers.messages import SendMessageResponseHeader
 from rmq_actors.wire.headers.transactions import CheckTransactionStateRequestHeader
 from rmq_actors.wire.message_id import decode_message_id
-from rmq_actors.wire.record import decode_message
+from rmq_actors.wire.record import StoredMessage, decode_message
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -56,8 +56,9 @@ class Visitor:
     client: ThinClient
     #: How often it was told that the members of its group have changed.
     told: int = 0
-    #: The half messages that it was asked about.
+    #: The half messages that it was asked about, and what each question has of the message.
     asked: list[Prepared] = attrs.field(factory=list)
+    questions: list[StoredMessage] = attrs.field(factory=list)
     _came: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def came(self) -> None:
@@ -92,6 +93,14 @@ class Errand:
     def group(self) -> str:
         """A group that no other errand has."""
         return f"GroupOfErrand-{self.number}"
+
+    def a_slave(self) -> str:
+        """One that follows, by its name. Raises `GivenUp` if there is none."""
+        brokers = self.brokers
+        slaves = [each for each in brokers.running if each != self.master and brokers.status(each).is_following]
+        if not slaves:
+            raise GivenUp
+        return slaves[self.below(len(slaves))]
 
     def below(self, count: int) -> int:
         """A number that is drawn."""
@@ -133,12 +142,16 @@ class Errand:
 
             def note_question(request: RemotingRequest) -> None:
                 header = decode_header(CheckTransactionStateRequestHeader, request.command)
-                key = decode_message(memoryview(request.command.body)).properties.get("UNIQ_KEY", "")
+                message = decode_message(memoryview(request.command.body))
+                key = message.properties.get("UNIQ_KEY", "")
+                visitor.questions.append(message)
                 visitor.asked.append(Prepared(header.tran_state_table_offset, header.commit_log_offset, key))
                 visitor.came()
 
             processors.register([RequestCode.NOTIFY_CONSUMER_IDS_CHANGED], note)
             processors.register([RequestCode.CHECK_TRANSACTION_STATE], note_question)
+            # Who wants to know how it is gets no answer.
+            processors.register([RequestCode.GET_CONSUMER_RUNNING_INFO], lambda _: None)
             await system.start(remoting)
             yield visitor
 

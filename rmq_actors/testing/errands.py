@@ -16,12 +16,23 @@ from rmq_actors.protocols.offset_moved_event import OFFSET_MOVED_EVENT_TOPIC
 from rmq_actors.protocols.send_rules import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.testing.errand import AT_ONCE_S, Errand, GivenUp, Visitor, check, is_of_a_clock, minds_all
+from rmq_actors.testing.errands_of_clocks import check_at_a_wrong_clock, delays_at_a_wrong_clock
+from rmq_actors.testing.errands_of_programs import consumer_ends, failing_hook, wrong_arguments
+from rmq_actors.testing.errands_of_tables import (
+    deleted_group,
+    group_of_two,
+    order_of_requests,
+    second_life,
+    silent_client,
+)
 from rmq_actors.testing.errands_of_transactions import (
+    asked_as_it_was_sent,
     asked_in_time,
     asked_once_somebody_is_there,
     commit_crosses_a_check,
     end_of_a_retried_send,
     ends_at_once,
+    halves_of_one_key,
 )
 from rmq_actors.testing.thin_client import Pulled, ThinClient, subscription
 from rmq_actors.tracing.events.run import ClientTopic, FaultBegin
@@ -71,19 +82,10 @@ async def held_pull(errand: Errand) -> str:
 
 async def held_pull_at_a_slave(errand: Errand) -> str:
     """So it is at a slave that has all."""
-    async with errand.visitor() as sender, errand.visitor(_a_slave(errand)) as reader:
+    async with errand.visitor() as sender, errand.visitor(errand.a_slave()) as reader:
         await errand.send(sender.client, b"first")
         await errand.read(reader.client, limit_s=_COPIED_S)
         return await _held(errand, sender, reader, _AT_A_SLAVE_S)
-
-
-def _a_slave(errand: Errand) -> str:
-    """One that follows, by its name."""
-    brokers = errand.brokers
-    slaves = [each for each in brokers.running if each != errand.master and brokers.status(each).is_following]
-    if not slaves:
-        raise GivenUp
-    return slaves[errand.below(len(slaves))]
 
 
 async def _held(errand: Errand, sender: Visitor, reader: Visitor, limit_s: float) -> str:
@@ -273,7 +275,7 @@ async def _is_dead(errand: Errand, client: ThinClient) -> str:
 async def deleted_topic(errand: Errand) -> str:
     """Pulls of a deleted topic end at once; its route, statistics and offsets are gone, and do not come back."""
     group_offset, waits = 1, not errand.below(3)
-    slave = _a_slave(errand)
+    slave = errand.a_slave()
     async with (
         errand.visitor() as admin,
         errand.visitor() as reader,
@@ -385,27 +387,40 @@ class ErrandKind:
     ignores: Callable[[FaultBegin], bool] = minds_all
 
 
-#: By the function's name.
-ERRANDS: Mapping[str, ErrandKind] = MappingProxyType(
-    {
-        kind.run.__name__: kind
-        for kind in (
-            ErrandKind(held_pull, is_of_a_clock),
-            ErrandKind(held_pull_at_a_slave, is_of_a_clock),
-            ErrandKind(moved_offset, is_of_a_clock),
-            ErrandKind(leave_while_waiting, is_of_a_clock),
-            ErrandKind(member_leaves, is_of_a_clock),
-            ErrandKind(statistics),
-            ErrandKind(levels_of_retries, is_of_a_clock),
-            ErrandKind(dead_letters, is_of_a_clock),
-            ErrandKind(dead_letters_of_senders, is_of_a_clock),
-            ErrandKind(deleted_topic, is_of_a_clock),
-            ErrandKind(routes_stay, _is_pause),
-            ErrandKind(asked_in_time, is_of_a_clock),
-            ErrandKind(asked_once_somebody_is_there, is_of_a_clock),
-            ErrandKind(commit_crosses_a_check, is_of_a_clock),
-            ErrandKind(ends_at_once, is_of_a_clock),
-            ErrandKind(end_of_a_retried_send, is_of_a_clock),
-        )
-    }
+#: Those that a run begins with.
+_FIRST = (
+    ErrandKind(held_pull, is_of_a_clock),
+    ErrandKind(held_pull_at_a_slave, is_of_a_clock),
+    ErrandKind(moved_offset, is_of_a_clock),
+    ErrandKind(leave_while_waiting, is_of_a_clock),
+    ErrandKind(member_leaves, is_of_a_clock),
+    ErrandKind(statistics),
+    ErrandKind(levels_of_retries, is_of_a_clock),
+    ErrandKind(dead_letters, is_of_a_clock),
+    ErrandKind(dead_letters_of_senders, is_of_a_clock),
+    ErrandKind(deleted_topic, is_of_a_clock),
+    ErrandKind(routes_stay, _is_pause),
+    ErrandKind(asked_in_time, is_of_a_clock),
+    ErrandKind(asked_once_somebody_is_there, is_of_a_clock),
+    ErrandKind(commit_crosses_a_check, is_of_a_clock),
+    ErrandKind(ends_at_once, is_of_a_clock),
+    ErrandKind(end_of_a_retried_send, is_of_a_clock),
 )
+#: Those that come after them: what the first ones meet, they do not move.
+_FURTHER = (
+    ErrandKind(halves_of_one_key, is_of_a_clock),
+    ErrandKind(asked_as_it_was_sent, is_of_a_clock),
+    ErrandKind(deleted_group, is_of_a_clock),
+    ErrandKind(second_life, is_of_a_clock),
+    ErrandKind(group_of_two, is_of_a_clock),
+    ErrandKind(silent_client, is_of_a_clock),
+    ErrandKind(order_of_requests, is_of_a_clock),
+    ErrandKind(consumer_ends, is_of_a_clock),
+    ErrandKind(wrong_arguments, is_of_a_clock),
+    ErrandKind(failing_hook, is_of_a_clock),
+    ErrandKind(check_at_a_wrong_clock, is_of_a_clock),
+    ErrandKind(delays_at_a_wrong_clock, is_of_a_clock),
+)
+#: By the function's name.
+ERRANDS: Mapping[str, ErrandKind] = MappingProxyType({kind.run.__name__: kind for kind in (*_FIRST, *_FURTHER)})
+FIRST_ERRANDS, FURTHER_ERRANDS = (tuple(kind.run.__name__ for kind in kinds) for kinds in (_FIRST, _FURTHER))

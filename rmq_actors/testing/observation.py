@@ -176,12 +176,13 @@ class FaultObserver:
 
     def _fault_begins(self, event: FaultBegin) -> None:
         self._active[event.fault_kind] = self._active.get(event.fault_kind, 0) + 1
-        self._at_work[event.fault_id] = self._schedule.faults[event.fault_id]
-        self._weigh()
+        if event.fault_id < len(self._schedule.faults):  # not one that clients have set off
+            self._at_work[event.fault_id] = self._schedule.faults[event.fault_id]
+            self._weigh()
 
     def _fault_ends(self, event: FaultEnd) -> None:
         self._active[event.fault_kind] -= 1
-        self._at_work.pop(event.fault_id)
+        self._at_work.pop(event.fault_id, None)
 
     def _weigh(self) -> None:
         """Which of the faults at work matter now."""

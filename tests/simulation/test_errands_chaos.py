@@ -10,9 +10,12 @@ import pytest
 
 from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingService
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
+from rmq_actors.broker.transactional_message_service import TransactionalMessageService
+from rmq_actors.client.group_member import GroupMember
 from rmq_actors.protocols.due_clock import DueClock
 from rmq_actors.protocols.transaction_check import HalfMessage
 from rmq_actors.testing.errands import ERRANDS as KINDS
+from rmq_actors.testing.errands import FIRST_ERRANDS, FURTHER_ERRANDS
 from rmq_actors.testing.scenarios import ERRANDS, RunResult, run_case, scenario_of
 from rmq_actors.testing.workload import Workload
 from rmq_actors.tracing.event import of_kind
@@ -31,6 +34,12 @@ def test_errands_end_well_where_nothing_is_wrong() -> None:
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
     ended = Counter(event.status for each in results for event in of_kind(each.events, ClientErrand))
     assert ended["done"] > 20
+    begun = [event.operation for event in of_kind(results[1].events, ClientErrand) if event.status == "begun"]
+    first = results[1].case.parameters["errands"]
+    assert isinstance(first, int)
+    assert len(begun) == first * 3 // 2
+    assert set(begun[:first]) <= set(FIRST_ERRANDS)
+    assert set(begun[first:]) <= set(FURTHER_ERRANDS)
 
 
 @pytest.mark.long
@@ -75,6 +84,16 @@ def go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DueClock, "due_at_s", due_at_s)
 
 
+def tell_no_origin(patch: pytest.MonkeyPatch) -> None:
+    """A half message that is stored again takes the place of the oldest one with its key."""
+    patch.setattr(TransactionalMessageService, "_names_origin", lambda *_: False)
+
+
+def say_nothing_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A consumer whose block is over still waits for messages."""
+    patch.setattr(GroupMember, "check_open", lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "invariant"),
     [
@@ -82,6 +101,8 @@ def go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
         (tell_no_member, "errands"),
         (ask_nobody, "errands"),
         (go_by_the_wall_clock, "delayed"),
+        (tell_no_origin, "errands"),
+        (say_nothing_at_the_end, "errands"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

@@ -185,7 +185,12 @@ class ClientCall(Event, kind="client.call", emitter="testing.consumer_groups", a
     timeout_ms: int
 
 
-class ClientTopic(Event, kind="client.topic", emitter="testing.topic_clients, testing.errands", actor="TopicClients"):
+class ClientTopic(
+    Event,
+    kind="client.topic",
+    emitter="testing.topic_clients, testing.errands, testing.errands_of_tables",
+    actor="TopicClients",
+):
     """A client asks this node to create or delete a topic or its group, or sends to it: operation says which.
 
     status: asked, then what that was answered with, a code's name, or was not, by an error's name.
