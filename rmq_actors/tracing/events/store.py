@@ -15,7 +15,7 @@ class StoreOpen(Event, kind="store.open", emitter="store.log.commit_log", actor=
     size: int = 0
 
 
-class LogAppend(Event, kind="log.append", emitter="store.log.commit_log", actor="CommitLog"):
+class LogAppend(Event, kind="log.append", emitter="store.log.commit_log, testing.lost_files", actor="CommitLog"):
     """Bytes were appended at offset."""
 
     offset: int
