@@ -192,7 +192,7 @@ class BrokerRemoting:
         ClientManageProcessor(clients, self._housekeeping, pool).register(self.processors)
         ConsumerManageProcessor(clients, self._housekeeping).register(self.processors)
         QueryConsumeQueueProcessor(clients, self._housekeeping).register(self.processors)
-        removal = TopicRemoval(self.metadata, self._hold_service, self._protection.lags)
+        removal = TopicRemoval(self.metadata, self._hold_service, self._protection.lags, self._tracer)
         TopicAdminProcessor(clients, self._pools, removal, lambda: self.registration).register(self.processors)
         self._access.register(
             clients, lambda: self.broker_addr, self._environment.wall_clock, self.processors, self._pools.table
@@ -292,7 +292,7 @@ class BrokerRemoting:
         """
         await self.metadata.delay_offsets.log_ends_at(store.commit_log.max_offset)
         await self.metadata.fence("role", "")
-        await TopicRemoval(self.metadata, self._hold_service, self._protection.lags).go_on(store, is_slave=is_slave)
+        await TopicRemoval(self.metadata, self._hold_service, self._protection.lags, self._tracer).go_on(store, is_slave=is_slave)
         self.use_store(store, is_slave=is_slave)
 
     @property

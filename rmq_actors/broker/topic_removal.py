@@ -20,6 +20,8 @@ from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.protocols.slow_consumers import SlowConsumers
 from rmq_actors.store.files.topic_names import is_lmq
 from rmq_actors.store.message_store import MessageStore
+from rmq_actors.tracing.events.broker import BrokerDeleteTopic
+from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC, TRANSACTION_TOPICS
 
 _log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class TopicRemoval:
     _metadata: BrokerMetadata
     _hold_service: PullRequestHoldService
     lags: SlowConsumers
+    _tracer: Tracer
 
     async def delete(self, store: MessageStore, topics: Collection[str]) -> None:
         """Delete topics, also those of which only a part is left. Raises `OSError`, `ValueError`."""
@@ -60,6 +63,7 @@ class TopicRemoval:
         async with self._metadata.topics.deleting(choose, has_begun, deletion.finish) as names:
             if names:
                 await deletion.delete(names)
+                self._tell(names)
                 self.lags.forget_topics(names)
                 offsets.remove_topics(names)
                 await offsets.persist()
@@ -75,6 +79,7 @@ class TopicRemoval:
             return
         try:
             if is_slave:  # its offsets never go back by its master's table
+                self._tell(unfinished)
                 self._metadata.consumer_offsets.remove_topics(unfinished)
                 await self._metadata.consumer_offsets.persist()
                 await store.topic_deletion.finish(unfinished)
@@ -82,3 +87,7 @@ class TopicRemoval:
                 await self.delete(store, unfinished)
         except (OSError, ValueError) as error:
             _log.error("topics %s are not deleted yet, delete them again: %s", ", ".join(sorted(unfinished)), error)
+
+    def _tell(self, names: AbstractSet[str]) -> None:
+        for topic in sorted(names):
+            self._tracer.emit(BrokerDeleteTopic(topic=topic))

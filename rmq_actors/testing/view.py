@@ -18,7 +18,7 @@ from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import Appended, Cut, NodeView, Opened
 from rmq_actors.tracing.event import Event
-from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
+from rmq_actors.tracing.events.broker import BrokerDeleteTopic, BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import (
     HaClientClose,
     HaClientCompare,
@@ -143,6 +143,7 @@ class ClusterView:
             BrokerSlaveSynchronize: self._slave_synchronize,
             ClientTable: self._client_table,
             ClientTopic: self._client_topic,
+            BrokerDeleteTopic: self._delete_topic,
             HaConnectionOpen: self._connection_open,
             HaReport: self._report,
             HaConnectionClose: self._connection_close,
@@ -531,8 +532,11 @@ class ClusterView:
                 self._look_at_table(self.nodes[event.node], event.part)
 
     def _client_topic(self, event: ClientTopic) -> None:
-        if event.operation == "delete":
+        if event.operation == "delete":  # its broker may die before it tells
             self.deleted_topics.add(event.topic)
+
+    def _delete_topic(self, event: BrokerDeleteTopic) -> None:
+        self.deleted_topics.add(event.topic)
 
     def _slave_synchronize(self, event: BrokerSlaveSynchronize) -> None:
         if self.has_tables and event.part in TABLES:

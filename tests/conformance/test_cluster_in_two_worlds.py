@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from rmq_actors import BrokerDown, Cluster, ExchangeFailed, Message, PutStatus, Unsupported, open_cluster
+from rmq_actors import BrokerDown, Cluster, ExchangeFailed, Message, PutStatus, TopicConfig, Unsupported, open_cluster
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.testing import PLANTED_BUGS, REPLICATION_INVARIANTS, SIM_STORE, ClusterBroken, NotWell, SimCluster
 from rmq_actors.wire.address import parse_address
@@ -137,9 +137,23 @@ async def what_cannot_be(cluster: Cluster) -> None:
 
 #: What to do, with which brokers, and whether they have a name server. That knows masters alone: a slave of a slave is
 #: configured by address.
+async def delete_a_topic_and_make_it_again(cluster: Cluster) -> None:
+    topic = TopicConfig(topic_name="Again", read_queue_nums=1, write_queue_nums=1)
+    async with cluster.admin() as admin, cluster.producer() as producer:
+        await admin.create_topic(topic)
+        await producer.send(Message("Again", b"before"))
+        await cluster.wait_until_replicated()
+        await admin.delete_topic("Again")
+        await admin.create_topic(topic)
+        sent = await producer.send(Message("Again", b"after"))
+        assert sent.queue_offset == 0
+        await cluster.wait_until_replicated()
+
+
 CASES: list[tuple[Body, Topology, bool]] = [
     (promote_the_middle, TWO_GROUPS, False),
     (exchange_beside_a_second_slave, TWO_GROUPS, False),
+    (delete_a_topic_and_make_it_again, PAIR, True),
     *(
         (body, PAIR, name_server)
         for body in (exchange_and_back, lose_the_master, restart_and_stop, what_cannot_be)

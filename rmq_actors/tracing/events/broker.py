@@ -82,6 +82,12 @@ class BrokerSlaveSynchronize(
     detail: str
 
 
+class BrokerDeleteTopic(Event, kind="broker.delete_topic", emitter="broker.topic_removal", actor="TopicRemoval"):
+    """A topic is deleted, and there is no way back: its queues, consumers' offsets and settings go now."""
+
+    topic: str
+
+
 class BrokerPersistOffsets(
     Event, kind="broker.persist_offsets", emitter="broker.offset_persist_service", actor="OffsetPersistService"
 ):
