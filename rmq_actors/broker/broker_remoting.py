@@ -292,7 +292,8 @@ class BrokerRemoting:
         """
         await self.metadata.delay_offsets.log_ends_at(store.commit_log.max_offset)
         await self.metadata.fence("role", "")
-        await TopicRemoval(self.metadata, self._hold_service, self._protection.lags, self._tracer).go_on(store, is_slave=is_slave)
+        removal = TopicRemoval(self.metadata, self._hold_service, self._protection.lags, self._tracer)
+        await removal.go_on(store, is_slave=is_slave)
         self.use_store(store, is_slave=is_slave)
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import trio
 import typer
 
+from rmq_actors.cli.argument_values import name, number, sendable
 from rmq_actors.cli.broker_request import session_credentials
 from rmq_actors.cli.exit_codes import ExitCode
 
@@ -35,6 +36,8 @@ admin_app = typer.Typer(
     no_args_is_help=True,
 )
 
+Name = Annotated[str, typer.Argument(callback=name, show_default=False)]
+Text = Annotated[str, typer.Argument(callback=sendable, show_default=False)]
 NameServers = Annotated[
     str,
     typer.Option(
@@ -43,10 +46,11 @@ NameServers = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per message, one per line; bodies in base64.")]
-Tags = Annotated[str, typer.Option("--tags", help='Only messages with these tags: "new || paid".')]
+Tags = Annotated[str, typer.Option("--tags", callback=sendable, help='Only messages with these tags: "new || paid".')]
 Count = Annotated[int | None, typer.Option("--count", min=1, help="End after this many messages.")]
 WaitS = Annotated[
-    float | None, typer.Option("--wait", min=0.05, max=1e6, help="End when none has come for this many seconds.")
+    float | None,
+    typer.Option("--wait", min=0.05, max=1e6, callback=number, help="End when none has come for this many seconds."),
 ]
 _DEFAULT = "127.0.0.1:9876"
 #: RocketMQ's own tools consume by this group, which every broker has.
@@ -63,7 +67,7 @@ def topics(namesrv: NameServers = _DEFAULT, as_json: Json = False) -> None:
 
 
 @admin_app.command()
-def route(topic: str, namesrv: NameServers = _DEFAULT, as_json: Json = False) -> None:
+def route(topic: Name, namesrv: NameServers = _DEFAULT, as_json: Json = False) -> None:
     """Print which brokers have a topic, with their addresses and queues."""
     found = _run(namesrv, lambda admin, _: admin.route(topic))
     if as_json:
@@ -81,7 +85,7 @@ def route(topic: str, namesrv: NameServers = _DEFAULT, as_json: Json = False) ->
 
 @admin_app.command("create-topic")
 def create_topic(
-    topic: str,
+    topic: Name,
     queues: Annotated[int, typer.Option("--queues", min=1, max=16_384, help="How many queues on each master.")] = 8,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Only at the masters of this cluster.")] = None,
     namesrv: NameServers = _DEFAULT,
@@ -95,7 +99,7 @@ def create_topic(
 
 @admin_app.command("delete-topic")
 def delete_topic(
-    topic: str,
+    topic: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     namesrv: NameServers = _DEFAULT,
 ) -> None:
@@ -112,8 +116,8 @@ def delete_topic(
 
 @admin_app.command()
 def send(
-    topic: str,
-    body: str,
+    topic: Name,
+    body: Text,
     tags: Annotated[str | None, typer.Option("--tags", help="The message's tag.")] = None,
     keys: Annotated[str | None, typer.Option("--keys", help="Its keys, with blanks between them.")] = None,
     namesrv: NameServers = _DEFAULT,
@@ -139,7 +143,7 @@ def send(
 
 
 @admin_app.command()
-def query(topic: str, key: str, namesrv: NameServers = _DEFAULT) -> None:
+def query(topic: Name, key: Name, namesrv: NameServers = _DEFAULT) -> None:
     """Print messages of a topic by one of their keys: id, time, place and body."""
     for message in _run(namesrv, lambda admin, _: admin.messages_by_key(topic, key)):
         typer.echo(_line(message))
@@ -147,8 +151,8 @@ def query(topic: str, key: str, namesrv: NameServers = _DEFAULT) -> None:
 
 @admin_app.command()
 def consume(
-    topic: str,
-    group: str,
+    topic: Name,
+    group: Name,
     tags: Tags = "*",
     from_first: Annotated[
         bool, typer.Option("--from-first", help="Begin a queue in which the group has no offset at its first message.")
@@ -177,7 +181,7 @@ def consume(
 
 @admin_app.command()
 def tail(
-    topic: str,
+    topic: Name,
     tags: Tags = "*",
     last: Annotated[int, typer.Option("--last", min=0, max=2**31 - 1, help="Begin with this many of each queue.")] = 0,
     count: Count = None,
@@ -209,8 +213,8 @@ def tail(
 
 @admin_app.command("reset-offsets")
 def reset_offsets(
-    group: str,
-    topic: str,
+    group: Name,
+    topic: Name,
     timestamp_ms: Annotated[int, typer.Argument(min=0, max=2**63 - 1, help="Milliseconds since the epoch.")],
     namesrv: NameServers = _DEFAULT,
 ) -> None:

@@ -34,6 +34,9 @@ EXIT_OF_OUTCOME: dict[Outcome, ExitCode] = {
     "liveness": ExitCode.LIVENESS,
 }
 
+#: As many bits as a run_id has.
+_SEED_MAX = 2**63 - 1
+
 
 def parse_seeds(text: str) -> range:
     """Turn "A:B" into the seeds A to B - 1, "A" into that one. Raises `typer.BadParameter`."""
@@ -44,6 +47,8 @@ def parse_seeds(text: str) -> range:
         raise typer.BadParameter(f"{text!r} is neither a number nor A:B") from error
     if not seeds or seeds[0] < 0:
         raise typer.BadParameter(f"{text!r} names no seed: A:B is A, A+1, ..., B-1, from 0 on")
+    if seeds[-1] > _SEED_MAX:
+        raise typer.BadParameter(f"{text!r} goes past the last seed, {_SEED_MAX}")
     return seeds
 
 

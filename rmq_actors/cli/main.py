@@ -11,7 +11,7 @@ import typer.core
 import typer.main
 
 import rmq_actors
-from rmq_actors.cli import interrupts
+from rmq_actors.cli import full_disks, interrupts
 from rmq_actors.cli.entry import a_command_runs
 from rmq_actors.cli.help_text import flow_help
 
@@ -78,6 +78,11 @@ class _Commands(typer.core.TyperGroup):
         found = super().resolve_command(ctx, args)
         a_command_runs()
         return found
+
+    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401
+        """Read the arguments and run what they name, or print help."""
+        with full_disks.exits_with_2():
+            return super().main(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         """Run a command."""

@@ -15,6 +15,7 @@ import attrs
 import trio
 import typer
 
+from rmq_actors.cli.argument_values import number
 from rmq_actors.cli.broker_request import RequestFailed, run_request
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from rmq_actors.remoting.client import RemotingClient
 
 Interval = Annotated[
-    float, typer.Option("--interval", min=0.1, max=3600, help="How many seconds lie between two questions.")
+    float,
+    typer.Option("--interval", min=0.1, max=3600, callback=number, help="How many seconds lie between two questions."),
 ]
 
 

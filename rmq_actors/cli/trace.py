@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from rmq_actors.cli import interrupts
+from rmq_actors.cli.argument_values import RUN_ID_MAX, RUN_ID_MIN
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.progress import progress_bar
 from rmq_actors.cli.trace_export import ExportFormat, write_export
@@ -133,7 +134,10 @@ def show_command(
     traces: Annotated[
         Path, typer.Option("--traces", metavar="DIR", help="The traces directory: the one that holds v1/.")
     ],
-    run: Annotated[int | None, typer.Option(metavar="ID", help="The run whose events are wanted: a run_id.")] = None,
+    run: Annotated[
+        int | None,
+        typer.Option(metavar="ID", min=RUN_ID_MIN, max=RUN_ID_MAX, help="The run whose events are wanted: a run_id."),
+    ] = None,
     kind: Annotated[
         list[str] | None, typer.Option("--kind", metavar="K", help="Events of this kind; may be given several times.")
     ] = None,
@@ -188,7 +192,12 @@ def export_command(
     traces: Annotated[
         Path, typer.Option("--traces", metavar="DIR", help="The traces directory: the one that holds v1/.")
     ],
-    run: Annotated[int, typer.Option(metavar="ID", help="The run: a run_id, as `trace show` lists them.")],
+    run: Annotated[
+        int,
+        typer.Option(
+            metavar="ID", min=RUN_ID_MIN, max=RUN_ID_MAX, help="The run: a run_id, as `trace show` lists them."
+        ),
+    ],
     out_format: Annotated[ExportFormat, typer.Option("--format", help="For which program.")],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="The file to write; without it, standard output.")

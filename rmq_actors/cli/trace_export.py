@@ -74,6 +74,9 @@ def _output(out: Path | None) -> Iterator[Callable[[str], object]]:
         return
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a directory", param_hint="--out")
+    out = out.resolve()  # a link stays one
+    if out.exists() and not out.is_file():
+        raise typer.BadParameter(f"{out} is no file, and would be replaced by one", param_hint="--out")
     try:
         file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - it is closed, then renamed
             "w", dir=out.parent, prefix=f".{out.name}.", encoding="utf-8", delete=False

@@ -57,7 +57,7 @@ class CaseFile:
             return cls(scenario, case, str(content.get("outcome", "")), str(content.get("failure", "")))
         except KeyError as error:
             raise IllegalCaseFile(f"{path}: {error} is missing") from error
-        except (UnicodeDecodeError, ValueError) as error:
+        except (UnicodeDecodeError, ValueError, RecursionError) as error:
             if isinstance(error, IllegalCaseFile):
                 raise
             raise IllegalCaseFile(f"{path}: {error}") from error

@@ -266,7 +266,8 @@ class TraceWriter:
 
     def close(self) -> None:
         """End an open run as incomplete and publish what was written. Does nothing the second time."""
-        if self._run is not None:
+        # One that could not be written to its end is not open, and cannot be ended.
+        if self._run is not None and self._run.is_open:
             self._run.end(OUTCOME_INCOMPLETE)
         if self._spool is not None:
             self._roll(self._spool)

@@ -69,6 +69,7 @@ from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from tests.simulation.test_send_and_pull import TIMEOUT_MS, Clients, placed, run
 from tests.worlds.name_server_world import CLIENT
+from tests.worlds.recording import new_recorder
 
 TOPIC, GROUP = "TopicAdministered", "GroupAdministered"
 OK = ResponseCode.SUCCESS
@@ -542,7 +543,7 @@ def test_a_topic_that_is_being_made_is_not_removed_as_one_that_nobody_has() -> N
         topics = broker.remoting.metadata.topics
         hold_service = PullRequestHoldService()
         hold_service.answers_through(lambda _: None)
-        removal = TopicRemoval(broker.remoting.metadata, hold_service, SlowConsumers())
+        removal = TopicRemoval(broker.remoting.metadata, hold_service, SlowConsumers(), new_recorder().tracer("a-0"))
         await broker.put_message(Message("NobodyHasIt", b""))
         await broker.put_message(Message("SomebodyMakesIt", b""))
         await trio.sleep(0.2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import signal
@@ -252,6 +253,20 @@ def test_a_run_still_open_at_close_is_incomplete(tmp_path: Path) -> None:
             live(event)
     (row,) = read_runs(tmp_path)
     assert (row["outcome"], row["event_count"]) == ("incomplete", 5)
+
+
+def test_a_run_that_cannot_be_written_to_its_end_fails_by_that_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    writer = TraceWriter(tmp_path, "tests", "replication")
+    live = writer.open_run(run_of(1))
+    monkeypatch.setattr(spool_module._Spool, "write", full)
+    with pytest.raises(OSError, match="no room"):
+        live.end("passed")
+    writer.close()
 
 
 def test_misuse_is_named(tmp_path: Path) -> None:

@@ -459,3 +459,19 @@ def test_where_to_write_is_looked_at_before_the_events(
     ended = export(traces, "--run", results[0].run.run_id, "--format", "shiviz", "--out", tmp_path)
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert "is a directory" in " ".join(ended.stderr.replace("│", " ").split())
+
+
+def test_what_is_no_file_is_not_replaced_and_a_link_goes_on_to_be_one(
+    traces: Path, results: Sequence[RunResult], tmp_path: Path
+) -> None:
+    wanted = ("--run", results[0].run.run_id, "--format", "shiviz", "--out")
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    ended = export(traces, *wanted, pipe)
+    assert ended.exit_code == 2
+    assert pipe.is_fifo()
+    target.write_text("before")
+    link.symlink_to(target)
+    assert export(traces, *wanted, link).exit_code == 0
+    assert link.is_symlink()
+    assert target.read_text() != "before"

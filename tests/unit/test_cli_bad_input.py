@@ -1,0 +1,52 @@
+"""What commands cannot use, or cannot write: a line that says so, and the exit code of bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rmq_actors.cli.main import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["admin", "route", ""], "'topic': it is empty"),
+        (["admin", "query", "Topic", ""], "'key': it is empty"),
+        (["admin", "reset-offsets", "", "Topic", "0"], "'group': it is empty"),
+        (["admin", "send", "Topic", "\udcff"], "is not UTF-8"),
+        (["admin", "consume", "Topic", "group", "--tags", "\udcff"], "is not UTF-8"),
+        (["admin", "tail", "Topic", "--wait", "nan"], "nan is not a number"),
+        (["broker-admin", "status", "127.0.0.1:1", "--watch", "--interval", "nan"], "nan is not a number"),
+        (["chaos", "run", "--seeds", f"{2**63}:{2**63 + 2}"], "past the last seed"),
+        (["trace", "show", "--traces", ".", "--run", f"{2**63}"], "is not in the range"),
+    ],
+)
+def test_what_no_command_can_use(arguments: list[str], told: str) -> None:
+    ended = CliRunner().invoke(app, arguments)
+    assert ended.exit_code == 2
+    assert told in " ".join(ended.stderr.replace("│", " ").split())
+
+
+def test_a_case_that_is_nested_without_end(tmp_path: Path) -> None:
+    (tmp_path / "case.json").write_text("[" * 100_000)
+    ended = CliRunner().invoke(app, ["chaos", "replay", str(tmp_path / "case.json")])
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "recursion" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [["chaos", "list"], ["--help"], ["chaos", "run", "--seeds", "0", "--digest"]])
+def test_what_is_printed_where_no_room_is_left(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "rmq_actors.cli.entry", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (2, "rmq-actors: No space left on device\n")
