@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import random
+from functools import partial
 from typing import Final
 
 import attrs
 import trio
 
+from rmq_actors.embedding.brokers import exchange_roles
 from rmq_actors.embedding.cluster_protocol import BrokerDown
-from rmq_actors.namesrv.route_table import MASTER_ID
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.testing.clients import TOPIC_OF_ALL
 from rmq_actors.testing.drawn_operator import DrawnOperator
@@ -39,6 +40,14 @@ _REGISTERED_S: Final = 40.0
 #: A change of what clients may do is told at once.
 _TOLD_S: Final = 3.0
 _PERM_BITS: Final = 6
+#: When permissions are set, once an exchange has begun, one after the other.
+_SET_AFTER_S: Final = (0.0, 0.005, 0.02, 0.05)
+#: How long an exchange may take once all is well.
+_PATIENCE_S: Final = 30.0
+#: Producers ask for routes so often: they have left a broker then, and slaves have its tables.
+_LEFT_S: Final = 30.0
+#: Too little time for one.
+_HASTE_S: Final = 0.1
 
 
 @attrs.define(eq=False, repr=False)
@@ -61,8 +70,10 @@ class RoutesOperator(DrawnOperator):
             return
         async with self._changing_roles, trio.open_nursery() as nursery:
             nursery.start_soon(self._tried, self._exchange_roles, operation)
-            await trio.sleep(min(operation.patience_s, 1.0) / 10)
-            nursery.start_soon(self._tried, lambda _: self._update(old, brokerPermission="4"), operation)
+            for number, after_s in enumerate(_SET_AFTER_S):
+                await trio.sleep(after_s)
+                with contextlib.suppress(BrokerDown, ValueError, OSError, trio.TooSlowError):
+                    await self._update(old, brokerPermission=str((4, 2)[number % 2]))
 
     @staticmethod
     def _permission(operation: Operation) -> str:
@@ -74,17 +85,15 @@ class RoutesOperator(DrawnOperator):
         return {"syncFlushTimeout": str(3000 + self._reopened)}
 
     async def _make_slave(self, name: str, master: str) -> None:
-        """A broker that was told an address in an exchange is told another one; others ask name servers."""
+        """A broker that was told an address in an exchange is told another one; others ask name servers.
+
+        Nobody says which brokerId it has now: another slave may have the same.
+        """
         config = self.brokers.broker(name).config
         if config.ha.ha_master_address is not None:
             await super()._make_slave(name, master)
         elif not config.is_slave:
-            await self._update(name, brokerRole=BrokerRole.SLAVE.value, brokerId=str(self._free_id(name)))
-
-    def _free_id(self, name: str) -> int:
-        others = [self.brokers.broker(each).config for each in self.brokers.running if each != name]
-        taken = {each.broker_id for each in others}
-        return next(number for number in range(MASTER_ID + 1, len(taken) + 2) if number not in taken)
+            await self._update(name, brokerRole=BrokerRole.SLAVE.value)
 
     async def _have_role(self, name: str, master: str) -> None:
         config = self.brokers.broker(name).config
@@ -95,27 +104,82 @@ class RoutesOperator(DrawnOperator):
     # --- in the end -------------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """See `DrawnOperator.settle`; then look at routes, and take the master out of service and back."""
+        """See `DrawnOperator.settle`; then look at routes, take masters out of service and exchange roles."""
         await super().settle()
         await self.restart_unwriteable()
         await trio.sleep(_REGISTERED_S)
         self._look_at_routes()
-        master = self.brokers.master
-        for permission, beside in ((4, {}), (_ALL, self._reopening())):
-            with contextlib.suppress(BrokerDown):
-                await self._update(master, brokerPermission=str(permission), **beside)
-                await trio.sleep(_TOLD_S)
-                self._look_at_routes()
+        await self._exchange_in_haste()
+        for sets_permission in (True, False, True):
+            await self._exchange_in_the_end(sets_permission=sets_permission)
+        await self._exchange_by_hand_in_the_end()
+        for name in self.brokers.running:
+            await self._update(name, brokerPermission=str(_ALL))
+        await trio.sleep(_TOLD_S)
+        self._look_at_routes()
+        self.brokers.configure(self._leading() or self.brokers.master, self.brokers.names)
+
+    async def _exchange_in_haste(self) -> None:
+        """An exchange has too little time, and is taken back; what clients may do is set meanwhile."""
+        old, *slaves = self._well()
+        if not slaves:
+            return
+        new = slaves[-1]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tried, lambda _: self._ask_exchange(old, new), Operation(0.0, new, "exchange"))
+            for permission in (4, 2, 4):
+                await trio.sleep(_HASTE_S / 4)
+                await self._update(old, brokerPermission=str(permission))
+        await trio.sleep(_TOLD_S)
+        self._look_at_routes()
+
+    async def _ask_exchange(self, old: str, new: str) -> None:
+        address = self.brokers.addresses(new).remoting
+        await self._asked(old, partial(exchange_roles, slave_addr=address, limit_s=_HASTE_S))
+
+    def _well(self) -> list[str]:
+        """The master, and the slaves that may become it."""
+        master, brokers = self._leading() or self.brokers.master, self.brokers
+        return [master, *(name for name in brokers.running if name != master and brokers.status(name).is_following)]
+
+    async def _exchange_in_the_end(self, *, sets_permission: bool) -> None:
+        """The master is taken out of service first, or is not, and back into it as a slave."""
+        old, *slaves = self._well()
+        if not slaves:
+            return
+        new = slaves[0]
+        if sets_permission:
+            await self._look_with(old, brokerPermission="4")
+            await trio.sleep(_LEFT_S)
+        await self._tried(self._do_exchange, Operation(0.0, new, "exchange", _PATIENCE_S))
+        await trio.sleep(_TOLD_S)
+        self._look_at_routes()
+        await self._look_with(old, brokerPermission=str(_ALL), **self._reopening())
+
+    async def _exchange_by_hand_in_the_end(self) -> None:
+        """Nobody gives the old master a brokerId of its own; then the slave that may have the same is restarted."""
+        _, *slaves = self._well()
+        if len(slaves) < len(self.brokers.names) - 1:
+            return
+        await self._tried(self._do_exchange_by_hand, Operation(0.0, slaves[-1], "exchange_by_hand", _PATIENCE_S))
+        await trio.sleep(_TOLD_S)
+        self._look_at_routes()
+        await self._tried(self._do_restart, Operation(0.0, slaves[0], "restart"))
+        await trio.sleep(_LEFT_S)
+        self._look_at_routes()
+
+    async def _look_with(self, name: str, **properties: str) -> None:
+        with contextlib.suppress(BrokerDown):
+            await self._update(name, **properties)
+            await trio.sleep(_TOLD_S)
+            self._look_at_routes()
 
     def _look_at_routes(self) -> None:
         brokers = self.brokers
         assert brokers.name_servers is not None
         configs = {name: brokers.broker(name).config for name in brokers.running}
-        for name_server, controller in brokers.name_servers.controllers.items():
-            routes = controller.route_info_manager
-            addresses = [each.broker_addrs for each in routes.all_cluster_info().broker_addr_table.values()]
-            found = routes.pick_topic_route_data(TOPIC_OF_ALL)
-            perms = [each.perm & _PERM_BITS for each in (found.queue_datas if found is not None else ())]
+        for name_server, routes in brokers.name_servers.routes.items():
+            addresses = routes.all_addresses()
             for name, config in configs.items():
                 own, is_master = brokers.addresses(name).remoting, not config.is_slave
                 ids = [str(number) for each in addresses for number, address in each.items() if address == own]
@@ -127,7 +191,7 @@ class RoutesOperator(DrawnOperator):
                         other != name and each.broker_id == config.broker_id for other, each in configs.items()
                     ),
                     permission=config.broker_permission if is_master else 0,
-                    told=perms[0] if perms and is_master else 0,
+                    told=routes.permission(TOPIC_OF_ALL) & _PERM_BITS if is_master else 0,
                 )
                 brokers.recorder.record(told, name_server)
 

@@ -14,6 +14,8 @@ OTHER_CONSUMERS = "consumers-2"
 NAME_SERVER = "namesrv"
 #: The machines of name servers, in runs where these alone tell slaves who is their master.
 NAME_SERVERS = ("names-1", "names-2", "names-3")
+#: The one of them that goes by RocketMQ's rules.
+ROCKETMQ_NAME_SERVER = "names-2"
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
