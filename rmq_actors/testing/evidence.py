@@ -14,6 +14,7 @@ from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.layout import (
     COMMIT_LOG_DIRECTORY,
     CUT_DIRECTORY,
@@ -146,6 +147,10 @@ class WorldEvidence:
     def has_exchange_note(self, node: str) -> bool:
         """Whether a start would find the note of an exchange of roles."""
         return bool(self._read(node, EXCHANGE_FILE))
+
+    def deletions_under_way(self, node: str) -> frozenset[str]:
+        """The topics that the node has begun to delete, as its file has them: their queues are gone, and no more is."""
+        return self._outside.run(DeletedTopics.load, self.nodes[node].disk).deleting
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""

@@ -71,6 +71,9 @@ class Evidence(Protocol):
     def has_exchange_note(self, node: str) -> bool:
         """Whether the node's disk has the note of an exchange of roles."""
 
+    def deletions_under_way(self, node: str) -> Collection[str]:
+        """The topics that the node has begun to delete, and has not ended to, as its file has them."""
+
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""
 

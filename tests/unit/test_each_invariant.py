@@ -11,6 +11,7 @@ from rmq_actors.testing.invariants import (
     REPLICATION_INVARIANTS,
     REPLICATION_LIMITS,
     Checkpointed,
+    Deletions,
     Refused,
     Synced,
     TermKept,
@@ -255,6 +256,13 @@ def commands(story: Story, holds: bool) -> None:
             story.emit(MASTER, "broker.role", status="changed", offset=0, attributes={"role": "SLAVE"})
 
 
+def deletions(story: Story, holds: bool) -> None:
+    story.emit(SLAVE, "store.open", offset=0, status="recovered")
+    if not holds:
+        story.deleting[SLAVE] = {"Topic"}
+    story.recorder.record(ActorStart(), SLAVE, "RoleChanges")
+
+
 def compare(story: Story, node: str, status: str) -> None:
     story.emit(node, "ha.client.compare", status=status, offset=0, attributes={"questions": "1"})
 
@@ -312,6 +320,7 @@ HISTORIES: Mapping[str, Callable[[Story, bool], None]] = {
         housekeeping,
         understood,
         exchanges,
+        deletions,
         commands,
         term_kept,
         sent,
@@ -375,6 +384,23 @@ def test_a_slow_sync_excuses_no_more_than_the_time_that_it_takes(waits_s: float,
     story.emit(SLAVE, "storage.slow", attributes=slow)
     story.now_s += 20.0 + waits_s
     story.emit(SLAVE, "store.dispatch", offset=5, size=1)
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("fails_before", "seen"), [(False, []), (True, ["deletions"])])
+def test_an_error_of_the_disk_excuses_a_deletion_until_the_store_is_opened_again(
+    fails_before: bool, seen: list[str]
+) -> None:
+    story = Story()
+    story.watch(Deletions)
+    story.deleting[SLAVE] = {"Topic"}
+    events: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("store.open", {"offset": 0, "status": "recovered"}),
+        ("storage.error", {"status": "EIO", "attributes": {"path": "config/topics.json", "operation": "write"}}),
+    )
+    for kind, columns in reversed(events) if fails_before else events:
+        story.emit(SLAVE, kind, **columns)
+    story.recorder.record(ActorStart(), SLAVE, "RoleChanges")
     assert story.seen == seen
 
 

@@ -52,6 +52,8 @@ class Story:
     terms: dict[str, int] = attrs.field(factory=dict)
     #: Which nodes have the note of an exchange.
     notes: set[str] = attrs.field(factory=set)
+    #: By node: the topics whose deletion has begun.
+    deleting: dict[str, set[str]] = attrs.field(factory=dict)
     broken: list[Broken] = attrs.field(factory=list)
     limits: list[str] = attrs.field(factory=list)
     recorder: Recorder = attrs.field(init=False)
@@ -104,6 +106,9 @@ class Story:
 
     def has_exchange_note(self, node: str) -> bool:
         return node in self.notes
+
+    def deletions_under_way(self, node: str) -> Collection[str]:
+        return self.deleting.get(node, ())
 
     def damage(self, node: str) -> Sequence[str]:
         return self.damaged.get(node, ())

@@ -16,6 +16,7 @@ from rmq_actors.testing.invariants.consumer_offsets import ConsumerOffsets
 from rmq_actors.testing.invariants.convergence import Convergence
 from rmq_actors.testing.invariants.damaged_master import DamagedMaster
 from rmq_actors.testing.invariants.delayed import Delayed
+from rmq_actors.testing.invariants.deletions import Deletions
 from rmq_actors.testing.invariants.derived import Derived
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.errands import Errands
@@ -68,6 +69,7 @@ __all__ = [
     "Convergence",
     "DamagedMaster",
     "Delayed",
+    "Deletions",
     "Derived",
     "Divergence",
     "Errands",
@@ -137,6 +139,7 @@ REPLICATION_INVARIANTS: tuple[type[Invariant[Any]], ...] = (
     Housekeeping,
     Exchanges,
     Commands,
+    Deletions,
     Leaks,
 )
 #: What must hold for producers and consumer groups besides.
