@@ -153,8 +153,8 @@ class ReplicationRun:
 
     def _on_crash(self, event: ActorCrash) -> None:
         # A supervisor may restart it; it is a fault of the product all the same.
-        is_of_the_disk = self.brokers.met_disk_error(event.node) or bool(self.view.nodes[event.node].rotten)
-        if event.status == RoleChangeFailed.__name__ and is_of_the_disk:
+        is_of_a_role = event.status == RoleChangeFailed.__name__  # of a broker, then
+        if is_of_a_role and (self.brokers.met_disk_error(event.node) or self.view.nodes[event.node].rotten):
             return  # a disk's fault spoils a change of role: the process ends, and is started again
         self.crashes.append(f"{event.actor} of {event.node}: {event.status}: {event.detail}")
 

@@ -12,6 +12,7 @@ from rmq_actors.broker.client_housekeeping_service import ClientHousekeepingServ
 from rmq_actors.broker.pull_request_hold_service import PullRequestHoldService
 from rmq_actors.broker.transactional_message_service import TransactionalMessageService
 from rmq_actors.client.group_member import GroupMember
+from rmq_actors.client.produce_accumulator import ProduceAccumulator
 from rmq_actors.protocols.due_clock import DueClock
 from rmq_actors.protocols.transaction_check import HalfMessage
 from rmq_actors.testing.errands import ERRANDS as KINDS
@@ -109,3 +110,12 @@ def say_nothing_at_the_end(patch: pytest.MonkeyPatch) -> None:
 def test_the_scenario_finds_each_bug(sabotage: Sabotage, invariant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
     assert any(run(seed).failure.startswith(f"{invariant}:") for seed in range(12))
+
+
+def test_a_part_of_a_client_that_crashes_fails_the_run_by_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def crash(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(ProduceAccumulator, "_send_together", crash)
+    failures = [run(seed).failure for seed in range(5)]
+    assert any("consumers" in failure and "RuntimeError" in failure for failure in failures)
