@@ -81,11 +81,12 @@ class ExchangingOperator(RacingOperator):
 
     async def _do_set_role_and_exchange(self, operation: Operation) -> None:
         """The master is given its role again, with a setting for which it opens its store again; then it exchanges."""
-        master = self._leading()
-        if master is None or master == operation.node:
-            return
         role, time_out_ms = self.brokers.workload.master_role, str(int(2500 + 20 * operation.patience_s))
         async with self._changing_roles, trio.open_nursery() as nursery:
+            # Who led before this operator's last exchange ended may be a slave now: there would be two masters.
+            master = self._leading()
+            if master is None or master == operation.node:
+                return
             given = partial(self._update, master, brokerRole=role, syncFlushTimeout=time_out_ms)
             nursery.start_soon(self._tried, lambda _: given(), operation)
             await trio.sleep(0.0005 + min(operation.patience_s, 2.0) * _SECOND_AFTER)
