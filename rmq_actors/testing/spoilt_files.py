@@ -6,12 +6,14 @@ do it to.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import attrs
+import trio
 
 from rmq_actors.broker.consumer_offsets import CONSUMER_OFFSET_FILE
 from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
@@ -88,19 +90,25 @@ def read_file(disk: Disk, path: str) -> bytes | None:
 
 
 async def make_so(disk: Disk, contents: Contents) -> None:
-    """Let files have these contents, durably, also where the power is lost meanwhile. Raises `OSError`."""
+    """Let files have these contents, durably, also where the power is lost meanwhile."""
     while any(read_file(disk, path) != data for path, data in contents.items()):
-        for path, data in contents.items():
-            if disk.exists(path):
-                disk.remove(path)
-            if data is not None:
-                file = disk.open(path, allocate_bytes=len(data))
-                try:
-                    file.write_at(0, data)
-                    await file.sync()
-                finally:
-                    file.close()
-        await disk.sync_directories(sorted({path.rpartition("/")[0] for path in contents}))
+        with contextlib.suppress(OSError):  # a sync fails that the power was lost in
+            await _write_all(disk, contents)
+        await trio.lowlevel.checkpoint()
+
+
+async def _write_all(disk: Disk, contents: Contents) -> None:
+    for path, data in contents.items():
+        if disk.exists(path):
+            disk.remove(path)
+        if data is not None:
+            file = disk.open(path, allocate_bytes=len(data))
+            try:
+                file.write_at(0, data)
+                await file.sync()
+            finally:
+                file.close()
+    await disk.sync_directories(sorted({path.rpartition("/")[0] for path in contents}))
 
 
 # --- files that are lost ----------------------------------------------------------------------------------------------
