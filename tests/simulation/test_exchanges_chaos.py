@@ -65,7 +65,7 @@ def test_commands_are_done_refused_and_fail(many_results: list[RunResult]) -> No
     roles = {event.status for event in events if isinstance(event, OperatorRole)}
     assert roles >= {"asked", "done", "refused", "unwritten"}
     done = {event.status for event in events if isinstance(event, OperatorCommand) and event.detail is None}
-    assert done >= {"exchange", "exchange_by_hand", "set_role_and_exchange", "follow_again"}
+    assert done >= {"exchange", "exchange_by_hand", "set_role_and_exchange"}
 
 
 def test_all_that_there_is_is_drawn() -> None:
