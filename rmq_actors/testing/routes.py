@@ -72,8 +72,10 @@ class RoutesOperator(DrawnOperator):
             nursery.start_soon(self._tried, self._exchange_roles, operation)
             for number, after_s in enumerate(_SET_AFTER_S):
                 await trio.sleep(after_s)
-                with contextlib.suppress(BrokerDown, ValueError, OSError, trio.TooSlowError):
-                    await self._update(old, brokerPermission=str((4, 2)[number % 2]))
+                await self._tried(partial(self._give_permission, old, (4, 2)[number % 2]), operation)
+
+    async def _give_permission(self, name: str, permission: int, _: Operation) -> None:
+        await self._update(name, brokerPermission=str(permission))
 
     @staticmethod
     def _permission(operation: Operation) -> str:
