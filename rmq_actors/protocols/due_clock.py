@@ -3,8 +3,9 @@
 A record says by the wall clock when it was stored, and its queue's entry when it is due. The clock is watched while
 records come: as long as it keeps step with the monotonic clock, one number translates all their times. A record that
 came together with a jump may have been stamped before or after it, so only what was seen counts of it: it is due a
-whole delay after it was seen. What was there before anybody watched is taken as the wall clock says now, but is not
-kept longer than its delay.
+whole delay after it was seen. So is one whose stamp is not of the time in which it came: the clock may have jumped
+there and back while no record came. What was there before anybody watched is taken as the wall clock says now, but is
+not kept longer than its delay.
 
 Pure: clocks are arguments. RocketMQ compares with the wall clock alone (ScheduleMessageService), and delivers at once
 what a clock that went back makes due later than its delay.
@@ -20,6 +21,9 @@ import attrs
 _STEP_S = 0.002
 #: Time stamps are whole milliseconds, cut off; together with `_STEP_S` that is how wrong a translated time may be.
 _SLACK_S = _STEP_S + 0.001
+#: A record may be seen so long after it was stamped, as where a transient pool is committed each 200 ms. A period with
+#: one translation lasts twice as long at most, from the earliest stamp of what comes in it.
+PERIOD_S = 1.0
 #: How many periods are remembered. More are made fewer: neighbours become one, the shortest ones first.
 PERIODS_MAX = 1_000
 
@@ -67,10 +71,13 @@ class DueClock:
         if abs(shift_s - self._shift_s) > _STEP_S:
             periods.append(_Period(log_offset, self._seen_s, now_s, None))
             self._shift_s = shift_s
-        elif periods and periods[-1].shift_s is not None:
+        elif periods and periods[-1].shift_s is not None and now_s - periods[-1].begin_s <= 2 * PERIOD_S:
             periods[-1].end_offset, periods[-1].end_s = log_offset, now_s
         else:
-            periods.append(_Period(log_offset, self._seen_s, now_s, shift_s))
+            # Before a jump was seen, records were stamped by another clock, and may be seen only now.
+            after_jump = not periods or periods[-1].shift_s is None
+            begin_s = max(self._seen_s, now_s - PERIOD_S) if after_jump else now_s - PERIOD_S
+            periods.append(_Period(log_offset, begin_s, now_s, shift_s))
         self._seen_offset, self._seen_s = log_offset, now_s
         if len(periods) > PERIODS_MAX:
             self._join_periods(now_s)
@@ -88,7 +95,8 @@ class DueClock:
         span_s = 4 * (now_s - waiting[0].begin_s) / PERIODS_MAX
         for period in waiting:
             if len(joined) > first_waiting and period.end_s - joined[-1].begin_s <= span_s:
-                joined[-1] = _Period(period.end_offset, joined[-1].begin_s, period.end_s, None)
+                shift_s = _shift_of_both(joined[-1].shift_s, period.shift_s)
+                joined[-1] = _Period(period.end_offset, joined[-1].begin_s, period.end_s, shift_s)
             else:
                 joined.append(period)
         self._periods = joined
@@ -110,4 +118,13 @@ class DueClock:
         if period.shift_s is None:
             return latest_s
         due_s = due_wall_ms / 1000 - period.shift_s + _SLACK_S
-        return min(max(due_s, period.begin_s + delay_s), latest_s)
+        if due_s < period.begin_s + delay_s:  # by this translation it was stamped before it can have come
+            return latest_s
+        return min(due_s, latest_s)
+
+
+def _shift_of_both(first_s: float | None, second_s: float | None) -> float | None:
+    """One translation for two periods, if there is one."""
+    if first_s is None or second_s is None or abs(first_s - second_s) > _STEP_S:
+        return None
+    return first_s

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.delayed_deliveries import RETRY_MAX_S, TRIES_MAX, DelayedDeliveries, Verdict
-from rmq_actors.protocols.due_clock import PERIODS_MAX, DueClock
+from rmq_actors.protocols.due_clock import PERIOD_S, PERIODS_MAX, DueClock
 from rmq_actors.protocols.put_completion import PutStatus
 
 EPOCH_MS = 1_700_000_000_000
@@ -59,6 +59,33 @@ def test_no_message_that_came_while_the_clock_is_watched_is_due_early(
     assert due_at_s <= clocks.now_s + delay_ms / 1000 + LATE_MAX_S
     if all(jump_ms == 0 for _, jump_ms, _, _ in messages):
         assert due_at_s <= stored_s + LATE_MAX_S + delay_ms / 1000
+
+
+hours_ms = st.sampled_from([0, 3_600_000, -3_600_000])
+
+
+@given(st.lists(st.tuples(steps_s, hours_ms, delays_ms, steps_s, hours_ms), min_size=1, max_size=30), st.data())
+@example([(1.0, 0, 1_000, 0.0, 0), (7.25, -3_600_000, 1_000, 0.3, 3_600_000)], None)
+def test_a_clock_that_was_wrong_only_while_nobody_looked_makes_nothing_early_nor_much_late(
+    messages: list[tuple[float, int, int, float, int]], data: st.DataObject | None
+) -> None:
+    """It jumps before a message is stamped, and again before the look at it."""
+    clocks = Clocks()
+    clock = DueClock(0, clocks.now_s, clocks.wall_ms, LONGEST_S)
+    stored: list[tuple[float, int, int, float]] = []
+    for number, (pause_s, jump_ms, delay_ms, dispatch_s, back_ms) in enumerate(messages):
+        clocks.now_s += pause_s
+        clocks.ahead_ms += jump_ms
+        stored_s, due_ms = clocks.now_s, clocks.wall_ms + delay_ms
+        clocks.now_s += min(dispatch_s, 0.3)
+        clocks.ahead_ms += back_ms
+        clock.saw(number + 1, clocks.now_s, clocks.wall_ms)
+        stored.append((stored_s, due_ms, delay_ms, clocks.now_s))
+    number = len(stored) - 1 if data is None else data.draw(st.integers(0, len(stored) - 1))
+    stored_s, due_ms, delay_ms, seen_s = stored[number]
+    due_at_s = clock.due_at_s(number, due_ms, delay_ms, clocks.now_s)
+    assert due_at_s >= stored_s + delay_ms / 1000 - 1e-6
+    assert due_at_s <= seen_s + 2 * PERIOD_S + LATE_MAX_S + delay_ms / 1000
 
 
 @given(steps_s, jumps_ms, delays_ms, steps_s, jumps_ms)
