@@ -783,6 +783,23 @@ def test_acknowledged_a_slave_that_has_synced_another_log_has_not_what_it_had_wr
     assert story.seen == []
 
 
+@pytest.mark.parametrize(("is_rotten", "seen"), [(False, ["acknowledged"]), (True, [])])
+def test_acknowledged_a_slave_whose_log_is_damaged_starts_without_what_comes_after_the_damage(
+    is_rotten: bool, seen: list[str]
+) -> None:
+    story = Story(sync_flush=(SLAVE,))
+    story.watch(Acknowledged)
+    story.put(0, b"abc")
+    story.append(SLAVE, b"abc")
+    story.emit(SLAVE, "log.flush", offset=3)
+    story.answer(0, 3)
+    if is_rotten:
+        story.rot(SLAVE, 1)
+    story.lose_power(SLAVE, 0)
+    story.promote(OTHER, is_longest=True)
+    assert story.seen == seen
+
+
 def test_ack_by_who_is_no_master(story: Story) -> None:
     story.promote(SLAVE, is_longest=True)
     story.answer(0, 10)

@@ -32,8 +32,8 @@ class Acknowledged(Invariant[_Looked]):
 
     So it is if that had the longest log of the slaves that have followed. In any case it is in the master's log, in
     that of a node that has halted, or among the bytes kept aside at the end, unless every node that had it, without
-    SYNC_FLUSH, has lost its power since, or has cleaned it away. With SYNC_FLUSH a node has it once it has synced it,
-    which may be after the answer.
+    SYNC_FLUSH, has lost its power since, or has cleaned it away, or has found its log damaged before it at a start.
+    With SYNC_FLUSH a node has it once it has synced it, which may be after the answer.
     """
 
     name = "acknowledged"
@@ -98,7 +98,7 @@ class Acknowledged(Invariant[_Looked]):
         if not promotion.is_longest:
             return None
         for put in self._puts:
-            holders = put.holders.intersection(promotion.followers)
+            holders = _undamaged(put, view).intersection(promotion.followers)
             if holders and promotion.lineage.common(put.lineage) >= put.end and not _has(view.master, put):
                 return f"{_told(put, holders)}; the next master, {view.master.name}, lacks it"
         return None
@@ -106,9 +106,15 @@ class Acknowledged(Invariant[_Looked]):
     def at_end(self, view: ClusterView) -> str | None:
         """Every put that some node must still have."""
         for put in self._puts:
-            if put.holders and not _survives(put, view):
-                return f"{_told(put, put.holders)}; at the end nobody has it"
+            holders = _undamaged(put, view)
+            if holders and not _survives(put, view):
+                return f"{_told(put, holders)}; at the end nobody has it"
         return None
+
+
+def _undamaged(put: _Put, view: ClusterView) -> set[str]:
+    """Who had it, without those that start without it as bits have flipped in their logs."""
+    return {name for name in put.holders if not view.nodes[name].rotten or _has(view.nodes[name], put)}
 
 
 def _has(node: NodeView, put: _Put) -> bool:
