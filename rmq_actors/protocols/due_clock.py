@@ -22,8 +22,10 @@ _STEP_S = 0.002
 #: Time stamps are whole milliseconds, cut off; together with `_STEP_S` that is how wrong a translated time may be.
 _SLACK_S = _STEP_S + 0.001
 #: A record may be seen so long after it was stamped, as where a transient pool is committed each 200 ms. A period with
-#: one translation lasts twice as long at most, from the earliest stamp of what comes in it.
+#: one translation lasts twice as long at most, from the earliest stamp of what comes in it, unless nothing came longer.
 PERIOD_S = 1.0
+#: Where nothing was seen for longer, as where a queue had no room, a stamp is believed that is no older than this.
+LAG_MAX_S = 60.0
 #: How many periods are remembered. More are made fewer: neighbours become one, the shortest ones first.
 PERIODS_MAX = 1_000
 
@@ -76,7 +78,8 @@ class DueClock:
         else:
             # Before a jump was seen, records were stamped by another clock, and may be seen only now.
             after_jump = not periods or periods[-1].shift_s is None
-            begin_s = max(self._seen_s, now_s - PERIOD_S) if after_jump else now_s - PERIOD_S
+            earliest_s = max(self._seen_s, now_s - LAG_MAX_S)
+            begin_s = earliest_s if after_jump else min(earliest_s, now_s - PERIOD_S)
             periods.append(_Period(log_offset, begin_s, now_s, shift_s))
         self._seen_offset, self._seen_s = log_offset, now_s
         if len(periods) > PERIODS_MAX:

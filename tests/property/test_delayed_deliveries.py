@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.delayed_deliveries import RETRY_MAX_S, TRIES_MAX, DelayedDeliveries, Verdict
-from rmq_actors.protocols.due_clock import PERIOD_S, PERIODS_MAX, DueClock
+from rmq_actors.protocols.due_clock import LAG_MAX_S, PERIOD_S, PERIODS_MAX, DueClock
 from rmq_actors.protocols.put_completion import PutStatus
 
 EPOCH_MS = 1_700_000_000_000
@@ -86,6 +86,25 @@ def test_a_clock_that_was_wrong_only_while_nobody_looked_makes_nothing_early_nor
     due_at_s = clock.due_at_s(number, due_ms, delay_ms, clocks.now_s)
     assert due_at_s >= stored_s + delay_ms / 1000 - 1e-6
     assert due_at_s <= seen_s + 2 * PERIOD_S + LATE_MAX_S + delay_ms / 1000
+
+
+@given(steps_s, steps_s, delays_ms, st.lists(steps_s, max_size=5))
+def test_a_message_that_is_seen_long_after_its_stamp_is_due_by_its_stamp(
+    pause_s: float, dispatch_s: float, delay_ms: int, later_s: list[float]
+) -> None:
+    """Its queue had no room for a while, say."""
+    clocks = Clocks()
+    clock = DueClock(0, clocks.now_s, clocks.wall_ms, LONGEST_S)
+    clock.saw(1, clocks.now_s, clocks.wall_ms)
+    clocks.now_s += pause_s
+    stored_s, due_ms = clocks.now_s, clocks.wall_ms + delay_ms
+    clocks.now_s += min(dispatch_s, LAG_MAX_S / 2)
+    clock.saw(2, clocks.now_s, clocks.wall_ms)
+    for number, after_s in enumerate(later_s):
+        clocks.now_s += after_s
+        clock.saw(3 + number, clocks.now_s, clocks.wall_ms)
+    due_at_s = clock.due_at_s(1, due_ms, delay_ms, clocks.now_s)
+    assert stored_s + delay_ms / 1000 - 1e-6 <= due_at_s <= stored_s + delay_ms / 1000 + LATE_MAX_S
 
 
 @given(steps_s, jumps_ms, delays_ms, steps_s, jumps_ms)
