@@ -16,7 +16,7 @@ import trio
 from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.delayed_deliveries import DelayedDeliveries, Verdict
-from rmq_actors.protocols.due_clock import DueClock
+from rmq_actors.protocols.due_clock import DueClock, StampedRecord
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.dispatch.consume_queue import ConsumeQueue
 from rmq_actors.store.files.delay_offsets import DelayOffsets
@@ -58,7 +58,7 @@ class ScheduleMessageService(ServiceThread):
                 await self._wake.wait_for_running(math.inf)
                 continue
             levels = _Levels(store, self._offsets, self._wall_clock, self._tracer, self._wake.wakeup)
-            with store.dispatched.subscribe(levels.dispatched):
+            with store.delayed.subscribe(levels.delayed), store.dispatched.subscribe(levels.dispatched):
                 while self._store is store:
                     if levels.deliver_due(trio.current_time()):
                         await trio.lowlevel.checkpoint()
@@ -88,19 +88,22 @@ class _Levels:
     def __attrs_post_init__(self) -> None:
         store = self._store
         self.machine = DelayedDeliveries(store.config.delay_levels_ms)
-        log_end, wall_ms = store.commit_log.max_offset, self._wall_clock.now_ms()
+        log_end, wall_ms = store.commit_log.append_offset, self._wall_clock.now_ms()
         longest_delay_s = max(self.machine.delays_ms) / 1000
         self._clock = DueClock(log_end, trio.current_time(), wall_ms, longest_delay_s)
         self._look_for_new()
 
-    def dispatched(self, log_offset: int) -> bool:
-        """Records before `log_offset` are in their queues: note when delayed ones came."""
+    def delayed(self, record: StampedRecord) -> bool:
+        """A delayed record was appended: note by which clock it was stamped."""
+        self._clock.saw(record)
+        return True
+
+    def dispatched(self, _: int) -> bool:
+        """More records are in their queues."""
         if grown := self._look_for_new():
-            now_s = trio.current_time()
-            self._clock.saw(log_offset, now_s, self._wall_clock.now_ms())
             for level in grown:
                 self.machine.came(level)
-            if self.machine.looks_at_s <= now_s:
+            if self.machine.looks_at_s <= trio.current_time():
                 self._wake()
         return True
 

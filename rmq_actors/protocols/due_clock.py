@@ -1,11 +1,10 @@
 """When delayed messages are due, in seconds of the monotonic clock: never early, also where the wall clock jumps.
 
-A record says by the wall clock when it was stored, and its queue's entry when it is due. The clock is watched while
-records come: as long as it keeps step with the monotonic clock, one number translates all their times. A record that
-came together with a jump may have been stamped before or after it, so only what was seen counts of it: it is due a
-whole delay after it was seen. So is one whose stamp is not of the time in which it came: the clock may have jumped
-there and back while no record came. What was there before anybody watched is taken as the wall clock says now, but is
-not kept longer than its delay.
+A record says by the wall clock when it was stored, and its queue's entry when it is due. Both clocks are read when a
+delayed record is stamped: how far one was ahead of the other translates its time exactly, whatever the wall clock did
+before and does after. Records that came one after the other while the clocks kept step share one translation. What was
+there before anybody watched is taken as the wall clock says at the start of the watch, but is not kept longer than its
+delay.
 
 Pure: clocks are arguments. RocketMQ compares with the wall clock alone (ScheduleMessageService), and delivers at once
 what a clock that went back makes due later than its delay.
@@ -14,42 +13,52 @@ what a clock that went back makes due later than its delay.
 from __future__ import annotations
 
 import bisect
+import functools
+from typing import NamedTuple
 
 import attrs
 
-#: A clock that differs by more has jumped. Slewing by 500 ppm, as NTP does, reaches it after some seconds.
+#: Records whose translations differ by no more share the first one's: slewing by 500 ppm, as NTP does, needs 4 s for
+#: that.
 _STEP_S = 0.002
-#: Time stamps are whole milliseconds, cut off; together with `_STEP_S` that is how wrong a translated time may be.
+#: Time stamps are whole milliseconds, cut off.
 _SLACK_S = _STEP_S + 0.001
-#: A record may be seen so long after it was stamped, as where a transient pool is committed each 200 ms. A period with
-#: one translation lasts twice as long at most, from the earliest stamp of what comes in it, unless nothing came longer.
-PERIOD_S = 1.0
-#: Where nothing was seen for longer, as where a queue had no room, a stamp is believed that is no older than this.
-LAG_MAX_S = 60.0
 #: How many periods are remembered. More are made fewer: neighbours become one, the shortest ones first.
 PERIODS_MAX = 1_000
 
 
+class StampedRecord(NamedTuple):
+    """A delayed record that ends at `end_offset` of the log, and the monotonic clock when it was stamped `wall_ms`."""
+
+    end_offset: int
+    at_s: float
+    wall_ms: int
+
+
 @attrs.define(eq=False, repr=False)
 class _Period:
-    """Records up to `end_offset`, which came between `begin_s` and `end_s`.
+    """Records that end after the period before, and no later than `end_offset`; stamped from `begin_s` to `end_s`.
 
-    `shift_s`: the wall clock less the monotonic one when they were stamped; None if that is not known.
+    `shift_s`: the wall clock less the monotonic one when they were stamped, at least.
     """
 
     end_offset: int
     begin_s: float
     end_s: float
-    shift_s: float | None
+    shift_s: float
+
+    def joined(self, later: _Period) -> _Period:
+        """One period for this one and the next. None of their records is due earlier by it."""
+        return _Period(later.end_offset, self.begin_s, later.end_s, min(self.shift_s, later.shift_s))
 
 
 @attrs.define(eq=False, repr=False)
 class DueClock:
-    """Made when the watch begins: the records before `log_offset` are there. Call `saw` as soon as more have come.
+    """Made when the watch begins: the records before `begin_offset` are there. Call `saw` with each later one.
 
-    Offsets are those of the log; `now_s` is of the monotonic clock, `wall_ms` of the wall clock at the same time. No
-    record is delayed longer than `longest_delay_s`. At most `PERIODS_MAX` periods are remembered, so a record may be
-    due later after more jumps than these: by 4 / `PERIODS_MAX` of the longest delay at most.
+    Offsets are those of the log; `begin_s` is of the monotonic clock, `begin_wall_ms` of the wall clock at the same
+    time. No record is delayed longer than `longest_delay_s`. At most `PERIODS_MAX` periods are remembered, so a record
+    may be due later after more jumps than these: by 4 / `PERIODS_MAX` of the longest delay at most.
     """
 
     begin_offset: int
@@ -57,51 +66,34 @@ class DueClock:
     begin_wall_ms: int
     longest_delay_s: float
     _periods: list[_Period] = attrs.field(factory=list, init=False)
-    _seen_offset: int = attrs.field(init=False)
-    _seen_s: float = attrs.field(init=False)
-    _shift_s: float = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._seen_offset, self._seen_s = self.begin_offset, self.begin_s
-        self._shift_s = self.begin_wall_ms / 1000 - self.begin_s
-
-    def saw(self, log_offset: int, now_s: float, wall_ms: int) -> None:
-        """All records before `log_offset` have come by now."""
-        if log_offset <= self._seen_offset:
+    def saw(self, record: StampedRecord) -> None:
+        """A delayed record was appended, after those before."""
+        end_offset, at_s, wall_ms = record
+        shift_s = wall_ms / 1000 - at_s
+        periods = self._periods
+        if periods and abs(shift_s - periods[-1].shift_s) <= _STEP_S:
+            periods[-1].end_offset, periods[-1].end_s = end_offset, at_s
             return
-        periods, shift_s = self._periods, wall_ms / 1000 - now_s
-        if abs(shift_s - self._shift_s) > _STEP_S:
-            periods.append(_Period(log_offset, self._seen_s, now_s, None))
-            self._shift_s = shift_s
-        elif periods and periods[-1].shift_s is not None and now_s - periods[-1].begin_s <= 2 * PERIOD_S:
-            periods[-1].end_offset, periods[-1].end_s = log_offset, now_s
-        else:
-            # Before a jump was seen, records were stamped by another clock, and may be seen only now.
-            after_jump = not periods or periods[-1].shift_s is None
-            earliest_s = max(self._seen_s, now_s - LAG_MAX_S)
-            begin_s = earliest_s if after_jump else min(earliest_s, now_s - PERIOD_S)
-            periods.append(_Period(log_offset, begin_s, now_s, shift_s))
-        self._seen_offset, self._seen_s = log_offset, now_s
+        periods.append(_Period(end_offset, at_s, at_s, shift_s))
         if len(periods) > PERIODS_MAX:
-            self._join_periods(now_s)
+            self._join_periods(at_s)
 
     def _join_periods(self, now_s: float) -> None:
         """Leave about half of the periods at most. What is over for every delay is one: its records are due anyway."""
         over_s = now_s - self.longest_delay_s
-        waiting = [period for period in self._periods if period.end_s >= over_s]
+        first_waiting = bisect.bisect_left(self._periods, over_s, key=lambda period: period.end_s)
+        over, waiting = self._periods[:first_waiting], self._periods[first_waiting:]
         joined: list[_Period] = []
-        if len(waiting) < len(self._periods):
-            last_over = self._periods[-len(waiting) - 1]
-            joined.append(_Period(last_over.end_offset, self._periods[0].begin_s, last_over.end_s, None))
-        first_waiting = len(joined)
         # Any two neighbours that are left are longer together than this, so few are left.
         span_s = 4 * (now_s - waiting[0].begin_s) / PERIODS_MAX
         for period in waiting:
-            if len(joined) > first_waiting and period.end_s - joined[-1].begin_s <= span_s:
-                shift_s = _shift_of_both(joined[-1].shift_s, period.shift_s)
-                joined[-1] = _Period(period.end_offset, joined[-1].begin_s, period.end_s, shift_s)
+            if joined and period.end_s - joined[-1].begin_s <= span_s:
+                joined[-1] = joined[-1].joined(period)
             else:
                 joined.append(period)
+        if over:
+            joined.insert(0, functools.reduce(_Period.joined, over))
         self._periods = joined
 
     def due_at_s(self, offset: int, due_wall_ms: int, delay_ms: int, now_s: float) -> float:
@@ -111,23 +103,11 @@ class DueClock:
         """
         delay_s = delay_ms / 1000
         if offset < self.begin_offset:
-            due_s = due_wall_ms / 1000 - (self.begin_wall_ms / 1000 - self.begin_s) + _SLACK_S
-            return min(due_s, self.begin_s + delay_s)
-        number = bisect.bisect_right(self._periods, offset, key=lambda period: period.end_offset)
-        if number == len(self._periods):
-            return now_s + delay_s
-        period = self._periods[number]
-        latest_s = period.end_s + delay_s
-        if period.shift_s is None:
-            return latest_s
-        due_s = due_wall_ms / 1000 - period.shift_s + _SLACK_S
-        if due_s < period.begin_s + delay_s:  # by this translation it was stamped before it can have come
-            return latest_s
-        return min(due_s, latest_s)
-
-
-def _shift_of_both(first_s: float | None, second_s: float | None) -> float | None:
-    """One translation for two periods, if there is one."""
-    if first_s is None or second_s is None or abs(first_s - second_s) > _STEP_S:
-        return None
-    return first_s
+            shift_s, latest_s = self.begin_wall_ms / 1000 - self.begin_s, self.begin_s + delay_s
+        else:
+            number = bisect.bisect_right(self._periods, offset, key=lambda period: period.end_offset)
+            if number == len(self._periods):
+                return now_s + delay_s
+            period = self._periods[number]
+            shift_s, latest_s = period.shift_s, period.end_s + delay_s
+        return min(due_wall_ms / 1000 - shift_s + _SLACK_S, latest_s)

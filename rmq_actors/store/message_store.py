@@ -13,6 +13,7 @@ from rmq_actors.actors.services.supervisor import Supervisor
 from rmq_actors.actors.services.timer import Timer
 from rmq_actors.ports.disk import BytesLike
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.due_clock import StampedRecord
 from rmq_actors.protocols.group_transfer import ReplicationState
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.dispatch.flush_consume_queue_service import FlushConsumeQueueService
@@ -50,6 +51,13 @@ LOG_END = BroadcastChannel[int].declare(
     receiver="WriteSocketService and ReputMessageService (every flush mode but SYNC_FLUSH)",
 )
 
+DELAYED = BroadcastChannel[StampedRecord].declare(
+    "store.delayed",
+    carries="where a delayed record ends that a put has appended, and both clocks when it was stamped",
+    sender="MessageStore",
+    receiver="ScheduleMessageService",
+)
+
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class MessageStore:
@@ -63,6 +71,8 @@ class MessageStore:
     #: For all that the broker does from time to time while this store is open.
     timer: Timer
     log_end: Broadcast[int]
+    #: Told before the record is dispatched.
+    delayed: Broadcast[StampedRecord]
     flush_outcomes: Broadcast[FlushOutcome]
     #: How far others may see the log: to be asked by everything that shows or sends it.
     visible_end: VisibleEnd
@@ -216,6 +226,7 @@ class _Assembly:
     tracer: Tracer
     files: StoreFiles
     log_end: Broadcast[int] = attrs.field(factory=LOG_END.open, init=False)
+    delayed: Broadcast[StampedRecord] = attrs.field(factory=DELAYED.open, init=False)
     log_min: Broadcast[int] = attrs.field(factory=LOG_MIN.open, init=False)
     dispatched: Broadcast[int] = attrs.field(factory=DISPATCHED.open, init=False)
     outcomes: Broadcast[FlushOutcome] = attrs.field(factory=FLUSH_OUTCOMES.open, init=False)
@@ -245,6 +256,7 @@ class _Assembly:
             files=files,
             timer=self.timer,
             log_end=self.log_end,
+            delayed=self.delayed,
             flush_outcomes=self.outcomes,
             visible_end=visible_end,
             dispatched=self.dispatched,
@@ -294,6 +306,7 @@ class _Assembly:
             config=config,
             commit_log=log,
             log_end=self.log_end,
+            delayed=self.delayed,
             environment=self.environment,
             tracer=self.tracer,
             flush_service=flush_service,

@@ -158,6 +158,29 @@ def test_a_clock_that_jumps_makes_no_message_come_early_nor_late(ahead_s: float)
     assert run(use).crashes == []
 
 
+@pytest.mark.parametrize("ahead_s", [-3600.0, -10.0, -1.0, 1.0, 3600.0])
+def test_a_clock_that_is_wrong_only_while_a_message_is_stamped_makes_it_neither_early_nor_late(ahead_s: float) -> None:
+    """It is right again by the time the message is on the disk, and in its queue."""
+
+    async def use(servers: RoleWorld) -> None:
+        broker = servers.nodes["a-0"]
+        async with client_of(servers) as client:
+            await send(client, b"0", 2)
+            await trio.sleep(5)
+            broker.disk.slow_down(0.5)
+            broker.wall_clock.jump(round(1000 * ahead_s))
+            sent_s = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send, client, b"1", 2)
+                await trio.sleep(0.2)
+                broker.wall_clock.jump(-round(1000 * ahead_s))
+            assert trio.current_time() - sent_s > 0.5
+            assert (await client.pull(TOPIC, 1, hold_ms=20_000)).bodies == [b"1"]
+            assert 3 <= trio.current_time() - sent_s < 3.3 + 3 * 0.5
+
+    assert run(use, flush_disk_type=FlushDiskType.SYNC_FLUSH).crashes == []
+
+
 @pytest.mark.parametrize("how", ["kill", "power_loss", "stop"])
 def test_a_broker_that_starts_again_delivers_what_was_due_meanwhile_and_the_rest_in_time(how: str) -> None:
     async def use(servers: RoleWorld) -> None:

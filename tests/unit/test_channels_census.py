@@ -28,6 +28,7 @@ EXPECTED: set[Row] = {
     ("ha.masters", "latest", 1, "BrokerRegistrationService", "HAClient"),
     ("store.allocate_requests", "latest", 1, "MessageStore", "AllocateMappedFileService"),
     ("store.commit_requests", "latest", 1, "MessageStore", "CommitRealTimeService"),
+    ("store.delayed", "broadcast", 1, "MessageStore", "ScheduleMessageService"),
     ("store.dispatched", "broadcast", 1, "ReputMessageService", "FlushConsumeQueueService, PullRequestHoldService"),
     (
         "store.flush_outcomes",

@@ -16,7 +16,7 @@ from rmq_actors.store.log.allocate_mapped_file_service import ALLOCATE_REQUESTS
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.log.flush_modes import flush_mode
 from rmq_actors.store.log.flush_services import COMMIT_REQUESTS, FLUSH_OUTCOMES
-from rmq_actors.store.message_store import LOG_END
+from rmq_actors.store.message_store import DELAYED, LOG_END
 from rmq_actors.store.puts.message_puts import MessagePuts
 from rmq_actors.store.puts.put_completion_service import PutCompletionService
 from rmq_actors.store.running_flags import RunningFlags
@@ -66,6 +66,7 @@ class LogPuts:
             config,
             log,
             LOG_END.open(),
+            DELAYED.open(),
             Environment(disk, clock, NoEntropy()),
             tracer,
             flush_mode(config).flush_service(config, log, outcomes, tracer),

@@ -16,6 +16,7 @@ import trio
 
 from rmq_actors.actors.services.channels import Broadcast, LatestSender
 from rmq_actors.ports.environment import Environment
+from rmq_actors.protocols.due_clock import StampedRecord
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.dispatch.handed_rows import HandedRows
@@ -37,7 +38,7 @@ from rmq_actors.store.store_stats import StoreStatsService
 from rmq_actors.tracing.events.store import PutBegin, PutEnd
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.batch import MessageBatch
-from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY, DispatchRequest
+from rmq_actors.wire.dispatch_request import PROPERTY_UNIQ_KEY, SCHEDULE_TOPIC, DispatchRequest
 from rmq_actors.wire.message_rows import EncodedRows, MessageRow, encode_rows
 from rmq_actors.wire.properties import PROPERTY_WAIT_STORE_MSG_OK, IllegalProperty
 from rmq_actors.wire.record import (
@@ -137,6 +138,7 @@ class MessagePuts:
     config: MessageStoreConfig
     _commit_log: CommitLog
     _log_end: Broadcast[int]
+    _delayed: Broadcast[StampedRecord]
     _environment: Environment
     _tracer: Tracer
     _flush_service: FlushService
@@ -363,11 +365,13 @@ class MessagePuts:
     def _append(
         self, encoded: EncodedMessage, store_host: str, arrived: float, message: Message | None, *, waits: bool
     ) -> PendingPut:
-        to_pool = self.config.uses_transient_store_pool
+        to_pool, (topic, _) = self.config.uses_transient_store_pool, encoded.topic_queue
+        wall_ms = self._environment.wall_clock.now_ms()
+        stamped_s = trio.current_time() if topic == SCHEDULE_TOPIC else None
         try:
-            appended = self._commit_log.append_message(
-                encoded, self._environment.wall_clock.now_ms(), store_host=store_host, to_pool=to_pool
-            )
+            appended = self._commit_log.append_message(encoded, wall_ms, store_host=store_host, to_pool=to_pool)
+            if stamped_s is not None:
+                self._delayed.put(StampedRecord(appended.end_offset, stamped_s, wall_ms))
             if message is not None and not to_pool:
                 self._hand_on(message, encoded, appended)
         except MessageIllegal as error:
@@ -381,7 +385,6 @@ class MessagePuts:
         if self._failed_puts.fail:
             self._failed_puts.succeeded()
         self._note_duration(arrived)
-        topic, _ = encoded.topic_queue
         self.stats.put(topic, appended.size, len(appended.starts))
         pending = self._pending(appended, topic, message, arrived)
         if not waits:
