@@ -7,6 +7,7 @@ from traces which broker is the master, but from brokers' answers. One procedure
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
@@ -77,7 +78,8 @@ class DrawnOperator(RoleOperator):
     def order(self, operation: Operation) -> None:
         """Begin an operation, beside those under way; once faults are over, do nothing."""
         if self._nursery is not None and not self._settling.is_set():
-            self._nursery.start_soon(self._do, operation)
+            # Whoever waits for a broker's event is called in that one's process, which may stand still, or die.
+            contextvars.Context().run(self._nursery.start_soon, self._do, operation)
 
     async def _do(self, operation: Operation) -> None:
         procedure: Callable[[Operation], Awaitable[None]] = getattr(self, f"_do_{operation.what}")

@@ -7,7 +7,6 @@ end are cut, or keep the broker from starting.
 
 from __future__ import annotations
 
-import contextvars
 import random
 from collections.abc import Iterable
 from typing import Final
@@ -47,10 +46,6 @@ class FileOperator(DrawnOperator):
     """Also does what `SPOILINGS` has, at one broker's files at a time."""
 
     _at_files: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-
-    def order(self, operation: Operation) -> None:
-        """See `DrawnOperator.order`. Who waits for a broker's event runs in that one's process, which may die."""
-        contextvars.Context().run(super().order, operation)
 
     async def _spoil(self, operation: Operation) -> None:
         spoiling, rng = SPOILINGS[operation.what], random.Random(repr(operation))
