@@ -14,7 +14,6 @@ import trio
 
 from rmq_actors.embedding.cluster_protocol import BrokerDown
 from rmq_actors.store.config import BrokerRole
-from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.operation import Operation
 from rmq_actors.testing.races import RACES, RacingOperator
 
@@ -117,16 +116,13 @@ EXCHANGES = attrs.evolve(
     name="exchanges",
     description="roles are exchanged again and again, by mistaken commands too, and what that writes fails or is lost",
     operator=ExchangingOperator,
-    faults=FaultFamilies(
+    faults=attrs.evolve(
+        RACES.faults,
         nodes=("Kill", "PowerLoss", "Pause", "DiskSlow", *("DiskError",) * 6),
         links=("Partition", "Hold", "Reset"),
         link_faults=0.25,
-        fewest=1,
         most=6,
-        any_link=0.5,
-        all_slaves=0.05,
         events=EVENTS,
-        timed_by_events=0.7,
         at_own_events=0.8,
         crash_soon=0.2,
         disk_errors=DISK_ERRORS,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import attrs
 import pytest
 
+from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.scenarios import RunResult, run_case
 from sim_net.disk.directory import Directory
 from sim_net.disk.disk import SimDisk
 from sim_net.disk.disk_rule import Operation
@@ -36,6 +39,33 @@ def noted_operations() -> Iterator[set[tuple[str, str]]]:
         patch.setattr(SimDisk, "begin", noted_begin)
         patch.setattr(SimDisk, "wait_durable", noted_wait)
         yield operations
+
+
+@attrs.frozen
+class NotedRuns:
+    """Runs of a scenario, and the operations of disks that they had, each with its path."""
+
+    scenario: Scenario
+    results: list[RunResult]
+    operations: set[tuple[str, str]]
+
+    @classmethod
+    def of(cls, scenario: Scenario, seeds: Iterable[int]) -> NotedRuns:
+        """Run these seeds."""
+        with noted_operations() as operations:
+            return cls(scenario, [run_case(scenario.case(seed), scenario) for seed in seeds], operations)
+
+    @property
+    def failed(self) -> list[tuple[int, str]]:
+        """The seeds that have not passed, and why."""
+        return [(each.case.seed, each.failure) for each in self.results if each.outcome != "passed"]
+
+    @property
+    def unmet(self) -> set[object]:
+        """The errors of disks that no operation can meet, and the events of disks that none causes."""
+        faults, operations = self.scenario.faults, self.operations
+        kinds = {*faults.events, *faults.operation_events}
+        return {*errors_of_nothing(faults.disk_errors, operations), *events_of_nothing(kinds, operations)}
 
 
 def errors_of_nothing(errors: Iterable[tuple[str, str]], operations: set[tuple[str, str]]) -> set[tuple[str, str]]:

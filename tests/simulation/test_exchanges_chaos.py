@@ -12,18 +12,17 @@ from rmq_actors.testing.scenarios import RunResult, run_case
 from rmq_actors.tracing.events.broker import BrokerExchange
 from rmq_actors.tracing.events.run import OperatorCommand, OperatorRole
 from sim_net import DiskError
-from tests.simulation.disk_operations import errors_of_nothing, events_of_nothing, noted_operations
+from tests.simulation.disk_operations import NotedRuns
 
 
 @pytest.fixture(scope="module")
-def noted() -> tuple[list[RunResult], set[tuple[str, str]]]:
-    with noted_operations() as operations:
-        return [run_case(EXCHANGES.case(seed), EXCHANGES) for seed in range(8)], operations
+def noted() -> NotedRuns:
+    return NotedRuns.of(EXCHANGES, range(8))
 
 
 @pytest.fixture(scope="module")
-def results(noted: tuple[list[RunResult], set[tuple[str, str]]]) -> list[RunResult]:
-    return noted[0]
+def results(noted: NotedRuns) -> list[RunResult]:
+    return noted.results
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +31,12 @@ def many_results() -> list[RunResult]:
     return [run_case(EXCHANGES.case(seed), EXCHANGES) for seed in range(40)]
 
 
-def test_every_run_passes(results: list[RunResult]) -> None:
-    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+def test_every_run_passes(noted: NotedRuns) -> None:
+    assert noted.failed == []
 
 
-def test_there_are_the_operations_that_fail_or_are_waited_for(
-    noted: tuple[list[RunResult], set[tuple[str, str]]],
-) -> None:
-    _, operations = noted
-    assert errors_of_nothing(DISK_ERRORS, operations) == set()
-    assert events_of_nothing(EVENTS, operations) == set()
+def test_there_are_the_operations_that_fail_or_are_waited_for(noted: NotedRuns) -> None:
+    assert noted.unmet == set()
 
 
 def test_roles_are_exchanged_several_times_in_a_run(results: list[RunResult]) -> None:

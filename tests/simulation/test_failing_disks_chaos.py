@@ -9,27 +9,26 @@ import attrs
 import pytest
 
 from rmq_actors.testing.case_file import CaseFile
-from rmq_actors.testing.scenarios import DISK_ERRORS, DISK_EVENTS, FAILING_DISKS, RunResult, run_case
+from rmq_actors.testing.scenarios import DISK_ERRORS, FAILING_DISKS, RunResult, run_case
 from sim_net import DiskError, DiskFull, DiskStuck, Kill, PowerLoss
-from tests.simulation.disk_operations import errors_of_nothing, events_of_nothing, noted_operations
+from tests.simulation.disk_operations import NotedRuns
 from tests.simulation.found_schedules import OTHER_SEEDS, found_schedules
 
 FOUND = found_schedules(FAILING_DISKS.name)
 
 
 @pytest.fixture(scope="module")
-def noted() -> tuple[list[RunResult], set[tuple[str, str]]]:
-    with noted_operations() as operations:
-        return [run_case(FAILING_DISKS.case(seed), FAILING_DISKS) for seed in range(13)], operations
+def noted() -> NotedRuns:
+    return NotedRuns.of(FAILING_DISKS, range(13))
 
 
 @pytest.fixture(scope="module")
-def results(noted: tuple[list[RunResult], set[tuple[str, str]]]) -> list[RunResult]:
-    return noted[0]
+def results(noted: NotedRuns) -> list[RunResult]:
+    return noted.results
 
 
-def test_every_run_passes(results: list[RunResult]) -> None:
-    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+def test_every_run_passes(noted: NotedRuns) -> None:
+    assert noted.failed == []
 
 
 def test_disks_fail_and_roles_change(results: list[RunResult]) -> None:
@@ -38,12 +37,8 @@ def test_disks_fail_and_roles_change(results: list[RunResult]) -> None:
     assert met["sync_failed"] + met["disk_error"] >= 2
 
 
-def test_there_are_the_operations_that_fail_or_are_waited_for(
-    noted: tuple[list[RunResult], set[tuple[str, str]]],
-) -> None:
-    _, operations = noted
-    assert errors_of_nothing(DISK_ERRORS, operations) == set()
-    assert events_of_nothing(DISK_EVENTS, operations) == set()
+def test_there_are_the_operations_that_fail_or_are_waited_for(noted: NotedRuns) -> None:
+    assert noted.unmet == set()
 
 
 def test_errors_are_where_they_tell_and_crashes_follow() -> None:

@@ -8,34 +8,29 @@ import pytest
 
 from rmq_actors.testing.operation import RACES as OPERATIONS
 from rmq_actors.testing.operation import Operation
-from rmq_actors.testing.races import DISK_ERRORS, MOMENTS, RACES
+from rmq_actors.testing.races import DISK_ERRORS, RACES
 from rmq_actors.testing.scenarios import RunResult, run_case
 from rmq_actors.tracing.events.run import OperatorCommand
 from sim_net import DiskError
-from tests.simulation.disk_operations import errors_of_nothing, events_of_nothing, noted_operations
+from tests.simulation.disk_operations import NotedRuns
 
 
 @pytest.fixture(scope="module")
-def noted() -> tuple[list[RunResult], set[tuple[str, str]]]:
-    with noted_operations() as operations:
-        return [run_case(RACES.case(seed), RACES) for seed in range(12)], operations
+def noted() -> NotedRuns:
+    return NotedRuns.of(RACES, range(12))
 
 
 @pytest.fixture(scope="module")
-def results(noted: tuple[list[RunResult], set[tuple[str, str]]]) -> list[RunResult]:
-    return noted[0]
+def results(noted: NotedRuns) -> list[RunResult]:
+    return noted.results
 
 
-def test_every_run_passes(results: list[RunResult]) -> None:
-    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+def test_every_run_passes(noted: NotedRuns) -> None:
+    assert noted.failed == []
 
 
-def test_there_are_the_operations_that_fail_or_are_waited_for(
-    noted: tuple[list[RunResult], set[tuple[str, str]]],
-) -> None:
-    _, operations = noted
-    assert errors_of_nothing(DISK_ERRORS, operations) == set()
-    assert events_of_nothing(MOMENTS, operations) == set()
+def test_there_are_the_operations_that_fail_or_are_waited_for(noted: NotedRuns) -> None:
+    assert noted.unmet == set()
 
 
 def test_roles_change_and_slaves_halt(results: list[RunResult]) -> None:

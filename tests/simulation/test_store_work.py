@@ -12,7 +12,7 @@ from rmq_actors.testing.case_file import CaseFile
 from rmq_actors.testing.scenarios import RunResult, run_case
 from rmq_actors.testing.store_work import ERRORS, EVENTS, STORE_WORK
 from sim_net import DiskError, Kill, PowerLoss
-from tests.simulation.disk_operations import errors_of_nothing, events_of_nothing, noted_operations
+from tests.simulation.disk_operations import NotedRuns
 from tests.simulation.found_schedules import OTHER_SEEDS, found_schedules
 
 SEEDS, MANY_SEEDS = range(8), range(40)
@@ -20,14 +20,13 @@ FOUND = found_schedules(STORE_WORK.name)
 
 
 @pytest.fixture(scope="module")
-def noted() -> tuple[list[RunResult], set[tuple[str, str]]]:
-    with noted_operations() as operations:
-        return [run_case(STORE_WORK.case(seed), STORE_WORK) for seed in SEEDS], operations
+def noted() -> NotedRuns:
+    return NotedRuns.of(STORE_WORK, SEEDS)
 
 
 @pytest.fixture(scope="module")
-def results(noted: tuple[list[RunResult], set[tuple[str, str]]]) -> list[RunResult]:
-    return noted[0]
+def results(noted: NotedRuns) -> list[RunResult]:
+    return noted.results
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +35,12 @@ def many_results() -> list[RunResult]:
     return [run_case(STORE_WORK.case(seed), STORE_WORK) for seed in MANY_SEEDS]
 
 
-def test_every_run_passes(results: list[RunResult]) -> None:
-    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+def test_every_run_passes(noted: NotedRuns) -> None:
+    assert noted.failed == []
 
 
-def test_there_are_the_operations_that_fail_or_are_waited_for(
-    noted: tuple[list[RunResult], set[tuple[str, str]]],
-) -> None:
-    _, operations = noted
-    assert errors_of_nothing(ERRORS, operations) == set()
-    assert events_of_nothing(EVENTS, operations) == set()
+def test_there_are_the_operations_that_fail_or_are_waited_for(noted: NotedRuns) -> None:
+    assert noted.unmet == set()
 
 
 def test_stores_have_much_to_do(results: list[RunResult]) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from rmq_actors.testing.scenarios import (
     ERRORS_OF_DELETIONS,
-    EVENTS_OF_DELETIONS,
     TOPICS_ON_FAILING_DISKS,
     RunResult,
     run_case,
@@ -16,7 +15,7 @@ from rmq_actors.testing.scenarios import (
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.run import ClientTopic
 from sim_net import DiskError
-from tests.simulation.disk_operations import errors_of_nothing, events_of_nothing, noted_operations
+from tests.simulation.disk_operations import NotedRuns
 
 SEEDS, MANY_SEEDS = range(8), range(40)
 
@@ -26,18 +25,16 @@ def run(seed: int) -> RunResult:
 
 
 @pytest.fixture(scope="module")
-def noted() -> tuple[list[RunResult], set[tuple[str, str]]]:
-    with noted_operations() as operations:
-        return [run(seed) for seed in SEEDS], operations
+def noted() -> NotedRuns:
+    return NotedRuns.of(TOPICS_ON_FAILING_DISKS, SEEDS)
 
 
-def test_every_run_passes(noted: tuple[list[RunResult], set[tuple[str, str]]]) -> None:
-    results, _ = noted
-    assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
+def test_every_run_passes(noted: NotedRuns) -> None:
+    assert noted.failed == []
 
 
-def test_topics_are_made_again_although_disks_fail(noted: tuple[list[RunResult], set[tuple[str, str]]]) -> None:
-    results, _ = noted
+def test_topics_are_made_again_although_disks_fail(noted: NotedRuns) -> None:
+    results = noted.results
     done = Counter(
         f"{event.operation} {event.status}" for each in results for event in of_kind(each.events, ClientTopic)
     )
@@ -47,12 +44,8 @@ def test_topics_are_made_again_although_disks_fail(noted: tuple[list[RunResult],
     assert {what for each in results for what in each.observed} >= {"disk_error", "disk_full", "promotion", "kill"}
 
 
-def test_there_are_the_operations_that_fail_or_are_waited_for(
-    noted: tuple[list[RunResult], set[tuple[str, str]]],
-) -> None:
-    _, operations = noted
-    assert errors_of_nothing(ERRORS_OF_DELETIONS, operations) == set()
-    assert events_of_nothing(EVENTS_OF_DELETIONS, operations) == set()
+def test_there_are_the_operations_that_fail_or_are_waited_for(noted: NotedRuns) -> None:
+    assert noted.unmet == set()
 
 
 def test_errors_are_at_what_a_deletion_needs() -> None:
