@@ -1,4 +1,4 @@
-"""Errands of operators and clients: what tables of topics, groups and offsets have then, and who waits for whom."""
+"""Errands of operators and clients that change tables: of topics, of groups and of offsets. Nobody waits for others."""
 
 from __future__ import annotations
 

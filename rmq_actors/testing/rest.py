@@ -11,7 +11,7 @@ from rmq_actors.store.lifecycle.clean_services import FIRST_ROUND_AFTER_S
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.tracing.events.run import BrokerRest
 
-#: Brokers need so long to finish their work: slaves ask for tables every ten seconds, and a store's first round of
+#: How long brokers need to finish their work. Slaves ask for tables every ten seconds, and a store's first round of
 #: cleaning comes a minute after it was opened.
 _SETTLES_S: Final = FIRST_ROUND_AFTER_S + 15.0
 _NAMED = 3

@@ -34,8 +34,7 @@ _OPERATIONS: Final = (
 #: What brokerPermission is set to, by what the operator's patience is.
 _PERMISSIONS: Final = {0.0: 4, 0.3: 2, 2.0: 6}
 _ALL: Final = 6
-#: Brokers need so long to be registered everywhere once all is well: a name server that was too slow is left alone for
-#: up to a period.
+#: How long brokers need until all name servers have them. A broker leaves a slow name server alone for up to a period.
 _REGISTERED_S: Final = 40.0
 #: A change of what clients may do is told at once.
 _TOLD_S: Final = 3.0

@@ -38,7 +38,7 @@ _LEAVES = (HaClientRedirect, StoreOpen)
 _ENDS = (NodeBoot, NodeKill, NodePowerLoss, NodeStop)
 #: What keeps all bytes from the first of its nodes from the second.
 _CUTS = ("Partition", "Hold", "Stall")
-#: A cut that lasts so long is noticed before it ends: the interval is 20 s, and bytes may need 2 s to arrive.
+#: A broker notices a cut of this length before the cut ends: the interval is 20 s, and bytes may need 2 s to arrive.
 _NOTICED_IN_S: Final = 24.0
 #: The longest that TCP may be silent once a fault is over: after a loss it tries again later and later.
 _CALM_S: Final = 60.0
