@@ -783,21 +783,44 @@ def test_acknowledged_a_slave_that_has_synced_another_log_has_not_what_it_had_wr
     assert story.seen == []
 
 
-@pytest.mark.parametrize(("is_rotten", "seen"), [(False, ["acknowledged"]), (True, [])])
+def two_acknowledged(story: Story) -> int:
+    """Two records, which the first slave has synced; where the first one ends."""
+    for number in range(2):
+        story.put(number, A_BLANK)
+        story.append(SLAVE, A_BLANK)
+        story.emit(SLAVE, "log.flush", offset=len(story.logs[SLAVE]))
+        story.answer(number, len(story.logs[SLAVE]))
+    return len(A_BLANK)
+
+
+@pytest.mark.parametrize(
+    ("rotten_record", "kept_records", "wanted_record"),
+    [
+        (None, 0, 1),
+        (1, 0, None),
+        (2, 1, 1),  # the first one was whole
+        (2, 0, 1),  # and no damage explains that it is gone
+    ],
+)
+@pytest.mark.parametrize("is_cut", [False, True])
 def test_acknowledged_a_slave_whose_log_is_damaged_starts_without_what_comes_after_the_damage(
-    is_rotten: bool, seen: list[str]
+    rotten_record: int | None, kept_records: int, wanted_record: int | None, is_cut: bool
 ) -> None:
+    """Nobody has any of it at the end. What was damaged may have been cut off since."""
     story = Story(sync_flush=(SLAVE,))
     story.watch(Acknowledged)
-    story.put(0, b"abc")
-    story.append(SLAVE, b"abc")
-    story.emit(SLAVE, "log.flush", offset=3)
-    story.answer(0, 3)
-    if is_rotten:
-        story.rot(SLAVE, 1)
-    story.lose_power(SLAVE, 0)
+    size = two_acknowledged(story)
+    if rotten_record is not None:
+        story.rot(SLAVE, rotten_record * size - 10)
+    story.lose_power(SLAVE, kept_records * size)
+    if is_cut:
+        cut(story, SLAVE, kept_records * size)
     story.promote(OTHER, is_longest=True)
-    assert story.seen == seen
+    assert [each.detail for each in story.broken] == [
+        f"a put that ends at {number * size} was answered PUT_OK, {SLAVE} had it; the next master, {OTHER}, lacks it"
+        for number in [wanted_record]
+        if number is not None
+    ]
 
 
 def test_ack_by_who_is_no_master(story: Story) -> None:

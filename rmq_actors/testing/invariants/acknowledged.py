@@ -88,9 +88,14 @@ class Acknowledged(Invariant[_Looked]):
         opened = node.opened
         assert opened is not None
         if opened.after_power_loss and not node.syncs_first:
-            for put in self._puts:
-                if opened.end < put.end:
-                    put.holders.discard(node.name)
+            left = opened.end
+        elif opened.cut is None:
+            left = opened.whole  # less than it had only where a record is damaged
+        else:
+            return  # what was cut is kept aside
+        for put in self._puts:
+            if left < put.end:
+                put.holders.discard(node.name)
 
     def _check_promotion(self, view: ClusterView) -> str | None:
         promotion = view.promotion
@@ -98,7 +103,7 @@ class Acknowledged(Invariant[_Looked]):
         if not promotion.is_longest:
             return None
         for put in self._puts:
-            holders = _undamaged(put, view).intersection(promotion.followers)
+            holders = put.holders.intersection(promotion.followers)
             if holders and promotion.lineage.common(put.lineage) >= put.end and not _has(view.master, put):
                 return f"{_told(put, holders)}; the next master, {view.master.name}, lacks it"
         return None
@@ -106,15 +111,9 @@ class Acknowledged(Invariant[_Looked]):
     def at_end(self, view: ClusterView) -> str | None:
         """Every put that some node must still have."""
         for put in self._puts:
-            holders = _undamaged(put, view)
-            if holders and not _survives(put, view):
-                return f"{_told(put, holders)}; at the end nobody has it"
+            if put.holders and not _survives(put, view):
+                return f"{_told(put, put.holders)}; at the end nobody has it"
         return None
-
-
-def _undamaged(put: _Put, view: ClusterView) -> set[str]:
-    """Who had it, without those that start without it as bits have flipped in their logs."""
-    return {name for name in put.holders if not view.nodes[name].rotten or _has(view.nodes[name], put)}
 
 
 def _has(node: NodeView, put: _Put) -> bool:
