@@ -55,6 +55,10 @@ _MASTERS = (BrokerRole.ASYNC_MASTER.value, BrokerRole.SYNC_MASTER.value)
 _SHOWN_CHARS = 100
 
 
+class SettingsUnreadable(ConfigurationError):
+    """The file of the settings cannot be read any more, or it says what is no setting."""
+
+
 class ForbiddenKey(ConfigurationError):
     """A key of the black list."""
 
@@ -100,7 +104,7 @@ class SettingsFile(ConfigFile):
     """The file of the settings, which an operator may edit at any time."""
 
     def read(self) -> Properties | None:
-        """What it says now; None: there is no such file. Raises `ConfigurationError` naming the file, and the line."""
+        """What it says now; None: there is no such file. Raises `SettingsUnreadable` naming the file, and the line."""
         if not self._disk.exists(self.path):
             return None
         source = f"/{self.path}"
@@ -108,8 +112,11 @@ class SettingsFile(ConfigFile):
         # An operator may have written it since, without a sync: sync it before it becomes the .bak.
         self._content = "unknown" if data is None else "read"
         if data is None:
-            raise ConfigurationError(f"{source} {reason}")
-        return parse_properties(data.decode("latin-1"), source)
+            raise SettingsUnreadable(f"{source} {reason}")
+        try:
+            return parse_properties(data.decode("latin-1"), source)
+        except ConfigurationError as error:
+            raise SettingsUnreadable(str(error)) from error
 
 
 @attrs.frozen(eq=False)
@@ -161,8 +168,8 @@ class Configuration:
     async def persist(self, keys: Mapping[str, str], config: BrokerConfig) -> None:
         """Write `keys` into the file, as `config` has them, beside all that it says now; durable at the end.
 
-        A checkpoint. Raises `OSError`: then the file is the old one or the new one. Raises `ValueError` if the file
-        cannot be read any more: then it is the old one.
+        A checkpoint. Raises `OSError`: then the file is the old one or the new one. Raises `SettingsUnreadable`, and
+        `ValueError` if the file would be too long: then it is the old one.
         """
         told = {*keys, "brokerId"} if "brokerRole" in keys else {*keys}
         values = to_properties(config, BROKER_KEYS)

@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 import trio
 
+from rmq_actors.broker.broker_configuration import SettingsUnreadable
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.embedding.brokers import exchange_roles
@@ -311,4 +312,4 @@ def _why_not_done(error: ValueError | OSError | RoleChangeFailed) -> str:
     """In a word; see `OperatorRole`."""
     if isinstance(error, RoleChangeFailed):
         return "failed"
-    return "unwritten" if isinstance(error, OSError) else "refused"
+    return "unwritten" if isinstance(error, OSError | SettingsUnreadable) else "refused"

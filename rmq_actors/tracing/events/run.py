@@ -67,7 +67,7 @@ class OperatorCommand(Event, kind="operator.command", emitter="testing.drawn_ope
 class OperatorRole(Event, kind="operator.role", emitter="testing.drawn_operator", actor="Operator"):
     """An operator's command gives this broker a role; status asked, then done, or why not, as detail says.
 
-    refused: the command cannot be carried out; unwritten: the disk takes no settings or no term; failed: it ends.
+    refused: the command cannot be carried out; unwritten: the disk takes no settings or no term, or their file cannot be read; failed: it ends.
     """
 
     status: str
