@@ -12,7 +12,6 @@ import trio
 from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.quotas import Quotas
-from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.settings.configure import configure
@@ -71,8 +70,8 @@ class BrokersUnderTest(SimBrokers):
     keeps_files: bool
     #: The settings of the first master and of the others, as masters.
     _first: MessageStoreConfig
-    #: Brokers that may refuse to start, as somebody has done that to their files.
-    may_refuse: set[str] = attrs.field(factory=set, init=False)
+    #: Brokers that somebody has given files with which they must not start, and the error that says so.
+    refusals: dict[str, type[Exception]] = attrs.field(factory=dict, init=False)
     view: ClusterView = attrs.field(init=False)
     #: The brokers whose configuration an operator has written since their last start.
     _written: set[str] = attrs.field(factory=set, init=False)
@@ -150,8 +149,7 @@ class BrokersUnderTest(SimBrokers):
         return self._evidence
 
     def _is_of_a_fault(self, error: BaseException, name: str) -> bool:
-        may_refuse = name in self.may_refuse and not isinstance(error, RoleChangeFailed)
-        return may_refuse or super()._is_of_a_fault(error, name)
+        return isinstance(error, self.refusals.get(name, ())) or super()._is_of_a_fault(error, name)
 
     async def _started_with(self, node: Node) -> tuple[BrokerConfig, BrokerFiles | None]:
         """The configuration of its file, unless an operator has written another one since."""

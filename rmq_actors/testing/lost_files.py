@@ -53,7 +53,7 @@ class FileOperator(DrawnOperator):
             if spoiling.goes_on:
                 operation = attrs.evolve(operation, node=self.brokers.view.master.name)
             was = await self._change_files(operation, spoiling, rng)
-            if spoiling.must_refuse:
+            if spoiling.refused_as is not None:
                 await trio.sleep(_REFUSES_S)
                 await self._put_back(operation, was)
 
@@ -75,8 +75,8 @@ class FileOperator(DrawnOperator):
                 files = Files(disk, node.end, rng)
                 wanted = spoiling.change(files)
                 was = {path: read_file(disk, path) for path in wanted}
-                if spoiling.must_refuse:
-                    brokers.may_refuse.add(name)
+                if spoiling.refused_as is not None:
+                    brokers.refusals[name] = spoiling.refused_as
                     brokers.evidence.set_aside(name, was)
                 await make_so(disk, wanted)
                 if spoiling.goes_on:
@@ -84,7 +84,7 @@ class FileOperator(DrawnOperator):
                         event = LogAppend(offset=offset, size=size)
                         brokers.evidence.forget_files(event)  # else it would look at the file of before
                         brokers.recorder.record(event, name, "Operator")
-                self._tell(operation, "refused" if spoiling.must_refuse else "changed", wanted)
+                self._tell(operation, "changed" if spoiling.refused_as is None else "refused", wanted)
         finally:
             self._start(name)
         return was
@@ -96,7 +96,7 @@ class FileOperator(DrawnOperator):
                 await brokers.kill(name)
             await make_so(disk, was)
             self._tell(operation, "mended", was)
-            brokers.may_refuse.discard(name)
+            brokers.refusals.pop(name, None)
             brokers.evidence.put_back(name)
         self._start(name)
 
@@ -135,14 +135,12 @@ class FileOperator(DrawnOperator):
             disk = brokers.nodes[name].disk
             if disk.exists(_SETTINGS_BACKUP):
                 disk.remove(_SETTINGS_BACKUP)
-            brokers.may_refuse.add(name)
             disk.open(f"{_SETTINGS_BACKUP}/file", allocate_bytes=0).close()
             self._tell(attrs.evolve(operation, node=name), "blocked", [_SETTINGS_BACKUP])
             try:
                 await self._exchange_roles(operation)
             finally:
                 _remove_directory(disk)
-                brokers.may_refuse.discard(name)
                 self._tell(attrs.evolve(operation, node=name), "mended", [_SETTINGS_BACKUP])
             await self._exchange_roles(operation)
 

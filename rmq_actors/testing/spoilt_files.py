@@ -19,6 +19,7 @@ from rmq_actors.broker.consumer_offsets import CONSUMER_OFFSET_FILE
 from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.ports.disk import Disk
+from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.files.layout import (
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
@@ -27,6 +28,7 @@ from rmq_actors.store.files.layout import (
     TERM_FILE,
     file_name,
 )
+from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.store.log.read_log import MESSAGE_MAGIC_V2
 from rmq_actors.wire.record import BLANK, END_FILE_MIN_BLANK_LENGTH, MESSAGE_MAGIC, Message, encode_message
 
@@ -67,13 +69,15 @@ Change = Callable[[Files], Contents]
 
 @attrs.frozen
 class Spoiling:
-    """`must_refuse`: the broker must not open its store then. `in_order`: it must have been stopped in order before.
+    """What is done to files, and when.
 
-    `goes_on`: what stands at the log's end belongs to it then, and the broker must be the master.
+    `refused_as`: the broker must not open its store then, and its start fails with this error. `in_order`: it must have
+    been stopped in order before. `goes_on`: what stands at the log's end belongs to it then, and the broker must be
+    the master.
     """
 
     change: Change
-    must_refuse: bool = False
+    refused_as: type[Exception] | None = None
     in_order: bool = False
     goes_on: bool = False
 
@@ -289,12 +293,12 @@ def _at_the_end(files: Files, record: bytes, cut: int | None = None) -> Contents
 SPOILINGS: Final[Mapping[str, Spoiling]] = {
     "lose_queue_files": Spoiling(lose_queue_files),
     "lose_index_files": Spoiling(lose_index_files),
-    "lose_log_file": Spoiling(lose_log_file, must_refuse=True, in_order=True),
-    "spoil_record": Spoiling(spoil_record, must_refuse=True, in_order=True),
-    "spoil_term": Spoiling(spoil_term, must_refuse=True),
+    "lose_log_file": Spoiling(lose_log_file, refused_as=DamagedLog, in_order=True),
+    "spoil_record": Spoiling(spoil_record, refused_as=DamagedLog, in_order=True),
+    "spoil_term": Spoiling(spoil_term, refused_as=ConfigFileDamaged),
     "part_of_a_record": Spoiling(part_of_a_record),
     "record_of_long_topic": Spoiling(record_of_long_topic),
-    "record_of_rocketmq_5": Spoiling(record_of_rocketmq_5, must_refuse=True),
+    "record_of_rocketmq_5": Spoiling(record_of_rocketmq_5, refused_as=DamagedLog),
     "records_of_rocketmq": Spoiling(records_of_rocketmq, goes_on=True),
     "tables_to_backups": Spoiling(tables_to_backups),
 }

@@ -75,11 +75,11 @@ def test_an_operation_alone_is_done(what: str) -> None:
         assert (command.node, command.status, command.detail) == (name, what, None)
         told += [(event.status, event.node) for event in of_kind(result.events, OperatorFiles)]
     if what in SPOILINGS:
-        statuses = ["refused", "mended"] if SPOILINGS[what].must_refuse else ["changed"]
+        statuses = ["refused", "mended"] if SPOILINGS[what].refused_as else ["changed"]
         assert told == [(status, name) for name in names for status in statuses]
 
 
-@pytest.mark.parametrize("what", [what for what, each in SPOILINGS.items() if each.must_refuse])
+@pytest.mark.parametrize("what", [what for what, each in SPOILINGS.items() if each.refused_as])
 def test_a_broker_that_must_not_start_tries_more_than_once(what: str) -> None:
     result = run_case(Case(1, Schedule((Operation(2.0, "south", what, 1.0),)), CALM), LOST_FILES)
     refused, mended = of_kind(result.events, OperatorFiles)
