@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
@@ -14,10 +15,10 @@ from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
-from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.layout import (
     COMMIT_LOG_DIRECTORY,
     CUT_DIRECTORY,
+    DELETED_TOPICS_FILE,
     EXCHANGE_FILE,
     TERM_FILE,
     file_name,
@@ -150,7 +151,7 @@ class WorldEvidence:
 
     def deletions_under_way(self, node: str) -> frozenset[str]:
         """The topics that the node has begun to delete, as its file has them: their queues are gone, and no more is."""
-        return self._outside.run(DeletedTopics.load, self.nodes[node].disk).deleting
+        return frozenset(json.loads(self._read(node, DELETED_TOPICS_FILE) or b"{}").get("deleting", ()))
 
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""

@@ -184,12 +184,16 @@ class RoutesOperator(DrawnOperator):
             for name, config in configs.items():
                 own, is_master = brokers.addresses(name).remoting, not config.is_slave
                 ids = [str(number) for each in addresses for number, address in each.items() if address == own]
+                at_its_id = {each.get(config.broker_id) for each in addresses}
                 told = NameServerTells(
                     broker=name,
                     broker_id=config.broker_id,
                     ids=",".join(ids),
                     has_rival=any(
-                        other != name and each.broker_id == config.broker_id for other, each in configs.items()
+                        other != name
+                        and each.broker_id == config.broker_id
+                        and brokers.addresses(other).remoting in at_its_id
+                        for other, each in configs.items()
                     ),
                     permission=config.broker_permission if is_master else 0,
                     told=routes.permission(TOPIC_OF_ALL) & _PERM_BITS if is_master else 0,

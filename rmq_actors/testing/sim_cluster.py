@@ -149,6 +149,7 @@ class SimCluster(SimBrokers):
         self.view = self.watch(
             acks=self._ha.in_sync_replicas - 1 if is_sync_master else 0,
             sync_flush=list(self._follows) if is_sync_flush else (),
+            believes_deletions=True,
         )
         # Limits first: at one of them nothing is broken.
         classes = (*REPLICATION_LIMITS, *self.invariants)

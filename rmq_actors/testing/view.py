@@ -108,6 +108,8 @@ class ClusterView:
     acks: int = 1
     sync_flush: Collection[str] = ()
     takes_parts: bool = False
+    #: Clients delete topics without a word in the trace: a broker's own word counts then, also if nobody has asked it.
+    believes_deletions: bool = False
     nodes: Mapping[str, NodeView] = attrs.field(init=False)
     #: The node whose log counts now, and the others.
     master: NodeView = attrs.field(init=False)
@@ -146,7 +148,6 @@ class ClusterView:
             BrokerSlaveSynchronize: self._slave_synchronize,
             ClientTable: self._client_table,
             ClientTopic: self._client_topic,
-            BrokerDeleteTopic: self._delete_topic,
             HaConnectionOpen: self._connection_open,
             HaReport: self._report,
             HaConnectionClose: self._connection_close,
@@ -163,6 +164,7 @@ class ClusterView:
             NodeResume: self._resume,
             OperatorPromote: self._promote,
             OperatorSetUpAnew: self._set_up_anew,
+            **({BrokerDeleteTopic: self._delete_topic} if self.believes_deletions else {}),
         }
 
     def apply(self, event: Event) -> None:

@@ -20,6 +20,7 @@ from rmq_actors.testing.invariants.answer import ANSWER_MAX_S
 from rmq_actors.testing.invariants.checkpointed import CHECKPOINT_MAX_S
 from rmq_actors.testing.invariants.divergence import Divergence
 from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.invariants.queue_offsets import QueueOffsets
 from rmq_actors.testing.invariants.read_in_the_end import LAST_READER
 from rmq_actors.testing.view import STORE_SERVICES
 from rmq_actors.tracing.events.actor import ActorStart
@@ -490,3 +491,23 @@ def test_flipped_bits_are_no_damage_but_in_a_body_they_must_be_found() -> None:
     story.rot(SLAVE, 2)
     derived(story, holds=False)
     assert story.seen == []
+
+
+@pytest.mark.parametrize(
+    ("by_client", "believes_deletions", "seen"),
+    [(True, False, []), (False, True, []), (False, False, ["queue_offsets"])],
+)
+def test_a_queue_begins_again_once_somebody_has_asked_to_delete_its_topic(
+    by_client: bool, believes_deletions: bool, seen: list[str]
+) -> None:
+    """Where clients ask without a word in the trace, what the broker tells counts."""
+    story = Story(believes_deletions=believes_deletions)
+    story.watch(QueueOffsets)
+    story.emit(MASTER, "store.term", term=1, status="promoted", leads=True)
+    for queue_offset in (0, 1):
+        story.append(MASTER, record(queue_offset))
+    if by_client:
+        story.emit("clients", "client.topic", status="asked", operation="delete", attributes={"topic": "Orders"})
+    story.emit(MASTER, "broker.delete_topic", attributes={"topic": "Orders"})
+    story.append(MASTER, record(0))
+    assert story.seen == seen

@@ -137,13 +137,17 @@ def test_a_command_that_is_refused_gives_up_no_exchange(answer: str, seen: list[
 
 
 @pytest.mark.parametrize(("later_s", "seen"), [(0.0, []), (0.05, ["commands"])])
-def test_no_exchange_begins_while_the_role_is_set(later_s: float, seen: list[str]) -> None:
+@pytest.mark.parametrize("commands", [1, 2])
+def test_no_exchange_begins_while_the_role_is_set(later_s: float, seen: list[str], commands: int) -> None:
     """At the instant at which the command comes the exchange may have been begun before it."""
     story = Story()
     story.watch(Commands)
     command(story, "asked")
     story.now_s += later_s
     step(story, "Check", "check")
+    for _ in range(commands - 1):
+        command(story, "asked")
+        command(story, "done")
     command(story, "done")
     assert story.seen == seen
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from rmq_actors.protocols.exchange import OVERRULED
 from rmq_actors.testing.invariants.invariant import Invariant
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.events.broker import BrokerExchange, BrokerExchangePartner, BrokerRoleEvent
 from rmq_actors.tracing.events.node import NodeBoot
 from rmq_actors.tracing.events.run import OperatorRole
+
+#: How a broker says that it has given up an exchange for a command.
+_GIVEN_UP = "the role was set by command meanwhile"
 
 _Looked = OperatorRole | BrokerExchange | BrokerExchangePartner | BrokerRoleEvent | NodeBoot
 
@@ -74,7 +76,7 @@ class Commands(Invariant[_Looked]):
         self._note_change(broker, begins=event.effect == "StepDown")
         if event.status == "ended":
             broker.exchanges_since_ns = -1
-            if event.detail == OVERRULED:
+            if event.detail == _GIVEN_UP:
                 broker.given_up = event.peer_address
         elif broker.exchanges_since_ns < 0:
             broker.exchanges_since_ns = now_ns
@@ -89,8 +91,8 @@ class Commands(Invariant[_Looked]):
                 broker.is_alone = False
             return None
         broker.under_way -= 1
-        # At one instant the one may have been before the other, as nobody sees.
-        if broker.is_alone and broker.since_ns < broker.exchanges_since_ns < now_ns:
+        # Whatever else is done. At one instant the one may have been before the other, as nobody sees.
+        if broker.since_ns < broker.exchanges_since_ns < now_ns:
             return f"{event.node} began to exchange roles while a command set its role"
         if not broker.is_alone:
             return None

@@ -14,7 +14,7 @@ _Looked = BrokerExchange | BrokerExchangePartner | PutBegin | StoreOpen
 
 @attrs.define(eq=False, repr=False)
 class Exchanges(Invariant[_Looked]):
-    """A master asks for no promotion before its note of it is written, and takes no put while that note is there.
+    """A master asks for no promotion before its note of it is in its file, and takes no put while that note is there.
 
     A slave is promoted once for each time that it has said that it is ready, and not if its store was opened since.
     """
@@ -40,7 +40,7 @@ class Exchanges(Invariant[_Looked]):
         if isinstance(event, StoreOpen):
             self._ready.discard(name)
         elif event.effect == "Promote" and name not in self._noted:
-            return f"{name} asks {event.peer_address} to become the master, and has no note of that on its disk"
+            return f"{name} asks {event.peer_address} to become the master, and has no note of that in its file"
         return None
 
     def _check_partner(self, event: BrokerExchangePartner) -> str | None:

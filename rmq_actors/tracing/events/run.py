@@ -67,7 +67,8 @@ class OperatorCommand(Event, kind="operator.command", emitter="testing.drawn_ope
 class OperatorRole(Event, kind="operator.role", emitter="testing.drawn_operator", actor="Operator"):
     """An operator's command gives this broker a role; status asked, then done, or why not, as detail says.
 
-    refused: the command cannot be carried out; unwritten: the disk takes no settings or no term, or their file cannot be read; failed: it ends.
+    refused: the command cannot be carried out; unwritten: the disk takes no settings or no term, or their file cannot
+    be read; failed: it ends.
     """
 
     status: str
@@ -245,8 +246,9 @@ class NameServerEmpty(Event, kind="name_server.empty", emitter="testing.name_ser
 class NameServerTells(Event, kind="name_server.tells", emitter="testing.routes", actor="Operator"):
     """The operator has looked at the routes of this node's name server in a quiet time: what it tells of a broker.
 
-    broker_id is the broker's own, and ids are those at which routes name its address, has_rival: whether another broker
-    has its role and id. permission is the master's, and told the one that routes have; both are 0 for a slave.
+    broker_id is the broker's own, and ids are those at which routes name its address, has_rival: whether they name
+    another one at broker_id, which has that, too. permission is the master's, and told the one that routes have; both
+    are 0 for a slave.
     """
 
     broker: str
