@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 from rmq_actors.cli.exit_codes import ExitCode
 
@@ -20,21 +21,35 @@ def exits_with_2() -> Iterator[None]:
         try:
             yield
         finally:
-            sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in _FULL:
+            if sys.stdout is not None:  # it was closed before the process began
+                sys.stdout.flush()
+    except (OSError, BaseExceptionGroup) as error:
+        full = _of_a_full_disk(error)
+        if full is None:
             raise
-        place = "" if error.filename is None else f": {error.filename}"
-        print(f"rmq-actors: {os.strerror(error.errno)}{place}", file=sys.stderr)
-        _give_up_standard_output()
+        place = "" if full.filename is None else f": {full.filename}"
+        with contextlib.suppress(OSError):  # standard error may have no room either
+            print(f"rmq-actors: {os.strerror(full.errno or errno.ENOSPC)}{place}", file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            _give_up(stream)
         raise SystemExit(ExitCode.BAD_INPUT) from None
 
 
-def _give_up_standard_output() -> None:
+def _of_a_full_disk(error: BaseException) -> OSError | None:
+    """The first error of a full disk, if nothing else has happened."""
+    if isinstance(error, BaseExceptionGroup):
+        found = [_of_a_full_disk(each) for each in error.exceptions]
+        return found[0] if all(found) else None
+    return error if isinstance(error, OSError) and error.errno in _FULL else None
+
+
+def _give_up(stream: TextIO | None) -> None:
     """Python would try again to write what is left of it as it ends, and say that it cannot."""
+    if stream is None:
+        return
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)

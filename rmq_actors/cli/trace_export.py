@@ -66,6 +66,17 @@ def _lines(
     return perfetto_lines(events, Causes(addresses), about)
 
 
+def _behind_links(out: Path) -> Path:
+    """The path that a link says, which may not be there."""
+    try:
+        resolved = out.resolve()
+    except (OSError, RuntimeError) as error:  # Python before 3.13 raises the latter of a link to itself
+        raise typer.BadParameter(f"{out} cannot be followed: {error}", param_hint="--out") from error
+    if resolved.is_symlink():
+        raise typer.BadParameter(f"{out} links to itself", param_hint="--out")
+    return resolved
+
+
 @contextlib.contextmanager
 def _output(out: Path | None) -> Iterator[Callable[[str], object]]:
     if out is None:
@@ -74,7 +85,7 @@ def _output(out: Path | None) -> Iterator[Callable[[str], object]]:
         return
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a directory", param_hint="--out")
-    out = out.resolve()  # a link stays one
+    out = _behind_links(out)  # a link stays one
     if out.exists() and not out.is_file():
         raise typer.BadParameter(f"{out} is no file, and would be replaced by one", param_hint="--out")
     try:

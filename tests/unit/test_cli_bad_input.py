@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rmq_actors.cli import full_disks
 from rmq_actors.cli.main import app
 
 
@@ -50,3 +52,21 @@ def test_what_is_printed_where_no_room_is_left(arguments: list[str]) -> None:
             check=False,
         )
     assert (ended.returncode, ended.stderr) == (2, "rmq-actors: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("streams", "exit_code"), [(">&-", 0), (">/dev/full 2>&1", 2), (">&- 2>&-", 0), (">/dev/full 2>&-", 2)]
+)
+def test_what_is_printed_where_nobody_listens(streams: str, exit_code: int) -> None:
+    command = [sys.executable, "-m", "rmq_actors.cli.entry", "--version"]
+    ended = subprocess.run(["sh", "-c", f'exec "$@" {streams}', "sh", *command], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (exit_code, b"", b"")
+
+
+def test_a_full_disk_that_several_tasks_meet_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    full = [OSError(errno.ENOSPC, "no room", "a"), OSError(errno.EDQUOT, "no room", "b")]
+    with pytest.raises(SystemExit) as ended, full_disks.exits_with_2():
+        raise BaseExceptionGroup("tasks", [ExceptionGroup("one", full[:1]), *full[1:]])
+    assert (ended.value.code, capsys.readouterr().err) == (2, "rmq-actors: No space left on device: a\n")
+    with pytest.raises(ExceptionGroup), full_disks.exits_with_2():
+        raise ExceptionGroup("tasks", [*full, ValueError("another one")])

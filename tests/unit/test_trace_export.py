@@ -475,3 +475,7 @@ def test_what_is_no_file_is_not_replaced_and_a_link_goes_on_to_be_one(
     assert export(traces, *wanted, link).exit_code == 0
     assert link.is_symlink()
     assert target.read_text() != "before"
+    around = tmp_path / "around"
+    around.symlink_to(around)
+    assert export(traces, *wanted, around).exit_code == 2
+    assert around.is_symlink()

@@ -83,7 +83,10 @@ class BrokerSlaveSynchronize(
 
 
 class BrokerDeleteTopic(Event, kind="broker.delete_topic", emitter="broker.topic_removal", actor="TopicRemoval"):
-    """A topic is deleted, and there is no way back: its queues, consumers' offsets and settings go now."""
+    """A topic is deleted, and there is no way back: its queues, consumers' offsets and settings go now.
+
+    It is told again where a start, or a second request, ends what an error or a crash has left undone.
+    """
 
     topic: str
 
