@@ -58,7 +58,7 @@ class ScheduleMessageService(ServiceThread):
                 await self._wake.wait_for_running(math.inf)
                 continue
             levels = _Levels(store, self._offsets, self._wall_clock, self._tracer, self._wake.wakeup)
-            with store.delayed.subscribe(levels.delayed), store.dispatched.subscribe(levels.dispatched):
+            with store.puts.delayed.subscribe(levels.delayed), store.dispatched.subscribe(levels.dispatched):
                 while self._store is store:
                     if levels.deliver_due(trio.current_time()):
                         await trio.lowlevel.checkpoint()

@@ -71,8 +71,6 @@ class MessageStore:
     #: For all that the broker does from time to time while this store is open.
     timer: Timer
     log_end: Broadcast[int]
-    #: Told before the record is dispatched.
-    delayed: Broadcast[StampedRecord]
     flush_outcomes: Broadcast[FlushOutcome]
     #: How far others may see the log: to be asked by everything that shows or sends it.
     visible_end: VisibleEnd
@@ -256,7 +254,6 @@ class _Assembly:
             files=files,
             timer=self.timer,
             log_end=self.log_end,
-            delayed=self.delayed,
             flush_outcomes=self.outcomes,
             visible_end=visible_end,
             dispatched=self.dispatched,

@@ -138,7 +138,8 @@ class MessagePuts:
     config: MessageStoreConfig
     _commit_log: CommitLog
     _log_end: Broadcast[int]
-    _delayed: Broadcast[StampedRecord]
+    #: Told before the record is dispatched.
+    delayed: Broadcast[StampedRecord]
     _environment: Environment
     _tracer: Tracer
     _flush_service: FlushService
@@ -371,7 +372,7 @@ class MessagePuts:
         try:
             appended = self._commit_log.append_message(encoded, wall_ms, store_host=store_host, to_pool=to_pool)
             if stamped_s is not None:
-                self._delayed.put(StampedRecord(appended.end_offset, stamped_s, wall_ms))
+                self.delayed.put(StampedRecord(appended.end_offset, stamped_s, wall_ms))
             if message is not None and not to_pool:
                 self._hand_on(message, encoded, appended)
         except MessageIllegal as error:
