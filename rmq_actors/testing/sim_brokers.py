@@ -100,8 +100,8 @@ class SimBrokers(Brokers):
         recorder.subscribe(self._on_disk_error, [StorageError, StorageStuck])
         self._promotions = Promotions(recorder)
 
-    def watch(self, *, acks: int, sync_flush: Iterable[str], believes_deletions: bool = False) -> ClusterView:
-        """A view of one master and its slaves, which a judge brings up to date. See `ClusterView`."""
+    def watch(self, *, acks: int, sync_flush: Iterable[str]) -> ClusterView:
+        """A view of one master and its slaves, which a judge brings up to date."""
         store = self._store
         self._evidence = evidence = WorldEvidence(
             self.world, self.nodes, self._latest, store.mapped_file_size_commit_log_bytes, store.max_hash_slot_num
@@ -113,15 +113,7 @@ class SimBrokers(Brokers):
         def node_of(host: str) -> str:
             return names.get(host, "")
 
-        view = ClusterView(
-            master,
-            list(self._follows),
-            node_of,
-            evidence,
-            acks=acks,
-            sync_flush=list(sync_flush),
-            believes_deletions=believes_deletions,
-        )
+        view = ClusterView(master, list(self._follows), node_of, evidence, acks=acks, sync_flush=list(sync_flush))
         self._view = view
         return view
 

@@ -25,6 +25,7 @@ from rmq_actors.testing.topology import NAME_SERVER
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events import run as run_events
+from rmq_actors.tracing.events.broker import BrokerDeleteTopic
 from rmq_actors.wire.address import address_text
 from sim_net import LinkConfig, Node, Partition, Schedule, World, WorldConfig
 
@@ -149,13 +150,19 @@ class SimCluster(SimBrokers):
         self.view = self.watch(
             acks=self._ha.in_sync_replicas - 1 if is_sync_master else 0,
             sync_flush=list(self._follows) if is_sync_flush else (),
-            believes_deletions=True,
         )
+        # Any client may have asked for it: nobody else tells.
+        self.recorder.subscribe(self._note_deletion, [BrokerDeleteTopic])
         # Limits first: at one of them nothing is broken.
         classes = (*REPLICATION_LIMITS, *self.invariants)
         self._judge = Judge(self.view, [make() for make in classes], self._on_broken, self._on_limit)
         self.recorder.subscribe(self._observe, self._judge.kinds)
         self.follow_promotions(self.view)
+
+    def _note_deletion(self, event: Event) -> None:
+        assert self.view is not None
+        assert isinstance(event, BrokerDeleteTopic)
+        self.view.deleted_topics.add(event.topic)
 
     def _observe(self, event: Event) -> None:
         # Name servers and clients are no brokers.

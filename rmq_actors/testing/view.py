@@ -18,7 +18,7 @@ from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.lineage import Lineage
 from rmq_actors.testing.node_view import Appended, Cut, NodeView, Opened
 from rmq_actors.tracing.event import Event
-from rmq_actors.tracing.events.broker import BrokerDeleteTopic, BrokerRoleEvent, BrokerSlaveSynchronize
+from rmq_actors.tracing.events.broker import BrokerRoleEvent, BrokerSlaveSynchronize
 from rmq_actors.tracing.events.ha import (
     HaClientClose,
     HaClientCompare,
@@ -108,8 +108,6 @@ class ClusterView:
     acks: int = 1
     sync_flush: Collection[str] = ()
     takes_parts: bool = False
-    #: Clients delete topics without a word in the trace: a broker's own word counts then, also if nobody has asked it.
-    believes_deletions: bool = False
     nodes: Mapping[str, NodeView] = attrs.field(init=False)
     #: The node whose log counts now, and the others.
     master: NodeView = attrs.field(init=False)
@@ -164,7 +162,6 @@ class ClusterView:
             NodeResume: self._resume,
             OperatorPromote: self._promote,
             OperatorSetUpAnew: self._set_up_anew,
-            **({BrokerDeleteTopic: self._delete_topic} if self.believes_deletions else {}),
         }
 
     def apply(self, event: Event) -> None:
@@ -539,9 +536,6 @@ class ClusterView:
     def _client_topic(self, event: ClientTopic) -> None:
         if event.operation == "delete":  # its broker may die before it tells
             self.deleted_topics.add(event.topic)
-
-    def _delete_topic(self, event: BrokerDeleteTopic) -> None:
-        self.deleted_topics.add(event.topic)
 
     def _slave_synchronize(self, event: BrokerSlaveSynchronize) -> None:
         if self.has_tables and event.part in TABLES:

@@ -38,7 +38,6 @@ class Story:
     sync_flush: tuple[str, ...] = ()
     acks: int = 1
     takes_parts: bool = True
-    believes_deletions: bool = False
     now_s: float = 0.0
     logs: dict[str, bytearray] = attrs.field(factory=lambda: {node: bytearray() for node in (MASTER, SLAVE, OTHER)})
     #: What `cut/` has, by node.
@@ -71,7 +70,6 @@ class Story:
             acks=self.acks,
             sync_flush=self.sync_flush,
             takes_parts=self.takes_parts,
-            believes_deletions=self.believes_deletions,
         )
         self.watch(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS)
         self.recorder.subscribe(self._observe)
