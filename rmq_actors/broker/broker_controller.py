@@ -17,7 +17,6 @@ from rmq_actors.actors.system import ActorSystem, open_actor_system
 from rmq_actors.broker.broker_configuration import BrokerFiles, Configuration, updated_config
 from rmq_actors.broker.broker_remoting import BrokerRemoting, use_config
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
-from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.exchange_partner import ExchangePartner
 from rmq_actors.broker.ha_tls import BrokerTls
 from rmq_actors.broker.last_round import LastRound
@@ -40,6 +39,7 @@ from rmq_actors.protocols.term import Term
 from rmq_actors.remoting.tls import Tls
 from rmq_actors.settings.configure import Properties, to_properties
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.store.files.exchange_file import ExchangeFile
 from rmq_actors.store.lifecycle.truncation import TruncationRefused
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.puts.message_puts import PendingPut, PutResult

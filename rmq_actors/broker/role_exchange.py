@@ -14,13 +14,13 @@ import trio
 
 from rmq_actors.actors.services.service import ServiceThread, WakeUp
 from rmq_actors.broker.broker_configuration import updated_config
-from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.protocols import exchange
 from rmq_actors.protocols.exchange import TIME_LIMIT_MAX_S, Effect, MasterExchange, Note, Outcome, Partner, Step
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.settings.configure import Properties
 from rmq_actors.store.config import BrokerRole
+from rmq_actors.store.files.exchange_file import ExchangeFile
 from rmq_actors.tracing.events.broker import BrokerExchange
 from rmq_actors.tracing.recorder import Tracer
 from rmq_actors.wire.address import IllegalAddress, parse_address

@@ -225,7 +225,9 @@ class OsDisk:
             except BaseException:
                 os.unlink(target)
                 raise
-        fd = os.open(target, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
+        # Whoever opens a pipe to read it would wait for a writer.
+        flags |= os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(target, flags | (os.O_CREAT | os.O_EXCL if create else 0), mode)
         try:
             if create and allocate_bytes is not None:
                 os.ftruncate(fd, allocate_bytes)
@@ -332,6 +334,8 @@ def _file_size(fd: int, path: str) -> int:
     status = os.fstat(fd)
     if stat.S_ISDIR(status.st_mode):  # to read it, Linux opens a directory
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "neither a file nor a directory", path)
     return status.st_size
 
 

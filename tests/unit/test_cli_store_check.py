@@ -214,13 +214,18 @@ def test_advice_says_that_the_next_start_refuses_and_what_to_do(store: Path) -> 
         ("index/20261121012540073", "move consumequeue/, index/ and checkpoint away"),
         ("config/topics.json", "replace the file by its .bak"),
         ("checkpoint", "move checkpoint away"),
+        ("config/replicationTerm.json", "an older one would do harm"),
+        ("config/roleExchange.json", "without the file"),
     ],
 )
 def test_there_is_advice_for_each_kind_of_file(store: Path, path: str, words: str) -> None:
+    (store / path).touch()
     with (store / path).open("r+b") as file:
         file.write(b"\xff" * 20)
     result = run("advise", store)
     assert result.exit_code == 1
+    refused = path in ("config/replicationTerm.json", "config/roleExchange.json")
+    assert (f"{path}: refusal: the next start refuses: {path} " in result.stdout) is refused
     (advice,) = (line for line in result.stdout.splitlines() if ": person: " in line)
     assert advice.startswith(f"{path}: person: ")
     assert words in advice

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmq_actors.broker.exchange_file import ExchangeFile
 from rmq_actors.protocols.exchange import Note, Partner
+from rmq_actors.store.files.exchange_file import ExchangeFile
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.files.layout import EXCHANGE_FILE
 from tests.worlds.faulty_disk import FaultyDisk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -448,6 +449,45 @@ def test_a_file_that_is_no_json(store: Path, name: str) -> None:
     (finding,) = findings_of(store)
     assert finding[:3] == (f"config/{name}", 0, "error")
     assert finding.text.startswith("cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("topics.json", '{"topicConfigTable":7}', "topicConfigTable"),
+        ("subscriptionGroup.json", '{"subscriptionGroupTable":[]}', "subscriptionGroupTable"),
+        ("consumerOffset.json", '{"offsetTable":{"T@G":{"x":1}}}', "x"),
+        ("delayOffset.json", '{"offsetTable":{"1":-1}}', "level 1 has offset -1"),
+        ("deletedTopics.json", "{}", "there is not"),
+        ("roleExchange.json", "{}", "it lacks one of"),
+        ("replicationTerm.json", '{"term":"7","leads":true,"resigned":false}', "term '7' is no integer"),
+        ("replicationTerm.json.bak", "[]", "there is not"),
+    ],
+)
+def test_a_file_that_no_start_takes(store: Path, name: str, content: str, told: str) -> None:
+    (store / "config" / name).write_text(content)
+    (finding,) = findings_of(store)
+    assert finding[:3] == (f"config/{name}", 0, "error")
+    assert finding.text.startswith("cannot be read: ")
+    assert told in finding.text
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "told"),
+    [
+        ("abort", Path.mkdir, "a directory: a file has this name"),
+        ("lock", Path.mkdir, "a directory: a file has this name"),
+        ("lock", os.mkfifo, "cannot be opened: neither a file nor a directory"),
+        ("config", Path.touch, "a file: a directory has this name"),
+        ("transaction", Path.touch, "a file: a directory has this name"),
+        (LOG_2, os.mkfifo, "cannot be opened: neither a file nor a directory"),
+    ],
+)
+def test_what_is_of_the_wrong_kind(store: Path, name: str, make: Callable[[Path], None], told: str) -> None:
+    path = store / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    make(path)
+    assert (name, "error", told) in [(each.path, each.severity, each.text) for each in findings_of(store)]
 
 
 def test_unknown_names_are_notes_but_where_a_start_refuses_them(store: Path) -> None:

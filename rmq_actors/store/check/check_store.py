@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_checkpoint import CheckpointCheck
 from rmq_actors.store.check.check_commit_log import CommitLogCheck
+from rmq_actors.store.check.check_config import check_config, check_names, known_topics
 from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_consume_queues import ConsumeQueuesCheck
 from rmq_actors.store.check.check_index import IndexCheck
@@ -19,38 +20,13 @@ from rmq_actors.store.check.check_transactions import TransactionsCheck
 from rmq_actors.store.check.finding import CheckContext, CheckSummary, Finding, Progress
 from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.json_file import ConfigFileDamaged
-from rmq_actors.store.files.layout import (
-    ABORT_FILE,
-    CHECKPOINT_FILE,
-    COMMIT_LOG_DIRECTORY,
-    CONFIG_DIRECTORY,
-    CONSUME_QUEUE_DIRECTORY,
-    CONSUME_QUEUE_EXT_DIRECTORY,
-    CUT_DIRECTORY,
-    INDEX_DIRECTORY,
-    LOCK_FILE,
-    TRAN_STATE_TABLE_DIRECTORY,
-)
+from rmq_actors.store.files.layout import ABORT_FILE
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
 from rmq_actors.store.files.store_checkpoint import Checkpoint
 from rmq_actors.store.lifecycle.recovery import plan_recovery
 from rmq_actors.store.log.read_log import open_log
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
-from rmq_actors.wire.fastjson import FastJsonError, JsonValue, parse_fastjson
 
-_KNOWN = {
-    ABORT_FILE,
-    CHECKPOINT_FILE,
-    COMMIT_LOG_DIRECTORY,
-    CONFIG_DIRECTORY,
-    CONSUME_QUEUE_DIRECTORY,
-    CONSUME_QUEUE_EXT_DIRECTORY,
-    CUT_DIRECTORY,
-    INDEX_DIRECTORY,
-    LOCK_FILE,
-    TRAN_STATE_TABLE_DIRECTORY.split("/", maxsplit=1)[0],
-}
-_TOPICS_FILE = f"{CONFIG_DIRECTORY}/topics.json"
 #: Brokers make these topics without a line in topics.json.
 _OWN_TOPICS = ("RMQ_SYS_", "SCHEDULE_TOPIC_XXXX", "%LMQ%")
 
@@ -72,12 +48,12 @@ def check_store(
     checkpoint = CheckpointCheck.load(disk, context, findings)
     _plan(disk, context, checkpoint.checkpoint)
     log = CommitLogCheck.open(disk, context, progress, delay_levels_ms, findings)
-    is_deleted = _check_config(disk, context, findings)
+    findings += check_config(disk, context.summary)
     transactions = TransactionsCheck.load(disk, context, log.row.min_offset, findings)
     yield from findings
-    yield from _unknown_names(disk)
+    yield from check_names(disk)
     queues = ConsumeQueuesCheck(
-        disk, context, log.row, is_deleted, _deleted_topics(disk), ConsumeQueueExtCheck(disk, context)
+        disk, context, log.row, _teller_of_deleted(disk), _deleted_topics(disk), ConsumeQueueExtCheck(disk, context)
     )
     yield from queues.load()
     index = IndexCheck(disk, context, log.row.min_offset, max_hash_slot_num)
@@ -123,43 +99,11 @@ def _plan(disk: Disk, context: CheckContext, checkpoint: Checkpoint) -> None:
         context.durable_to = plan.durable_to
 
 
-def _check_config(disk: Disk, context: CheckContext, findings: list[Finding]) -> Callable[[str], bool]:
-    """Parse `config/`; what is wrong there goes to `findings`. Returns what tells a deleted topic."""
-    topics: frozenset[object] = frozenset()
-    for name in disk.list(CONFIG_DIRECTORY):
-        path = f"{CONFIG_DIRECTORY}/{name}"
-        context.summary.files += 1
-        if name.endswith(".tmp"):
-            findings.append(Finding(path, 0, "note", "a file that was being replaced when the broker stopped"))
-            continue
-        if not name.removesuffix(".bak").endswith(".json"):
-            findings.append(Finding(path, 0, "note", "unknown: not read"))
-            continue
-        try:
-            value = _read_json(disk, path)
-        except (FastJsonError, OSError) as error:
-            text = error.strerror if isinstance(error, OSError) else str(error)
-            findings.append(Finding(path, 0, "error", f"cannot be read: {text}"))
-            continue
-        if path == _TOPICS_FILE and isinstance(value, dict):
-            table = value.get("topicConfigTable")
-            topics = frozenset(table) if isinstance(table, dict) else frozenset()
+def _teller_of_deleted(disk: Disk) -> Callable[[str], bool]:
+    """What tells a topic that was deleted: topics.json has others."""
+    topics = known_topics(disk)
 
     def is_deleted(topic: str) -> bool:
         return bool(topics) and topic not in topics and not topic.startswith(_OWN_TOPICS)
 
     return is_deleted
-
-
-def _read_json(disk: Disk, path: str) -> JsonValue:
-    file = disk.open(path, read_only=True)
-    try:
-        return parse_fastjson(file.map())
-    finally:
-        file.close()
-
-
-def _unknown_names(disk: Disk) -> Iterator[Finding]:
-    for name in disk.list(""):
-        if name not in _KNOWN:
-            yield Finding(name, 0, "note", "unknown: not read")

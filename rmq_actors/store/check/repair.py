@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from rmq_actors.ports.disk import Disk
+from rmq_actors.store.check.check_config import why_no_start
 from rmq_actors.store.check.finding import Finding
+from rmq_actors.store.files.exchange_file import REMEDY as NOTE_REMEDY
 from rmq_actors.store.files.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -14,10 +16,14 @@ from rmq_actors.store.files.layout import (
     CONFIG_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
     CUT_DIRECTORY,
+    EXCHANGE_FILE,
     INDEX_DIRECTORY,
+    LOCK_FILE,
+    TERM_FILE,
 )
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
 from rmq_actors.store.files.store_checkpoint import read_checkpoint
+from rmq_actors.store.files.term_file import REMEDY as TERM_REMEDY
 from rmq_actors.store.lifecycle.recovery import RecoveryPlan, plan_recovery
 from rmq_actors.store.log.log_walk import DamagedLog, LogEnd, LogWalk
 from rmq_actors.store.log.read_log import open_log
@@ -32,9 +38,15 @@ _ADVICE = (
         f"{COMMIT_LOG_DIRECTORY}/",
         "copy this file from a replica of the same log that has it whole; without one, `store dump` prints the rest",
     ),
+    (TERM_FILE, TERM_REMEDY),
+    (EXCHANGE_FILE, NOTE_REMEDY),
     (
         f"{CONFIG_DIRECTORY}/",
-        "replace the file by its .bak or by a replica's; without both the broker begins with an empty one",
+        "replace the file by its .bak or by a replica's; without both, remove it: the broker begins with an empty one",
+    ),
+    *(
+        (name, "move it away: a broker needs the name")
+        for name in (CONFIG_DIRECTORY, COMMIT_LOG_DIRECTORY, ABORT_FILE, LOCK_FILE)
     ),
     (CHECKPOINT_FILE, f"put back files that the log lacks; then move {CHECKPOINT_FILE} away: the log is read whole"),
 )
@@ -52,6 +64,8 @@ def plan_repair(
     disk: Disk, errors: Sequence[Finding], delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
 ) -> Iterator[RepairStep]:
     """Steps of the next start, then advice for each of `errors`, which `check_store` has found. Raises `OSError`."""
+    for path, why in why_no_start(disk):
+        yield RepairStep("refusal", path, f"the next start refuses: {why}")
     checkpoint = read_checkpoint(disk)
     try:
         with open_log(disk, checkpoint) as queue:

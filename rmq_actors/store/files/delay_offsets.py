@@ -77,7 +77,7 @@ def _decode(value: JsonValue) -> dict[int, int]:
     return table
 
 
-def _decode_file(value: JsonValue) -> tuple[dict[int, int], list[_Mark]]:
+def decode_delay_offsets(value: JsonValue) -> tuple[dict[int, int], list[_Mark]]:
     """The table, and the marks, of which the last one is of the table. Raises `ValueError`."""
     table, marks = _decode(value), value.get(_RESTS_ON, []) if isinstance(value, dict) else []
     if not isinstance(marks, list):
@@ -120,7 +120,7 @@ class DelayOffsets:
     def load(cls, disk: Disk) -> DelayOffsets:
         """Read the file. Raises `ConfigFileDamaged`."""
         file = JsonFile(disk, DELAY_OFFSET_FILE)
-        loaded = file.load(_decode_file)
+        loaded = file.load(decode_delay_offsets)
         table, marks = loaded.value or ({}, [])
         rests_on = marks[-1].rests_on if marks else None if table else 0
         return cls(table, file, None if loaded.source == "backup" else dict(table), rests_on, marks)

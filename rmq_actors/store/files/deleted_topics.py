@@ -85,7 +85,8 @@ class _Content:
     deleting: frozenset[str]
 
 
-def _decode(data: memoryview) -> _Content:
+def decode_deleted_topics(data: memoryview) -> _Content:
+    """The content of the file. Raises `ValueError`."""
     value = parse_fastjson(data)
     if isinstance(value, dict) and value.keys() == {_POINTS, _DELETING}:
         deleting = value[_DELETING]
@@ -114,7 +115,7 @@ class DeletedTopics:
     def load(cls, disk: Disk) -> DeletedTopics:
         """Read the file; where there is none, no topic was deleted. Raises `ConfigFileDamaged`."""
         file = JsonFile(disk, DELETED_TOPICS_FILE)
-        return cls(file, file.load_text(_decode).value or _Content({}, frozenset()))
+        return cls(file, file.load_text(decode_deleted_topics).value or _Content({}, frozenset()))
 
     @classmethod
     def empty(cls, disk: Disk) -> DeletedTopics:

@@ -19,11 +19,16 @@ from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.fastjson import JsonValue
 
 _MAX_BYTES = 4096
+#: What a person can do where no start takes the file.
+REMEDY = (
+    "it says with which broker this one was exchanging roles. If that one is the master by now, start this one as its"
+    " slave, without the file"
+)
 _TEXTS = ("promotion", "role", "slaveAddr", "slaveHaAddr")
 _NUMBERS = ("end", "slaveId", "term")
 
 
-def _decode(value: JsonValue) -> Note:
+def decode_note(value: JsonValue) -> Note:
     """Raises `ValueError`."""
     if not isinstance(value, dict) or value.keys() != {*_TEXTS, *_NUMBERS}:
         raise ValueError(f"it lacks one of {', '.join(sorted((*_TEXTS, *_NUMBERS)))}")
@@ -57,12 +62,9 @@ class ExchangeFile:
         """Read the file. Raises `ConfigFileDamaged`."""
         file = JsonFile(disk, EXCHANGE_FILE, _MAX_BYTES)
         try:
-            return cls(file.load(_decode).value, file, disk)
+            return cls(file.load(decode_note).value, file, disk)
         except ConfigFileDamaged as error:
-            raise ConfigFileDamaged(
-                f"{error}: it says with which broker this one was exchanging roles. If that one is the master by"
-                f" now, start this one as its slave, without the file"
-            ) from error
+            raise ConfigFileDamaged(f"{error}: {REMEDY}") from error
 
     async def write(self, note: Note) -> None:
         """Write the note durably. Raises `OSError`: the next start may find it or not. A checkpoint."""

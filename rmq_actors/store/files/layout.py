@@ -19,7 +19,7 @@ DELAY_OFFSET_FILE = f"{CONFIG_DIRECTORY}/delayOffset.json"
 TERM_FILE = f"{CONFIG_DIRECTORY}/replicationTerm.json"
 #: Not RocketMQ's: see `store.files.deleted_topics`.
 DELETED_TOPICS_FILE = f"{CONFIG_DIRECTORY}/deletedTopics.json"
-#: Not RocketMQ's: see `broker.exchange_file`.
+#: Not RocketMQ's: see `store.files.exchange_file`.
 EXCHANGE_FILE = f"{CONFIG_DIRECTORY}/roleExchange.json"
 #: Not RocketMQ's: whole records that a recovery had to cut, for a person to look at.
 CUT_DIRECTORY = "cut"

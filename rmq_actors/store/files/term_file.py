@@ -24,13 +24,14 @@ _log = logging.getLogger(__name__)
 
 #: The file holds two values.
 _MAX_BYTES = 4096
-_REMEDY = (
+#: What a person can do where no start takes the file.
+REMEDY = (
     "the file holds the term of replication, and an older one would do harm: where another broker of this name is the"
     " master, remove the file and its .bak, and start this one as its slave"
 )
 
 
-def _decode(value: JsonValue) -> Term:
+def decode_term(value: JsonValue) -> Term:
     """Raises `ValueError`."""
     if not isinstance(value, dict) or value.keys() != {"leads", "resigned", "term"}:
         raise ValueError('there is not {"leads": ..., "resigned": ..., "term": ...} in it')
@@ -51,11 +52,11 @@ def _load(disk: Disk) -> tuple[JsonFile, Term]:
     file = JsonFile(disk, TERM_FILE, _MAX_BYTES)
     is_there = disk.exists(TERM_FILE)
     try:
-        loaded = file.load(_decode)
+        loaded = file.load(decode_term)
     except ConfigFileDamaged as error:
-        raise ConfigFileDamaged(f"{error}; {_REMEDY}") from error
+        raise ConfigFileDamaged(f"{error}; {REMEDY}") from error
     if is_there and loaded.source != "file":
-        raise ConfigFileDamaged(f"{loaded.reason}; {_REMEDY}")
+        raise ConfigFileDamaged(f"{loaded.reason}; {REMEDY}")
     return file, loaded.value or Term()
 
 
