@@ -108,8 +108,9 @@ def _never() -> bool:
 def run_campaign(
     campaign: Campaign, on_summary: Callable[[RunSummary], object], stop: Callable[[], bool] = _never
 ) -> list[RunSummary]:
-    """Run all seeds; `on_summary` sees each run in the order of the seeds. Raises `CampaignFailed`.
+    """Run all seeds; `on_summary` sees each run in the order of the seeds.
 
+    Raises `CampaignFailed`, and the `OSError` of what cannot be written below `out`, whichever process has met it.
     Once `stop()` is true, no run begins, and the present run of this process does not count: the signal that caused the
     stop may have been an event of that run.
     """
@@ -152,7 +153,7 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
     return run_case(case, campaign.scenario, campaign=campaign.name)
 
 
-def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary], stopping: Stopping) -> None:
+def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary | OSError], stopping: Stopping) -> None:
     # The traces have what brokers log about their peers' deaths; the parent's settings do not reach a spawned process.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     parent = multiprocessing.parent_process()
@@ -161,14 +162,17 @@ def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[Run
         # A parent that was killed has told nobody.
         return stopping.is_set() or (parent is not None and not parent.is_alive())
 
-    with many_runs():
-        for summary in _run_seeds(campaign, worker, seeds, stop):
-            done.put(summary)
+    try:
+        with many_runs():
+            for summary in _run_seeds(campaign, worker, seeds, stop):
+                done.put(summary)
+    except OSError as error:  # `out` has no room, say: the parent's to tell
+        done.put(error)
 
 
 def _run_in_processes(campaign: Campaign, stop: Callable[[], bool]) -> Iterator[RunSummary]:
     context = multiprocessing.get_context("spawn")
-    done: Queue[RunSummary] = context.Queue()
+    done: Queue[RunSummary | OSError] = context.Queue()
     stopping = context.Event()
     workers = [
         context.Process(
@@ -207,22 +211,26 @@ def _start_without_interrupts(workers: Sequence[multiprocessing.process.BaseProc
 
 
 def _take(
-    done: Queue[RunSummary],
+    done: Queue[RunSummary | OSError],
     workers: Sequence[multiprocessing.process.BaseProcess],
     stop: Callable[[], bool],
     stopping: Stopping,
 ) -> RunSummary | None:
-    """The next run that has ended; None: all workers have."""
+    """The next run that has ended; None: all workers have. Raises the `OSError` of a worker."""
     while True:
         if stop():
             stopping.set()
         # Once a worker has ended, all that it has put is there.
         have_ended = all(worker.exitcode == 0 for worker in workers)
         try:
-            return done.get(timeout=_POLL_S)
+            ended = done.get(timeout=_POLL_S)
         except queue.Empty:
             if have_ended:
                 return None
             for worker in workers:
                 if worker.exitcode:
                     raise CampaignFailed(f"a worker ended with exit code {worker.exitcode}") from None
+        else:
+            if isinstance(ended, OSError):
+                raise ended
+            return ended

@@ -6,7 +6,10 @@ failing run is replayed by these two alone.
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import attrs
@@ -59,6 +62,8 @@ from rmq_actors.tracing.event import Event, RunInfo
 from rmq_actors.tracing.events.run import RunEnd, RunStart
 from sim_net import Deadlock, Livelock, NodeFailed, StepsExceeded, VirtualTimeExceeded, World
 from sim_net.search.search import Case
+
+_log = logging.getLogger(__name__)
 
 #: A member that died with its machine may have the locks of queues for a minute.
 GROUPS_CONVERGE_IN_S = 150.0
@@ -330,7 +335,9 @@ def _outcome(run: ReplicationRun, world: World) -> tuple[Outcome, str]:
         stuck = group.subgroup(NotConverged)
         if stuck is not None:
             return "liveness", str(_leaf(stuck))
-        raise
+        if group.split(Exception)[1] is not None:  # an interrupt
+            raise
+        return "crash", _told_of_own(group)
     except NodeFailed as error:
         return "crash", str(error)
     except (Deadlock, Livelock, StepsExceeded, VirtualTimeExceeded) as error:
@@ -340,6 +347,15 @@ def _outcome(run: ReplicationRun, world: World) -> tuple[Outcome, str]:
     if run.crashes:
         return "crash", run.crashes[0]
     return "passed", ""
+
+
+def _told_of_own(group: BaseExceptionGroup) -> str:
+    """In words, an error outside of all nodes: of an operator, or of this harness."""
+    leaf = _leaf(group)
+    _log.error("the operator, or the scenario, failed", exc_info=group)
+    *_, place = traceback.extract_tb(leaf.__traceback__)
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return f"the operator, or the scenario, failed: {type(leaf).__name__}: {leaf} ({where})"
 
 
 def _leaf(error: BaseException) -> BaseException:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
 import attrs
 import pytest
+import trio
 
 from rmq_actors.testing import (
     FAIL_OVER,
@@ -22,6 +24,7 @@ from rmq_actors.testing import (
     random_case,
     run_case,
 )
+from rmq_actors.testing.bug_hunt import signature
 from rmq_actors.testing.scenarios import scenario_of
 from rmq_actors.tracing.events.store import LogAppend, PutEnd
 from sim_net import Kill, Schedule, fault_kind
@@ -45,6 +48,15 @@ class KillsTheMaster(Operator):
     async def act(self) -> None:
         await self.brokers.kill(self.brokers.master)
         self.brokers.restart_node(self.brokers.master)
+
+
+@attrs.define(eq=False)
+class Stumbles(Operator):
+    """After a while."""
+
+    async def act(self) -> None:
+        await trio.sleep(0.5)
+        raise KeyError("sendai")
 
 
 CITIES = Scenario(
@@ -83,6 +95,18 @@ def test_its_operator_acts() -> None:
     result = run_case(random_case(1, scenario=scenario), scenario)
     assert result.outcome == "passed"
     assert [event.node for event in result.events if event.kind == "node.kill"] == ["tokyo"]
+
+
+def test_an_operator_that_fails_is_a_run_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """So a campaign goes on, and its case is kept."""
+    scenario = attrs.evolve(CITIES, operator=Stumbles)
+    result = run_case(random_case(1, scenario=scenario), scenario)
+    assert result.outcome == "crash"
+    told = r"the operator, or the scenario, failed: KeyError: 'sendai' \(test_scenario.py, line \d+\)"
+    assert re.fullmatch(told, result.failure)
+    assert result.events[-1].kind == "run.end"
+    assert "in act" in caplog.text  # where it was raised
+    assert signature(result.outcome, result.failure) == "crash by KeyError"
 
 
 def test_what_it_draws_is_from_its_choices() -> None:
