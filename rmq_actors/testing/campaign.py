@@ -153,7 +153,9 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
     return run_case(case, campaign.scenario, campaign=campaign.name)
 
 
-def _work(campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary | OSError], stopping: Stopping) -> None:
+def _work(
+    campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary | OSError], stopping: Stopping
+) -> None:
     # The traces have what brokers log about their peers' deaths; the parent's settings do not reach a spawned process.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     parent = multiprocessing.parent_process()
