@@ -282,7 +282,7 @@ class ClusterView:
                 self._note_regrown()
         elif sent is not own and own.log[offset:end] != data:
             common = own.common(sent)
-            if offset > common:
+            if offset > common and offset > node.begin:  # else there is nothing yet that could differ
                 appended.parts_at = common
                 return
             node.lineage = sent

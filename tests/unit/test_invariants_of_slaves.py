@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_actors.testing.invariants import Divergence, FollowedUnasked, Halted, Housekeeping, Terms, Understood
-from tests.worlds.cluster_story import MASTER, SLAVE, Story, follow, halt
+from tests.worlds.cluster_story import MASTER, OTHER, SLAVE, Story, follow, halt
 
 
 @pytest.fixture
@@ -142,4 +142,20 @@ def test_nobody_is_turned_away_as_ahead_who_never_was(has: bytes, seen: list[str
     story.append(SLAVE, has)
     story.connect(1, "10.0.0.2")
     story.emit(MASTER, "ha.connection.close", conn_id=1, status="slave_ahead")
+    assert story.seen == seen
+
+
+@pytest.mark.parametrize(("data", "seen"), [(b"def", []), (b"xyz", ["prefix"])])
+def test_a_slave_begins_with_what_is_left_at_a_master_before_that_it_still_follows(
+    data: bytes, seen: list[str]
+) -> None:
+    """The next master has another log, of which the slave has nothing."""
+    story = Story()
+    story.append(MASTER, b"abcdef")
+    story.emit(MASTER, "log.delete", offset=3)
+    story.promote(OTHER, is_longest=False)
+    story.append(OTHER, b"uvw")
+    follow(story, SLAVE)
+    story.logs[SLAVE] += bytes(3)
+    story.append(SLAVE, data)
     assert story.seen == seen
