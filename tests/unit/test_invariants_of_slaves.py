@@ -151,6 +151,7 @@ def test_a_slave_begins_with_what_is_left_at_a_master_before_that_it_still_follo
 ) -> None:
     """The next master has another log, of which the slave has nothing."""
     story = Story()
+    story.emit(MASTER, "store.term", term=1, status="promoted", leads=True)
     story.append(MASTER, b"abcdef")
     story.emit(MASTER, "log.delete", offset=3)
     story.promote(OTHER, is_longest=False)
