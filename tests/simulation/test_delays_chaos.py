@@ -34,7 +34,7 @@ def test_a_message_that_comes_early_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_message_that_comes_late_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is there before the run ends, and nothing of the run has disturbed its broker."""
     due_at_s = DueClock.due_at_s
-    monkeypatch.setattr(DueClock, "due_at_s", lambda *given: due_at_s(*given) + 2.5)
+    monkeypatch.setattr(DueClock, "due_at_s", lambda *given: due_at_s(*given) + 3.5)
     case = attrs.evolve(random_case(0, scenario=DELAYS), schedule=Schedule(()))
     result = run_case(case, DELAYS)
     assert (result.outcome, "late, and nothing was wrong" in result.failure) == ("invariant", True)

@@ -26,8 +26,9 @@ from sim_net import ClockDrift, ClockJump
 
 #: Levels 1 to this one are used: 1 s and 5 s.
 DELAY_LEVELS_USED = 2
-#: How late a message may come while nothing is wrong. A broker tries again within 1.6 s what its log has not taken.
-LATE_MAX_MS = 2_000
+#: How late a message may come while nothing is wrong. A store sees within 1 s that its disk has room again, and a
+#: broker tries again within 1.6 s what its log has not taken.
+LATE_MAX_MS = 3_000
 _CLOCK_FAULTS = frozenset({ClockJump.__name__, ClockDrift.__name__})
 _Disturbance = StoreOpen | BrokerRoleEvent | OperatorPromote | FaultBegin | FaultEnd
 _Looked = LogAppend | PutBegin | _Disturbance
