@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import attrs
@@ -87,6 +88,15 @@ def messages_of(log: CommitLog) -> Iterator[StoredMessage]:
             if magic == MESSAGE_MAGIC:
                 yield decode_message(view[position : position + size])
             position += size
+
+
+@contextlib.contextmanager
+def _in_time(timeout_s: float, lacking: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Raise `trio.TooSlowError` with what is `lacking` if the block takes longer."""
+    with trio.move_on_after(timeout_s) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise trio.TooSlowError(f"after {timeout_s:g} s: {'; '.join(lacking()) or 'not all is done'}")
 
 
 @attrs.define(eq=False, repr=False)
@@ -225,7 +235,7 @@ class Brokers(ClusterClients):
 
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
         """See `Cluster.wait_until_connected`."""
-        with trio.fail_after(timeout_s):
+        with _in_time(timeout_s, self._not_connected):
             await self._look(
                 lambda: all(self._follows[name] is None or self.status(name).is_following for name in self.running)
             )
@@ -237,20 +247,32 @@ class Brokers(ClusterClients):
         """See `Cluster.wait_until_replicated`."""
         ends = {name: self.status(name).max_offset for name in self.running if self._follows[name] is None}
         roots = {name: _root(name, self._follows) for name in self.running}
-        with trio.fail_after(timeout_s):
-            await self._look(
-                lambda: all(
-                    name not in self._brokers or self.status(name).max_offset >= ends.get(root, 0)
-                    for name, root in roots.items()
-                )
-            )
+
+        def lacking() -> list[str]:
+            return [
+                f"{name} has {self.status(name).max_offset} of {ends.get(root, 0)} bytes of {root}"
+                for name, root in roots.items()
+                if name in self._brokers and self.status(name).max_offset < ends.get(root, 0)
+            ]
+
+        with _in_time(timeout_s, lacking):
+            await self._look(lambda: not lacking())
 
     async def wait_until_registered(self, timeout_s: float = 30.0) -> None:
         """Return when the name server has every broker. Raises `trio.TooSlowError`."""
-        with trio.fail_after(timeout_s):
+        with _in_time(timeout_s, lambda: ["the name server has not all brokers"]):
             for broker in list(self._brokers.values()):
                 if broker.remoting is not None and broker.remoting.registration is not None:
                     await broker.remoting.registration.wait_until_registered()
+
+    def _not_connected(self) -> Iterator[str]:
+        for name in self.running:
+            status, master = self.status(name), self._follows[name]
+            if master is None and status.slaves < self._running_slaves(name):
+                yield f"{name} has {status.slaves} of {self._running_slaves(name)} slaves"
+            elif master is not None and not status.is_following:
+                halted = "" if status.halted is None else f": it has halted: {status.halted}"
+                yield f"{name} does not follow {master}{halted}"
 
     def _running_slaves(self, master: str) -> int:
         return sum(self._follows[name] == master for name in self.running)

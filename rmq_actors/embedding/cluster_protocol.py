@@ -147,7 +147,13 @@ class Cluster(Protocol):
         """An administrator's client, likewise."""
 
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
-        """Return when every slave follows, and every master serves its own. Raises `trio.TooSlowError`."""
+        """Return when every slave follows, and every master serves its own.
+
+        Raises `trio.TooSlowError`, which says who does not, and why.
+        """
 
     async def wait_until_replicated(self, timeout_s: float = 30.0) -> None:
-        """Return when every running slave has all that its master had at the call. Raises `trio.TooSlowError`."""
+        """Return when every running slave has all that its master had at the call.
+
+        Raises `trio.TooSlowError`, which says what is lacking.
+        """

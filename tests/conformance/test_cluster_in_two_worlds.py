@@ -236,6 +236,19 @@ def test_nobody_hears_of_a_put_across_a_partition() -> None:
     SimCluster(PAIR, SIM_STORE).run(body)
 
 
+def test_who_waits_in_vain_hears_for_what() -> None:
+    async def body(cluster: SimCluster) -> None:
+        cluster.partition("a", "b")
+        await cluster.put(Message("Topic", b"one"))
+        with pytest.raises(trio.TooSlowError, match=r"after 5 s: b has 0 of \d+ bytes of a$"):
+            await cluster.wait_until_replicated(5)
+        await trio.sleep(30)
+        with pytest.raises(trio.TooSlowError, match="after 5 s: a has 0 of 1 slaves; b does not follow a$"):
+            await cluster.wait_until_connected(5)
+
+    SimCluster().run(body)
+
+
 def test_a_put_that_waits_for_a_paused_slave_hears_that_its_broker_died() -> None:
     async def body(cluster: Cluster) -> None:
         cluster.pause("b")
