@@ -243,7 +243,7 @@ def test_who_waits_in_vain_hears_for_what() -> None:
         with pytest.raises(trio.TooSlowError, match=r"after 5 s: b has 0 of \d+ bytes of a$"):
             await cluster.wait_until_replicated(5)
         await trio.sleep(30)
-        with pytest.raises(trio.TooSlowError, match="after 5 s: a has 0 of 1 slaves; b does not follow a$"):
+        with pytest.raises(trio.TooSlowError, match=r"after 5 s: a has 0 of 1 slaves; b does not follow a$"):
             await cluster.wait_until_connected(5)
 
     SimCluster().run(body)
