@@ -1,4 +1,4 @@
-"""Errands of operators and clients that change tables: of topics, of groups and of offsets. Nobody waits for others."""
+"""Errands of operators and clients that change tables: of topics, of groups and of offsets."""
 
 from __future__ import annotations
 

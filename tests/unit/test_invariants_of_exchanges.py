@@ -124,6 +124,18 @@ def test_another_command_may_have_changed_the_role_and_so_may_an_exchange() -> N
     assert story.seen == []
 
 
+def test_an_exchange_may_begin_at_the_instant_in_which_one_command_is_done_and_another_comes() -> None:
+    story = Story()
+    story.watch(Commands)
+    command(story, "asked")
+    command(story, "asked")
+    story.now_s -= 0.1
+    command(story, "done")
+    step(story, "Check", "check")
+    command(story, "done")
+    assert story.seen == []
+
+
 @pytest.mark.parametrize(("answer", "seen"), [("refused", ["commands"]), ("unwritten", []), ("done", [])])
 def test_a_command_that_is_refused_gives_up_no_exchange(answer: str, seen: list[str]) -> None:
     story = Story()
@@ -138,13 +150,18 @@ def test_a_command_that_is_refused_gives_up_no_exchange(answer: str, seen: list[
 
 @pytest.mark.parametrize(("later_s", "seen"), [(0.0, []), (0.05, ["commands"])])
 @pytest.mark.parametrize("commands", [1, 2])
-def test_no_exchange_begins_while_the_role_is_set(later_s: float, seen: list[str], commands: int) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_no_exchange_begins_while_the_role_is_set(
+    later_s: float, seen: list[str], commands: int, *, ends: bool
+) -> None:
     """At the instant at which the command comes the exchange may have been begun before it."""
     story = Story()
     story.watch(Commands)
     command(story, "asked")
     story.now_s += later_s
     step(story, "Check", "check")
+    if ends:
+        step(story, "not_exchanged", "ended")
     for _ in range(commands - 1):
         command(story, "asked")
         command(story, "done")

@@ -20,9 +20,8 @@ _Looked = OperatorRole | BrokerExchange | BrokerExchangePartner | BrokerRoleEven
 class _Broker:
     """What one broker's process has been told, and does."""
 
-    #: How many commands are under way, and when the first of them came.
-    under_way: int = 0
-    since_ns: int = 0
+    #: When each command came that is under way.
+    asked_ns: list[int] = attrs.field(factory=list)
     #: What has happened since then: which role it has got, and which exchange was given up; "": none.
     role: str = ""
     given_up: str = ""
@@ -30,8 +29,10 @@ class _Broker:
     is_alone: bool = True
     #: An exchange is about to change its role.
     is_exchanged: bool = False
-    #: When the exchange that this broker conducts began; -1: it conducts none.
-    exchanges_since_ns: int = -1
+    #: Whether this broker conducts an exchange; when it began one last, and while how many commands that came before.
+    exchanges: bool = False
+    began_ns: int = -1
+    began_within: int = 0
 
 
 @attrs.define(eq=False, repr=False)
@@ -75,24 +76,24 @@ class Commands(Invariant[_Looked]):
     def _note_exchange(self, event: BrokerExchange, broker: _Broker, now_ns: int) -> None:
         self._note_change(broker, begins=event.effect == "StepDown")
         if event.status == "ended":
-            broker.exchanges_since_ns = -1
+            broker.exchanges = False
             if event.detail == _GIVEN_UP:
                 broker.given_up = event.peer_address
-        elif broker.exchanges_since_ns < 0:
-            broker.exchanges_since_ns = now_ns
+        elif not broker.exchanges:
+            broker.exchanges, broker.began_ns = True, now_ns
+            broker.began_within = sum(asked_ns < now_ns for asked_ns in broker.asked_ns)
 
     def _check_command(self, event: OperatorRole, broker: _Broker, now_ns: int) -> str | None:
         if event.status == "asked":
-            broker.under_way += 1
-            if broker.under_way == 1:
-                broker.since_ns, broker.role, broker.given_up = now_ns, "", ""
-                broker.is_alone = not broker.is_exchanged
-            else:
-                broker.is_alone = False
+            if not broker.asked_ns:
+                broker.role, broker.given_up = "", ""
+            broker.is_alone = not broker.asked_ns and not broker.is_exchanged
+            broker.asked_ns.append(now_ns)
             return None
-        broker.under_way -= 1
-        # Whatever else is done. At one instant the one may have been before the other, as nobody sees.
-        if broker.since_ns < broker.exchanges_since_ns < now_ns:
+        broker.asked_ns.pop(0)  # which one it is, is not told
+        if broker.began_within and broker.began_ns == now_ns:
+            broker.began_within -= 1  # at one instant the one may have been before the other, as nobody sees
+        elif broker.began_within:
             return f"{event.node} began to exchange roles while a command set its role"
         if not broker.is_alone:
             return None
