@@ -108,7 +108,7 @@ class SettingsFile(ConfigFile):
         if not self._disk.exists(self.path):
             return None
         source = f"/{self.path}"
-        data, reason = self._read(self.path, bytes)
+        data, reason = self.look_at(self.path, bytes)
         # An operator may have written it since, without a sync: sync it before it becomes the .bak.
         self._content = "unknown" if data is None else "read"
         if data is None:

@@ -12,7 +12,7 @@ import attrs
 from rmq_actors.broker.quotas import QuotaReached, Room
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.files.json_file import ConfigFile
-from rmq_actors.wire.bodies.decoding import VALUES_MAX, decode_body
+from rmq_actors.wire.bodies.decoding import VALUES_MAX, decode_body, decode_file
 from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
 from rmq_actors.wire.fastjson import write_fastjson
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
@@ -246,4 +246,4 @@ def _key_bytes(key: str) -> int:
 
 
 def _decode(data: memoryview) -> OffsetTable:
-    return decode_body(ConsumerOffsetSerializeWrapper, bytes(data)).offset_table
+    return decode_file(ConsumerOffsetSerializeWrapper, data).offset_table

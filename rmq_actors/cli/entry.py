@@ -36,10 +36,18 @@ def end_at_interrupts() -> None:
         signal.signal(signal.SIGINT, _end_at_once)
 
 
+def _open_what_was_closed() -> None:
+    """Streams that were closed before the process began lead nowhere, and no file gets their number."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
+
+
 def main() -> None:
     """Run the command line. Exit codes: 0 ok, 1 a check failed, 2 bad input, 3 crash, 4 liveness, 130 interrupted."""
     # Imports leave hardly any garbage: to look for it would take a tenth of the time that a command needs to start.
     gc.set_threshold(*GC_THRESHOLD)
+    _open_what_was_closed()
     # If SIGINT is ignored, as in a shell's background processes, it stays ignored.
     end_at_interrupts()
     try:

@@ -21,8 +21,7 @@ def exits_with_2() -> Iterator[None]:
         try:
             yield
         finally:
-            if sys.stdout is not None:  # it was closed before the process began
-                sys.stdout.flush()
+            sys.stdout.flush()
     except (OSError, BaseExceptionGroup) as error:
         full = _of_a_full_disk(error)
         if full is None:
@@ -43,10 +42,8 @@ def _of_a_full_disk(error: BaseException) -> OSError | None:
     return error if isinstance(error, OSError) and error.errno in _FULL else None
 
 
-def _give_up(stream: TextIO | None) -> None:
+def _give_up(stream: TextIO) -> None:
     """Python would try again to write what is left of it as it ends, and say that it cannot."""
-    if stream is None:
-        return
     try:
         stream.flush()
     except OSError:

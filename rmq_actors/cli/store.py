@@ -248,7 +248,8 @@ def _check(
 
 
 def _log_bytes(directory: Path) -> int:
-    return sum(path.stat().st_size for path in (directory / COMMIT_LOG_DIRECTORY).iterdir())
+    log = directory / COMMIT_LOG_DIRECTORY
+    return sum(path.stat().st_size for path in log.iterdir()) if log.is_dir() else 0
 
 
 def _summary_row(summary: CheckSummary, counts: Counter[str], *, was_open: bool) -> str:

@@ -67,7 +67,7 @@ def _lines(
 
 
 def _behind_links(out: Path) -> Path:
-    """The path that a link says, which may not be there."""
+    """The path that a link points to, which may not be there."""
     try:
         resolved = out.resolve()
     except (OSError, RuntimeError) as error:  # Python before 3.13 raises the latter of a link to itself

@@ -149,7 +149,7 @@ class Cluster(Protocol):
     async def wait_until_connected(self, timeout_s: float = 30.0) -> None:
         """Return when every slave follows, and every master serves its own.
 
-        Raises `trio.TooSlowError`, which says who does not, and why.
+        Raises `trio.TooSlowError`, which says who does not.
         """
 
     async def wait_until_replicated(self, timeout_s: float = 30.0) -> None:

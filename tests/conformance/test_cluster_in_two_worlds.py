@@ -236,7 +236,7 @@ def test_nobody_hears_of_a_put_across_a_partition() -> None:
     SimCluster(PAIR, SIM_STORE).run(body)
 
 
-def test_who_waits_in_vain_hears_for_what() -> None:
+def test_when_the_time_is_over_it_is_told_what_was_lacking() -> None:
     async def body(cluster: SimCluster) -> None:
         cluster.partition("a", "b")
         await cluster.put(Message("Topic", b"one"))

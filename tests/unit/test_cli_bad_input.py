@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from rmq_actors.cli import full_disks
 from rmq_actors.cli.main import app
+from tests.worlds.golden_capture import STORE_MASTER_KILLED
 
 
 @pytest.mark.parametrize(
@@ -57,10 +58,18 @@ def test_what_is_printed_where_no_room_is_left(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("streams", "exit_code"), [(">&-", 0), (">/dev/full 2>&1", 2), (">&- 2>&-", 0), (">/dev/full 2>&-", 2)]
 )
-def test_what_is_printed_where_nobody_listens(streams: str, exit_code: int) -> None:
-    command = [sys.executable, "-m", "rmq_actors.cli.entry", "--version"]
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["store", "check", str(STORE_MASTER_KILLED)], ["store", "dump", str(STORE_MASTER_KILLED)]],
+)
+def test_what_is_printed_where_nobody_listens(arguments: list[str], streams: str, exit_code: int) -> None:
+    """`store check` has something to say on standard error alone."""
+    command = [sys.executable, "-m", "rmq_actors.cli.entry", *arguments]
     ended = subprocess.run(["sh", "-c", f'exec "$@" {streams}', "sh", *command], capture_output=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (exit_code, b"", b"")
+    if arguments[:2] == ["store", "check"]:
+        exit_code = 2 if streams == ">/dev/full 2>&1" else 0
+    assert (ended.returncode, ended.stdout) == (exit_code, b"")
+    assert b"Traceback" not in ended.stderr
 
 
 def test_a_full_disk_that_several_tasks_meet_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -448,7 +448,7 @@ def test_a_file_that_is_no_json(store: Path, name: str) -> None:
     (store / "config" / name).write_text('{"a":')
     (finding,) = findings_of(store)
     assert finding[:3] == (f"config/{name}", 0, "error")
-    assert finding.text.startswith("cannot be read: ")
+    assert finding.text.startswith("cannot be read (")
 
 
 @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ def test_a_file_that_no_start_takes(store: Path, name: str, content: str, told: 
     (store / "config" / name).write_text(content)
     (finding,) = findings_of(store)
     assert finding[:3] == (f"config/{name}", 0, "error")
-    assert finding.text.startswith("cannot be read: ")
+    assert finding.text.startswith("cannot be read (")
     assert told in finding.text
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.check.check_config import why_no_start
+from rmq_actors.store.check.check_config import (
+    CONSUMER_OFFSET_FILE,
+    SUBSCRIPTION_GROUP_FILE,
+    TOPICS_FILE,
+    is_table,
+    refused_tables,
+    why_of_wrong_kind,
+    why_unreadable,
+)
 from rmq_actors.store.check.finding import Finding
 from rmq_actors.store.files.exchange_file import REMEDY as NOTE_REMEDY
 from rmq_actors.store.files.layout import (
@@ -15,11 +23,15 @@ from rmq_actors.store.files.layout import (
     COMMIT_LOG_DIRECTORY,
     CONFIG_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_EXT_DIRECTORY,
     CUT_DIRECTORY,
+    DELAY_OFFSET_FILE,
+    DELETED_TOPICS_FILE,
     EXCHANGE_FILE,
     INDEX_DIRECTORY,
     LOCK_FILE,
     TERM_FILE,
+    TRAN_STATE_TABLE_DIRECTORY,
 )
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
 from rmq_actors.store.files.store_checkpoint import read_checkpoint
@@ -33,22 +45,19 @@ _DERIVED = (
     f"stop the broker and move {CONSUME_QUEUE_DIRECTORY}/, {INDEX_DIRECTORY}/ and {CHECKPOINT_FILE} away: "
     "the next start makes them again from the log"
 )
-_ADVICE = (
-    (
-        f"{COMMIT_LOG_DIRECTORY}/",
-        "copy this file from a replica of the same log that has it whole; without one, `store dump` prints the rest",
-    ),
-    (TERM_FILE, TERM_REMEDY),
-    (EXCHANGE_FILE, NOTE_REMEDY),
-    (
-        f"{CONFIG_DIRECTORY}/",
-        "replace the file by its .bak or by a replica's; without both, remove it: the broker begins with an empty one",
-    ),
-    *(
-        (name, "move it away: a broker needs the name")
-        for name in (CONFIG_DIRECTORY, COMMIT_LOG_DIRECTORY, ABORT_FILE, LOCK_FILE)
-    ),
-    (CHECKPOINT_FILE, f"put back files that the log lacks; then move {CHECKPOINT_FILE} away: the log is read whole"),
+#: What a broker that begins without a table does.
+_WITHOUT: Mapping[str, str] = {
+    TOPICS_FILE: "the broker has none of its topics",
+    SUBSCRIPTION_GROUP_FILE: "the broker has no groups",
+    CONSUMER_OFFSET_FILE: "consumers begin where their settings say",
+    DELAY_OFFSET_FILE: "delayed messages come again that are still in the log",
+    DELETED_TOPICS_FILE: "queues of topics come back that were deleted",
+}
+#: Without these, nobody misses them until a broker needs the name.
+_NOT_NEEDED = (CUT_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY.split("/", maxsplit=1)[0])
+_IN_THE_ROOT = (
+    *(ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, COMMIT_LOG_DIRECTORY, CONFIG_DIRECTORY, CONSUME_QUEUE_DIRECTORY),
+    *(CONSUME_QUEUE_EXT_DIRECTORY, INDEX_DIRECTORY, *_NOT_NEEDED),
 )
 
 
@@ -64,17 +73,63 @@ def plan_repair(
     disk: Disk, errors: Sequence[Finding], delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
 ) -> Iterator[RepairStep]:
     """Steps of the next start, then advice for each of `errors`, which `check_store` has found. Raises `OSError`."""
-    for path, why in why_no_start(disk):
+    refusals = list(_refusals(disk, errors))
+    if not refusals:
+        try:
+            checkpoint = read_checkpoint(disk)
+            with open_log(disk, checkpoint) as queue:
+                plan = plan_recovery(queue, checkpoint, after_crash=disk.exists(ABORT_FILE))
+                yield from _next_start(queue, plan, delay_levels_ms)
+        except (StoreLayoutError, DamagedLog) as error:
+            refusals.append((COMMIT_LOG_DIRECTORY, str(error)))
+    for path, why in refusals:
         yield RepairStep("refusal", path, f"the next start refuses: {why}")
-    checkpoint = read_checkpoint(disk)
-    try:
-        with open_log(disk, checkpoint) as queue:
-            plan = plan_recovery(queue, checkpoint, after_crash=disk.exists(ABORT_FILE))
-            yield from _next_start(queue, plan, delay_levels_ms)
-    except (StoreLayoutError, DamagedLog) as error:
-        yield RepairStep("refusal", COMMIT_LOG_DIRECTORY, f"the next start refuses: {error}")
     for path in dict.fromkeys(finding.path for finding in errors):
-        yield RepairStep("person", path, next((text for prefix, text in _ADVICE if path.startswith(prefix)), _DERIVED))
+        yield RepairStep("person", path, _advice(disk, path))
+
+
+def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """What keeps a broker from starting, but for a damaged log: the path, and why."""
+    for name in _IN_THE_ROOT:
+        why = why_of_wrong_kind(disk, name)
+        if why and name not in _NOT_NEEDED:
+            yield name, why
+    for finding in errors:
+        if "/" in finding.path and finding.text.startswith("cannot be opened"):
+            yield finding.path, finding.text
+    if not why_of_wrong_kind(disk, CONFIG_DIRECTORY):
+        yield from refused_tables(disk)
+
+
+def _advice(disk: Disk, path: str) -> str:
+    """What a person could do about the errors of a file."""
+    if path in _IN_THE_ROOT and why_of_wrong_kind(disk, path):
+        if path == COMMIT_LOG_DIRECTORY:
+            return "put the log's directory back in its place"
+        return "move it away: a broker needs the name"
+    if path.startswith(f"{COMMIT_LOG_DIRECTORY}/"):
+        return (
+            "copy this file from a replica of the same log that has it whole; without one, `store dump` prints the rest"
+        )
+    if is_table(path):
+        return _advice_on_table(disk, path)
+    if path == CHECKPOINT_FILE:
+        return f"put back files that the log lacks; then move {CHECKPOINT_FILE} away: the log is read whole"
+    return _DERIVED
+
+
+def _advice_on_table(disk: Disk, path: str) -> str:
+    main = path.removesuffix(".bak")
+    if path != main and not why_unreadable(disk, main):
+        return "remove it: the next change of the table writes it again"
+    if main == TERM_FILE:
+        return TERM_REMEDY
+    if main == EXCHANGE_FILE:
+        return NOTE_REMEDY
+    return (
+        "replace the file by its .bak, if that is right, or by a replica's; without both remove it and its .bak:"
+        f" {_WITHOUT[main]} then"
+    )
 
 
 def _next_start(queue: MappedFileQueue, plan: RecoveryPlan, delay_levels_ms: Sequence[int]) -> Iterator[RepairStep]:

@@ -18,11 +18,12 @@ from rmq_actors.store.files.layout import CONFIG_DIRECTORY, EXCHANGE_FILE
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.fastjson import JsonValue
 
-_MAX_BYTES = 4096
+#: More is not read.
+MAX_BYTES = 4096
 #: What a person can do where no start takes the file.
 REMEDY = (
     "it says with which broker this one was exchanging roles. If that one is the master by now, start this one as its"
-    " slave, without the file"
+    " slave, without the file and its .bak"
 )
 _TEXTS = ("promotion", "role", "slaveAddr", "slaveHaAddr")
 _NUMBERS = ("end", "slaveId", "term")
@@ -60,7 +61,7 @@ class ExchangeFile:
     @classmethod
     def load(cls, disk: Disk) -> ExchangeFile:
         """Read the file. Raises `ConfigFileDamaged`."""
-        file = JsonFile(disk, EXCHANGE_FILE, _MAX_BYTES)
+        file = JsonFile(disk, EXCHANGE_FILE, MAX_BYTES)
         try:
             return cls(file.load(decode_note).value, file, disk)
         except ConfigFileDamaged as error:

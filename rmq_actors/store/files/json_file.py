@@ -55,33 +55,33 @@ class ConfigFile:
 
         `decode` raises `ValueError` for what it cannot take: such a file is not readable.
         """
-        value, reason = self._read(self.path, decode)
+        value, reason = self.look_at(self.path, decode)
         self._content = "unknown" if reason else "read"
         if not reason:
             return Loaded(value, "file")
         backup = f"{self.path}.bak"
-        value, backup_reason = self._read(backup, decode)
+        value, backup_reason = self.look_at(backup, decode)
         if not backup_reason:
             _log.warning("%s %s: %s is taken instead", self.path, reason, backup)
             return Loaded(value, "backup", f"{self.path} {reason}")
         reasons = f"{self.path} {reason}, {backup} {backup_reason}"
-        if {reason, backup_reason} <= {_MISSING, _EMPTY}:
+        if {reason, backup_reason} <= {IS_MISSING, IS_EMPTY}:
             return Loaded(None, "none", reasons)
         raise ConfigFileDamaged(reasons)
 
-    def _read(self, path: str, decode: Callable[[memoryview], T]) -> tuple[T | None, str]:
-        """The content of `path`, and why there is none."""
+    def look_at(self, path: str, decode: Callable[[memoryview], T]) -> tuple[T | None, str]:
+        """The content of `path`, which is the file or its `.bak`; and why there is none, "" if there is one."""
         try:
             file = self._disk.open(path, read_only=True)
         except FileNotFoundError:
-            return None, _MISSING
+            return None, IS_MISSING
         except IsADirectoryError:
             return None, "is a directory"
         except OSError as error:
             return None, f"cannot be opened ({error})"
         with contextlib.closing(file):
             if not file.size_bytes:
-                return None, _EMPTY
+                return None, IS_EMPTY
             if file.size_bytes > self.max_bytes:
                 return None, f"cannot be read ({file.size_bytes} bytes, at most {self.max_bytes} are read)"
             try:
@@ -176,5 +176,5 @@ class JsonFile(ConfigFile):
         await self.persist_text(write_fastjson(value, pretty=True))
 
 
-_MISSING = "is missing"
-_EMPTY = "is empty"
+IS_MISSING = "is missing"
+IS_EMPTY = "is empty"

@@ -23,7 +23,7 @@ from rmq_actors.wire.fastjson import JsonValue
 _log = logging.getLogger(__name__)
 
 #: The file holds two values.
-_MAX_BYTES = 4096
+MAX_BYTES = 4096
 #: What a person can do where no start takes the file.
 REMEDY = (
     "the file holds the term of replication, and an older one would do harm: where another broker of this name is the"
@@ -49,7 +49,7 @@ def load_term(disk: Disk) -> Term:
 
 
 def _load(disk: Disk) -> tuple[JsonFile, Term]:
-    file = JsonFile(disk, TERM_FILE, _MAX_BYTES)
+    file = JsonFile(disk, TERM_FILE, MAX_BYTES)
     is_there = disk.exists(TERM_FILE)
     try:
         loaded = file.load(decode_term)

@@ -1,0 +1,130 @@
+"""What `store check` and `store advise` say of a store whose files were spoilt, beside what a start makes of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from rmq_actors.broker.broker_controller import open_broker
+from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.ha.config import HaConfig
+from rmq_actors.real_io.environment import real_environment
+from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.store.check.check_store import check_store
+from rmq_actors.store.check.repair import plan_repair
+from rmq_actors.store.config import MessageStoreConfig
+from rmq_actors.wire.record import Message
+from tests.worlds.recording import new_tracer
+from tests.worlds.server_process import free_broker_port
+
+_NOTE = (
+    '{"end":1,"promotion":"p","role":"ASYNC_MASTER","slaveAddr":"127.0.0.1:1","slaveHaAddr":"127.0.0.1:2","slaveId":1,'
+    '"term":1}'
+)
+#: What a start takes.
+_GOOD = {
+    "topics.json": '{"topicConfigTable":{}}',
+    "subscriptionGroup.json": '{"subscriptionGroupTable":{}}',
+    "consumerOffset.json": '{"offsetTable":{"T@G":{0:5}}}',
+    "delayOffset.json": '{"offsetTable":{1:1}}',
+    "deletedTopics.json": '{"deleting":[],"points":{}}',
+    "roleExchange.json": _NOTE,
+    "replicationTerm.json": '{"leads":true,"resigned":false,"term":1}',
+}
+Change = Callable[[Path], object]
+
+
+def write(text: str) -> Change:
+    return lambda path: path.write_text(text)
+
+
+def nothing(_: Path) -> None:
+    """No file of that name."""
+
+
+def changes() -> Iterator[object]:
+    """Each file or directory that a start looks at, spoilt."""
+    bad, empty = write("[7"), write("")
+    for name, text in _GOOD.items():
+        path, good = f"config/{name}", write(text)
+        contents = {"bad": bad, "empty": empty, "good": good, "gone": nothing, "directory": Path.mkdir}
+        for what, backup in (
+            *(("bad", "gone"), ("bad", "bad"), ("bad", "good"), ("gone", "bad"), ("gone", "good"), ("empty", "gone")),
+            *(("empty", "empty"), ("empty", "good"), ("good", "bad"), ("good", "directory"), ("directory", "gone")),
+        ):
+            if name == "roleExchange.json" and "good" in (what, backup):
+                continue  # the broker begins to go on with the exchange
+            change = {path: contents[what], f"{path}.bak": contents[backup]}
+            yield pytest.param(change, id=f"{name} {what}, its bak {backup}")
+    yield pytest.param({"config/roleExchange.json": write(_NOTE + " " * 5000)}, id="a note that is too long")
+    odd = "{'offsetTable':{" + ",".join(f"'T{each}@G':{{0:1}}" for each in range(40_000)) + "}}"
+    yield pytest.param({"config/consumerOffset.json": write(odd)}, id="many offsets as a person writes them")
+    for name in ("abort", "checkpoint", "lock"):
+        for make in (Path.mkdir, os.mkfifo):
+            yield pytest.param({name: make}, id=f"{name} {make.__name__}")
+    for name in ("commitlog", "config", "consumequeue", "consumequeue_ext", "cut", "index", "transaction"):
+        for make in (Path.touch, os.mkfifo):
+            yield pytest.param({name: make}, id=f"{name} {make.__name__}")
+    for name in ("commitlog/00000000000000000000", "consumequeue/Topic/0/00000000000000000000"):
+        yield pytest.param({name: os.mkfifo}, id=f"{name} mkfifo")
+    yield pytest.param({"config/foo.json": bad}, id="what nobody reads")
+
+
+async def run_broker(root: Path, messages: int = 0) -> None:
+    """Start a broker on a store, put messages, and stop it."""
+    config = BrokerConfig(
+        "ours",
+        MessageStoreConfig(
+            mapped_file_size_commit_log_bytes=1 << 16,
+            mapped_file_size_consume_queue_bytes=2000,
+            mapped_file_size_consume_queue_ext_bytes=4096,
+            enable_consume_queue_ext=True,
+            max_hash_slot_num=500,
+            max_index_num=2000,
+        ),
+        HaConfig(ha_listen_port=0),
+        remoting=RemotingServerConfig(listen_port=free_broker_port()),
+    )
+    with trio.fail_after(30):
+        async with open_broker(config, real_environment(root), new_tracer()) as broker:
+            for number in range(messages):
+                await broker.put_message(Message("Topic", b"%d" % number, properties={"KEYS": "k"}))
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("used") / "store"
+    root.mkdir()
+    for _ in range(2):
+        trio.run(run_broker, root, 5)
+    return root
+
+
+@pytest.mark.parametrize("change", [*changes()])
+def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path, change: dict[str, Change]) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(used, root)
+    for name, make in change.items():
+        path = root / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        make(path)
+    disk = OsDisk(root)
+    errors = [finding for finding in check_store(disk) if finding.severity == "error"]
+    steps = list(plan_repair(disk, errors))
+    refuses = any(step.who == "refusal" for step in steps)
+    assert errors or not refuses
+    assert {step.who for step in steps} <= ({"refusal", "person"} if refuses else {"start", "person"})
+    try:
+        trio.run(run_broker, root)
+    except (OSError, ValueError, BaseExceptionGroup):
+        assert refuses
+    else:
+        assert not refuses
