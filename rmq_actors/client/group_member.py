@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 _FIRST_LOCK_S = 1.0
 #: And if a lock was not given to the owner of a queue, they are asked for again after this.
 _LOCK_AGAIN_S = 3.0
+#: A topic that no name server knows yet, say, is looked for again after this, then after twice as long, and so on.
+_REBALANCE_AGAIN_S = 1.0
 #: How long the end may take that commits and unlocks.
 _END_S = 4.0
 #: The same when the block of a consumer fails or is cancelled: that end is shielded.
@@ -276,13 +278,18 @@ class GroupMember(ServiceThread):
             self._nursery.start_soon(self._puller.run, held)
 
     async def _rebalance_when_wanted(self) -> None:
-        client = self.client
+        client, pause_s = self.client, _REBALANCE_AGAIN_S
         while True:
             if self.assigned is None:
                 await self.rebalancer.rebalance()
             else:
                 await self.rebalancer.assign_all(self.assigned)
-            await self._rebalance_wanted.wait_for_running(float("inf"))
+            again_s = float("inf")
+            if self.rebalancer.lacks_topics:
+                again_s, pause_s = trio.current_time() + pause_s, min(2 * pause_s, REBALANCE_INTERVAL_S)
+            else:
+                pause_s = _REBALANCE_AGAIN_S
+            await self._rebalance_wanted.wait_for_running(again_s)
             client.check_open()
 
     async def _persist_when_wanted(self) -> None:

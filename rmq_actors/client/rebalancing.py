@@ -45,6 +45,22 @@ _HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
 @attrs.define(eq=False, repr=False)
+class _Failures:
+    """Why the queues of topics stay as they are."""
+
+    #: By topic, what is so, and whether that ends by itself.
+    topics: dict[str, tuple[str, bool]] = attrs.field(factory=dict, init=False)
+
+    def note(self, group: str, topic: str, error: ClientError) -> None:
+        """Tell it once, until it is another one."""
+        # The topic of retries comes with the group's first heartbeat.
+        quiet = topic.startswith(RETRY_GROUP_TOPIC_PREFIX) and isinstance(error, NoRoute)
+        level = logging.DEBUG if quiet or self.topics.get(topic) == (str(error), quiet) else logging.WARNING
+        _log.log(level, "%s: queues of topic %s stay as they are: %s", group, topic, error)
+        self.topics[topic] = str(error), quiet
+
+
+@attrs.define(eq=False, repr=False)
 class Rebalancer:
     """The queues of one consumer. One task at a time calls `rebalance`."""
 
@@ -63,8 +79,7 @@ class Rebalancer:
     seeks: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
     #: Queues whose lock was asked for, and that are not held: their brokers may have granted it all the same.
     _asked_locks: set[MessageQueue] = attrs.field(factory=set, init=False)
-    #: By topic, why its queues stay as they are: told once, until it is something else.
-    _failures: dict[str, str] = attrs.field(factory=dict, init=False)
+    _failures: _Failures = attrs.field(factory=_Failures, init=False)
     #: When the consumer started, ms since the epoch.
     start_timestamp_ms: int = attrs.field(init=False)
 
@@ -76,24 +91,20 @@ class Rebalancer:
         """Whether this consumer needs a broker's lock on a queue."""
         return self.orderly and self.config.message_model is MessageModel.CLUSTERING
 
+    @property
+    def lacks_topics(self) -> bool:
+        """Whether the queues of a topic could not be found out the last time."""
+        return any(topic in self.subscriptions for topic, (_, quiet) in self._failures.topics.items() if not quiet)
+
     async def rebalance(self) -> None:
         """Give up and take what members and queues ask for. What fails is tried the next time."""
         for topic in list(self.subscriptions):
             try:
                 await self._rebalance_topic(topic)
             except ClientError as error:
-                # The topic of retries comes with the group's first heartbeat.
-                quiet = topic.startswith(RETRY_GROUP_TOPIC_PREFIX) and isinstance(error, NoRoute)
-                _log.log(
-                    logging.DEBUG if quiet or self._failures.get(topic) == str(error) else logging.WARNING,
-                    "%s: queues of topic %s stay as they are: %s",
-                    self.config.consumer_group,
-                    topic,
-                    error,
-                )
-                self._failures[topic] = str(error)
+                self._failures.note(self.config.consumer_group, topic, error)
             else:
-                self._failures.pop(topic, None)
+                self._failures.topics.pop(topic, None)
         for queue in queues_of_other_topics(self.subscriptions, self.held):
             await self.remove(queue)
 

@@ -84,6 +84,19 @@ def test_messages_come_one_after_the_other_and_the_next_consumer_goes_on_after_t
     ClientWorld.run(use)
 
 
+def test_a_topic_that_is_made_after_the_consumer_is_there_is_consumed_soon() -> None:
+    """As of a program that sends its first message, and begins to consume: no name server knows the topic yet."""
+
+    async def use(world: ClientWorld) -> None:
+        async with world.instance() as client, consumer_of(client, {TOPIC: "*"}) as consumer:
+            await trio.sleep(2.5)
+            await send(client, bodies(1))
+            with trio.fail_after(6):
+                assert await take(consumer, 1) == bodies(1)
+
+    ClientWorld.run(use)
+
+
 def test_what_was_not_consumed_when_a_consumer_failed_comes_again() -> None:
     async def use(world: ClientWorld) -> None:
         async with world.instance() as client:
