@@ -238,9 +238,9 @@ def list_(*, as_json: bool) -> None:
     Console().print(table)
 
 
-def print_failure(console: Console, result: RunResult, path: Path) -> None:
-    """What is printed about a failing run: why, its schedule, and the command."""
+def print_failure(console: Console, result: RunResult, path: Path, scenario: str | None = None) -> None:
+    """What is printed about a failing run: why, its schedule, and the command; `scenario`: see `replay_command`."""
     console.print(f"{result.outcome}: {result.failure}", markup=False, soft_wrap=True)
     for number, fault in enumerate(result.case.schedule.faults):
         console.print(f"  fault {number}: {fault}", markup=False, soft_wrap=True)
-    console.print(f"replay: {replay_command(path)}", markup=False, soft_wrap=True)
+    console.print(f"replay: {replay_command(path, scenario)}", markup=False, soft_wrap=True)

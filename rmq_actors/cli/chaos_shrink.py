@@ -52,8 +52,9 @@ def shrink(case: Path, scenario: str | None, *, out: Path | None, runs_max: int)
             lines.advance()
 
         small = shrink_failure(first, chosen, runs_max=runs_max, stop=stopped, on_progress=show, on_smaller=save)
-    typer.echo(f"{len(first.case.schedule.faults)} faults before, {len(small.case.schedule.faults)} now")
-    print_failure(Console(), small, path)
+    before, now = len(first.case.schedule.faults), len(small.case.schedule.faults)
+    typer.echo(f"{before} {'fault' if before == 1 else 'faults'} before, {now} now")
+    print_failure(Console(), small, path, scenario)
     if stopped():
         stderr.print("rmq-actors chaos shrink: interrupted; this is the smallest case so far", markup=False)
         raise typer.Exit(EXIT_CODE)

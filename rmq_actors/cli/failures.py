@@ -12,9 +12,10 @@ from rmq_actors.testing.campaign import Campaign, RunSummary
 from rmq_actors.testing.scenarios import SCENARIOS
 
 
-def replay_command(path: Path) -> str:
-    """The one command that replays a failing run."""
-    return f"{_program()} chaos replay {path}"
+def replay_command(path: Path, scenario: str | None = None) -> str:
+    """The one command that replays a failing run. `scenario`: MODULE:NAME of one of the user's own."""
+    own = "" if scenario is None else f" --scenario {scenario}"
+    return f"{_program()} chaos replay {path}{own}"
 
 
 def _program() -> str:
@@ -58,7 +59,6 @@ class Failures:
 
     def _command(self, summary: RunSummary) -> str:
         if summary.case_path is not None:
-            own = "" if self.scenario in SCENARIOS else f" --scenario {self.scenario}"
-            return replay_command(summary.case_path) + own
+            return replay_command(summary.case_path, None if self.scenario in SCENARIOS else self.scenario)
         bug = "" if self.campaign.planted_bug is None else f" --planted-bug {self.campaign.planted_bug}"
         return f"{_program()} chaos run --scenario {self.scenario} --seeds {summary.seed}{bug}"

@@ -22,7 +22,7 @@ from rmq_actors.cli.store_truncate import truncate
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.dump import Unreadable, read_commit_log
-from rmq_actors.store.check.finding import CheckSummary, Finding
+from rmq_actors.store.check.finding import CheckSummary, Finding, on_one_line
 from rmq_actors.store.check.repair import plan_repair
 from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
@@ -169,7 +169,7 @@ def advise(
         except OSError as error:
             _refuse("advise", directory, str(error), error)
     for step in steps:
-        typer.echo(json.dumps(step._asdict()) if as_json else f"{step.path}: {step.who}: {step.text}")
+        typer.echo(json.dumps(step._asdict()) if as_json else on_one_line(f"{step.path}: {step.who}: {step.text}"))
     if any(step.who != "start" for step in steps):
         raise typer.Exit(ExitCode.CHECK_FAILED)
 

@@ -67,6 +67,8 @@ _RIGHT_AFTER_S = (0.0, 0.0, 0.0003, 0.003, 0.03)
 class FaultFamilies:
     """From `fewest` to `most` faults of these kinds; one that is named twice comes twice as often.
 
+    What is not given is of all kinds: for faults of links alone say `nodes=()`.
+
     Each is one of a link with the chance `link_faults`: of the master's, or with the chance `any_link` of one between
     any two brokers. With the chance `all_slaves` all slaves are cut off at once, and with `rot` a bit flips in a
     slave's log. A fault may wait for one of `events`, with the chance `timed_by_events`. A power loss comes right after

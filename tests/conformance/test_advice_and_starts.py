@@ -48,6 +48,10 @@ def nothing(_: Path) -> None:
     """No file of that name."""
 
 
+def link_to_nowhere(path: Path) -> None:
+    path.symlink_to(path.with_name("nowhere"))
+
+
 def changes() -> Iterator[object]:
     """Each file or directory that a start looks at, spoilt."""
     bad, empty = write("[7"), write("")
@@ -66,13 +70,17 @@ def changes() -> Iterator[object]:
     odd = "{'offsetTable':{" + ",".join(f"'T{each}@G':{{0:1}}" for each in range(40_000)) + "}}"
     yield pytest.param({"config/consumerOffset.json": write(odd)}, id="many offsets as a person writes them")
     for name in ("abort", "checkpoint", "lock"):
-        for make in (Path.mkdir, os.mkfifo):
-            yield pytest.param({name: make}, id=f"{name} {make.__name__}")
+        yield pytest.param({name: Path.mkdir}, id=f"{name} a directory")
+        yield pytest.param({name: os.mkfifo}, id=f"{name} a pipe")
+        yield pytest.param({name: link_to_nowhere}, id=f"{name} a link to nowhere")
     for name in ("commitlog", "config", "consumequeue", "consumequeue_ext", "cut", "index", "transaction"):
-        for make in (Path.touch, os.mkfifo):
-            yield pytest.param({name: make}, id=f"{name} {make.__name__}")
+        yield pytest.param({name: Path.touch}, id=f"{name} a file")
+        yield pytest.param({name: os.mkfifo}, id=f"{name} a pipe")
+        yield pytest.param({name: link_to_nowhere}, id=f"{name} a link to nowhere")
     for name in ("commitlog/00000000000000000000", "consumequeue/Topic/0/00000000000000000000"):
-        yield pytest.param({name: os.mkfifo}, id=f"{name} mkfifo")
+        yield pytest.param({name: os.mkfifo}, id=f"{name} a pipe")
+    for name in ("index/notes.txt", "commitlog/notes.txt", "commitlog/00000000000000000000.bak"):
+        yield pytest.param({name: Path.touch}, id=f"{name} beside the others")
     yield pytest.param({"config/foo.json": bad}, id="what nobody reads")
 
 
@@ -128,3 +136,17 @@ def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path,
         assert refuses
     else:
         assert not refuses
+
+
+@pytest.mark.parametrize("change", [nothing, Path.mkdir])
+def test_nobody_is_told_to_derive_again_from_a_log_that_lacks_files(used: Path, tmp_path: Path, change: Change) -> None:
+    """It would start then, without what the queues still tell of."""
+    root = tmp_path / "store"
+    shutil.copytree(used, root)
+    (root / "commitlog/00000000000000000000").unlink()
+    change(root / "commitlog/00000000000000000000")
+    disk = OsDisk(root)
+    errors = [finding for finding in check_store(disk) if finding.severity == "error"]
+    steps = {step.path: step.text for step in plan_repair(disk, errors) if step.who == "person"}
+    assert steps["consumequeue/Topic/0/00000000000000000000"].startswith("see to the log first: ")
+    assert not any("move consumequeue/" in text for text in steps.values())

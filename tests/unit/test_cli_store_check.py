@@ -229,3 +229,10 @@ def test_there_is_advice_for_each_kind_of_file(store: Path, path: str, words: st
     (advice,) = (line for line in result.stdout.splitlines() if ": person: " in line)
     assert advice.startswith(f"{path}: person: ")
     assert words in advice
+
+
+def test_names_that_are_not_printable_are_on_one_line(store: Path) -> None:
+    (store / "commitlog" / "notes\n\x1b[31m.txt").touch()
+    for command, told in (("check", "not the name of a file of this row"), ("advise", "move it away")):
+        lines = run(command, store).stdout.splitlines()
+        assert any(line.startswith(r"commitlog/notes\n\x1b[31m.txt: ") and told in line for line in lines)

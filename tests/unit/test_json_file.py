@@ -49,9 +49,16 @@ def left(tmp_path: Path) -> dict[str, bytes]:
     ],
 )  # fmt: skip
 def test_the_file_is_loaded_or_its_backup(
-    tmp_path: Path, files: dict[str, bytes], source: str, value: JsonValue, reason: str
+    tmp_path: Path,
+    files: dict[str, bytes],
+    source: str,
+    value: JsonValue,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """A person hears of what is lost, or is old."""
     loaded = config(tmp_path, **files).load(same)
+    assert bool(caplog.records) is any(name in ("file", "bak") for name in files) & (source != "file")
     assert (loaded.source, loaded.value) == (source, value)
     assert reason in loaded.reason
     assert bool(reason) == bool(loaded.reason)

@@ -41,6 +41,16 @@ class FewPuts(Invariant[PutEnd]):
         return f"{event.node} has answered {view.acked} puts" if view.acked > 5 else None
 
 
+class Waits(Invariant[PutEnd]):
+    """A mistake: nobody awaits it."""
+
+    name = "waits"
+    kinds = (PutEnd,)
+
+    async def check(self, event: PutEnd, view: ClusterView) -> str | None:  # type: ignore[override]
+        return None
+
+
 @attrs.define(eq=False)
 class KillsTheMaster(Operator):
     """At once."""
@@ -81,6 +91,16 @@ def test_its_invariants_are_heard() -> None:
     result = run_case(random_case(1, scenario=scenario), scenario)
     assert result.outcome == "invariant"
     assert result.failure.startswith("few_puts: tokyo has answered 6 puts (at event ")
+
+
+def test_an_invariant_that_returns_no_text_is_the_one_that_is_wrong() -> None:
+    """As a check does that is `async`, or returns whether all is well."""
+    scenario = attrs.evolve(CITIES, invariants=(*CITIES.invariants, Waits))
+    result = run_case(random_case(1, scenario=scenario), scenario)
+    assert result.outcome == "invariant"
+    assert result.failure.startswith(
+        "waits: it raises TypeError: it returns coroutine, not what is wrong, in words, or None"
+    )
 
 
 def test_an_invariant_that_is_left_out_is_not_asked() -> None:

@@ -134,10 +134,12 @@ def check_names(disk: Disk) -> Iterator[Finding]:
 
 def why_of_wrong_kind(disk: Disk, name: str) -> str:
     """Why nobody can use what has this name in the root; "" if it is what it should be, or is not there."""
-    if not disk.exists(name):
+    if name not in disk.list(""):
         return ""
     try:
         disk.open(name, read_only=True).close()
+    except FileNotFoundError:
+        return "" if name == LOCK_FILE else "a link that leads nowhere"  # a start makes the lock where it leads
     except IsADirectoryError:
         return "a directory: a file has this name" if name in _FILES else ""
     except OSError as error:

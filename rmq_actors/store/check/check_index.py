@@ -16,7 +16,7 @@ from typing import NamedTuple
 import attrs
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.check.finding import CheckContext, Finding, Severity
+from rmq_actors.store.check.finding import REFUSED, CheckContext, Finding, Severity
 from rmq_actors.store.files.layout import INDEX_DIRECTORY
 from rmq_actors.store.files.mapped_file import MappedFile
 from rmq_actors.wire.dispatch_request import DispatchRequest
@@ -108,7 +108,7 @@ class IndexCheck:
         for name in names:
             path = f"{INDEX_DIRECTORY}/{name}"
             if not (len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()):
-                text = "not the name of an index file (yyyyMMddHHmmssSSS): a start refuses it"
+                text = f"not the name of an index file (yyyyMMddHHmmssSSS): {REFUSED}"
                 yield Finding(path, 0, "error", text)
                 continue
             self._context.summary.files += 1

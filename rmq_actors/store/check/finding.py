@@ -12,6 +12,10 @@ import attrs
 Severity = Literal["error", "recoverable", "note"]
 
 
+#: How the text of a finding ends that no start takes.
+REFUSED = "a start refuses it"
+
+
 class Finding(NamedTuple):
     """One thing that is not as it should be, or worth knowing.
 
@@ -24,7 +28,12 @@ class Finding(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.path}: offset {self.offset}: {self.severity}: {self.text}"
+        return on_one_line(f"{self.path}: offset {self.offset}: {self.severity}: {self.text}")
+
+
+def on_one_line(text: str) -> str:
+    """The text with what is not printable, as names of files may have it, as escapes."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 @attrs.define

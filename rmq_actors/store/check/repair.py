@@ -15,7 +15,7 @@ from rmq_actors.store.check.check_config import (
     why_of_wrong_kind,
     why_unreadable,
 )
-from rmq_actors.store.check.finding import Finding
+from rmq_actors.store.check.finding import REFUSED, Finding
 from rmq_actors.store.files.exchange_file import REMEDY as NOTE_REMEDY
 from rmq_actors.store.files.layout import (
     ABORT_FILE,
@@ -32,6 +32,7 @@ from rmq_actors.store.files.layout import (
     LOCK_FILE,
     TERM_FILE,
     TRAN_STATE_TABLE_DIRECTORY,
+    parse_file_name,
 )
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
 from rmq_actors.store.files.store_checkpoint import read_checkpoint
@@ -42,9 +43,12 @@ from rmq_actors.store.log.read_log import open_log
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
 
 _DERIVED = (
-    f"stop the broker and move {CONSUME_QUEUE_DIRECTORY}/, {INDEX_DIRECTORY}/ and {CHECKPOINT_FILE} away: "
-    "the next start makes them again from the log"
+    "if the log has all that it should, stop the broker and move"
+    f" {CONSUME_QUEUE_DIRECTORY}/, {INDEX_DIRECTORY}/ and {CHECKPOINT_FILE} away:"
+    " the next start makes them again from the log"
 )
+#: Derived files show that the log has had more than it has now: made again, they would have lost it, too.
+_AFTER_THE_LOG = "see to the log first: what is made again from a log that lacks records lacks them, too"
 #: What a broker that begins without a table does.
 _WITHOUT: Mapping[str, str] = {
     TOPICS_FILE: "the broker has none of its topics",
@@ -73,19 +77,24 @@ def plan_repair(
     disk: Disk, errors: Sequence[Finding], delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
 ) -> Iterator[RepairStep]:
     """Steps of the next start, then advice for each of `errors`, which `check_store` has found. Raises `OSError`."""
-    refusals = list(_refusals(disk, errors))
-    if not refusals:
-        try:
-            checkpoint = read_checkpoint(disk)
-            with open_log(disk, checkpoint) as queue:
-                plan = plan_recovery(queue, checkpoint, after_crash=disk.exists(ABORT_FILE))
-                yield from _next_start(queue, plan, delay_levels_ms)
-        except (StoreLayoutError, DamagedLog) as error:
-            refusals.append((COMMIT_LOG_DIRECTORY, str(error)))
-    for path, why in refusals:
-        yield RepairStep("refusal", path, f"the next start refuses: {why}")
+    refusals, steps = list(_refusals(disk, errors)), list[RepairStep]()
+    try:
+        checkpoint = read_checkpoint(disk)
+        with open_log(disk, checkpoint) as queue:
+            plan = plan_recovery(queue, checkpoint, after_crash=disk.exists(ABORT_FILE))
+            steps += _next_start(queue, plan, delay_levels_ms)
+    except (StoreLayoutError, DamagedLog) as error:
+        refusals.append((COMMIT_LOG_DIRECTORY, str(error)))
+    except OSError:
+        if not refusals:
+            raise
+    if refusals:
+        steps = [RepairStep("refusal", path, f"the next start refuses: {why}") for path, why in refusals]
+    yield from steps
+    wrong = [*(path for path, _ in refusals), *(finding.path for finding in errors)]
+    derived = _AFTER_THE_LOG if any(path.split("/")[0] == COMMIT_LOG_DIRECTORY for path in wrong) else _DERIVED
     for path in dict.fromkeys(finding.path for finding in errors):
-        yield RepairStep("person", path, _advice(disk, path))
+        yield RepairStep("person", path, _advice(disk, path) or derived)
 
 
 def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]]:
@@ -95,27 +104,31 @@ def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]
         if why and name not in _NOT_NEEDED:
             yield name, why
     for finding in errors:
-        if "/" in finding.path and finding.text.startswith("cannot be opened"):
+        if "/" in finding.path and (finding.text.startswith("cannot be opened") or finding.text.endswith(REFUSED)):
             yield finding.path, finding.text
     if not why_of_wrong_kind(disk, CONFIG_DIRECTORY):
         yield from refused_tables(disk)
 
 
 def _advice(disk: Disk, path: str) -> str:
-    """What a person could do about the errors of a file."""
+    """What a person could do about the errors of a file; "" for one that is derived from the log."""
     if path in _IN_THE_ROOT and why_of_wrong_kind(disk, path):
         if path == COMMIT_LOG_DIRECTORY:
             return "put the log's directory back in its place"
         return "move it away: a broker needs the name"
-    if path.startswith(f"{COMMIT_LOG_DIRECTORY}/"):
+    directory, _, name = path.rpartition("/")
+    if directory == COMMIT_LOG_DIRECTORY and parse_file_name(name) is None:
+        return "move it away: it is no file of the log"
+    if directory == COMMIT_LOG_DIRECTORY:
         return (
-            "copy this file from a replica of the same log that has it whole; without one, `store dump` prints the rest"
+            "copy this file from a replica of the same log that has it whole; without one, `store dump FILE` prints"
+            " what a file still has"
         )
     if is_table(path):
         return _advice_on_table(disk, path)
     if path == CHECKPOINT_FILE:
         return f"put back files that the log lacks; then move {CHECKPOINT_FILE} away: the log is read whole"
-    return _DERIVED
+    return ""
 
 
 def _advice_on_table(disk: Disk, path: str) -> str:

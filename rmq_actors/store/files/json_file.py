@@ -66,6 +66,8 @@ class ConfigFile:
             return Loaded(value, "backup", f"{self.path} {reason}")
         reasons = f"{self.path} {reason}, {backup} {backup_reason}"
         if {reason, backup_reason} <= {IS_MISSING, IS_EMPTY}:
+            if IS_EMPTY in (reason, backup_reason):
+                _log.warning("%s: what it had is lost", reasons)
             return Loaded(None, "none", reasons)
         raise ConfigFileDamaged(reasons)
 
