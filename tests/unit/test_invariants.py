@@ -861,3 +861,15 @@ def test_a_slave_that_follows_unasked_reaches_the_limit_if_its_log_parts(parted:
     parted.emit(node, "ha.client.compare", status="lookup_failed", offset=end, attributes={"questions": "1"})
     parted.emit(node, "ha.client.report", offset=end)
     assert (len(parted.limits), parted.seen) == (limits, [])
+
+
+def test_acknowledged_what_a_slave_has_written_and_not_synced_is_not_asked_of_the_next_master() -> None:
+    """The slave has lost its power, and has not come back yet."""
+    story = Story(sync_flush=(SLAVE,))
+    story.watch(Acknowledged)
+    story.put(0, A_BLANK)
+    story.append(SLAVE, A_BLANK)
+    story.answer(0, len(A_BLANK))
+    story.emit(SLAVE, "node.power_loss")
+    story.promote(OTHER, is_longest=True)
+    assert story.seen == []
