@@ -12,6 +12,7 @@ import attrs
 from rmq_actors.broker.quotas import QuotaReached, Room
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.files.json_file import ConfigFile
+from rmq_actors.store.files.layout import CONSUMER_OFFSET_FILE
 from rmq_actors.wire.bodies.decoding import VALUES_MAX, decode_body, decode_file
 from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
 from rmq_actors.wire.fastjson import write_fastjson
@@ -19,7 +20,6 @@ from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _log = logging.getLogger(__name__)
 
-CONSUMER_OFFSET_FILE = "config/consumerOffset.json"
 TOPIC_GROUP_SEPARATOR = "@"
 
 #: The field must be there, as a table without entries deletes everything.

@@ -13,6 +13,7 @@ from rmq_actors.broker.table_fence import TableFence
 from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.store.files.json_file import JsonFile
+from rmq_actors.store.files.layout import SUBSCRIPTION_GROUP_FILE
 from rmq_actors.wire.bodies.decoding import decode_file
 from rmq_actors.wire.bodies.encoding import encode_body, encode_file
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -21,7 +22,6 @@ from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _log = logging.getLogger(__name__)
 
-SUBSCRIPTION_GROUP_FILE = "config/subscriptionGroup.json"
 #: The groups that every broker has.
 SYSTEM_GROUPS = (
     "TOOLS_CONSUMER",

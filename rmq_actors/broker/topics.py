@@ -19,6 +19,7 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.ports.wall_clock import WallClock
 from rmq_actors.protocols.offset_moved_event import OFFSET_MOVED_EVENT_TOPIC
 from rmq_actors.store.files.json_file import JsonFile
+from rmq_actors.store.files.layout import TOPICS_FILE
 from rmq_actors.wire.bodies.decoding import decode_file
 from rmq_actors.wire.bodies.encoding import encode_file
 from rmq_actors.wire.bodies.topic_configs import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -26,7 +27,6 @@ from rmq_actors.wire.dispatch_request import SCHEDULE_TOPIC
 
 _log = logging.getLogger(__name__)
 
-TOPICS_FILE = "config/topics.json"
 
 PERM_READ, PERM_WRITE, PERM_INHERIT = 4, 2, 1
 _PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT

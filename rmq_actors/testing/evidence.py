@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from rmq_actors.broker.broker_controller import BrokerController
-from rmq_actors.broker.consumer_offsets import CONSUMER_OFFSET_FILE
-from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
-from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.protocols.term import Term
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.files.layout import (
     COMMIT_LOG_DIRECTORY,
+    CONSUMER_OFFSET_FILE,
     CUT_DIRECTORY,
     DELETED_TOPICS_FILE,
     EXCHANGE_FILE,
+    SUBSCRIPTION_GROUP_FILE,
     TERM_FILE,
+    TOPICS_FILE,
     file_name,
 )
 from rmq_actors.store.files.term_file import load_term

@@ -15,17 +15,17 @@ from typing import Final
 import attrs
 import trio
 
-from rmq_actors.broker.consumer_offsets import CONSUMER_OFFSET_FILE
-from rmq_actors.broker.subscription_groups import SUBSCRIPTION_GROUP_FILE
-from rmq_actors.broker.topics import TOPICS_FILE
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.files.json_file import ConfigFileDamaged
 from rmq_actors.store.files.layout import (
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
+    CONSUMER_OFFSET_FILE,
     INDEX_DIRECTORY,
+    SUBSCRIPTION_GROUP_FILE,
     TERM_FILE,
+    TOPICS_FILE,
     file_name,
 )
 from rmq_actors.store.log.log_walk import DamagedLog

@@ -20,6 +20,7 @@ from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.repair import plan_repair
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.wire.record import Message
+from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 from tests.worlds.recording import new_tracer
 from tests.worlds.server_process import free_broker_port
 
@@ -67,6 +68,8 @@ def changes() -> Iterator[object]:
             change = {path: contents[what], f"{path}.bak": contents[backup]}
             yield pytest.param(change, id=f"{name} {what}, its bak {backup}")
     yield pytest.param({"config/roleExchange.json": write(_NOTE + " " * 5000)}, id="a note that is too long")
+    long = _GOOD["consumerOffset.json"] + " " * FRAME_MAX_LENGTH_BYTES
+    yield pytest.param({"config/consumerOffset.json": write(long)}, id="offsets that no frame has room for")
     odd = "{'offsetTable':{" + ",".join(f"'T{each}@G':{{0:1}}" for each in range(40_000)) + "}}"
     yield pytest.param({"config/consumerOffset.json": write(odd)}, id="many offsets as a person writes them")
     for name in ("abort", "checkpoint", "lock"):

@@ -20,13 +20,16 @@ from rmq_actors.store.files.layout import (
     CONFIG_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_EXT_DIRECTORY,
+    CONSUMER_OFFSET_FILE,
     CUT_DIRECTORY,
     DELAY_OFFSET_FILE,
     DELETED_TOPICS_FILE,
     EXCHANGE_FILE,
     INDEX_DIRECTORY,
     LOCK_FILE,
+    SUBSCRIPTION_GROUP_FILE,
     TERM_FILE,
+    TOPICS_FILE,
     TRAN_STATE_TABLE_DIRECTORY,
 )
 from rmq_actors.store.files.term_file import MAX_BYTES as TERM_MAX_BYTES
@@ -36,6 +39,7 @@ from rmq_actors.wire.bodies.offsets import ConsumerOffsetSerializeWrapper
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupWrapper
 from rmq_actors.wire.bodies.topic_configs import TopicConfigSerializeWrapper
 from rmq_actors.wire.fastjson import MAX_SIZE_BYTES, JsonValue, parse_fastjson
+from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
 
 _FILES = (ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE)
 _DIRECTORIES = (
@@ -47,9 +51,10 @@ _DIRECTORIES = (
     INDEX_DIRECTORY,
     TRAN_STATE_TABLE_DIRECTORY.split("/", maxsplit=1)[0],
 )
-TOPICS_FILE = f"{CONFIG_DIRECTORY}/topics.json"
-SUBSCRIPTION_GROUP_FILE = f"{CONFIG_DIRECTORY}/subscriptionGroup.json"
-CONSUMER_OFFSET_FILE = f"{CONFIG_DIRECTORY}/consumerOffset.json"
+
+
+#: What a broker has a use for in the root of a store.
+ROOT_NAMES = (*_FILES, *_DIRECTORIES)
 
 
 def _of_json(decode: Callable[[JsonValue], object]) -> Callable[[memoryview], object]:
@@ -66,7 +71,7 @@ class _Table(NamedTuple):
 _TABLES: Mapping[str, _Table] = {
     TOPICS_FILE: _Table(partial(decode_file, TopicConfigSerializeWrapper)),
     SUBSCRIPTION_GROUP_FILE: _Table(partial(decode_file, SubscriptionGroupWrapper)),
-    CONSUMER_OFFSET_FILE: _Table(partial(decode_file, ConsumerOffsetSerializeWrapper)),
+    CONSUMER_OFFSET_FILE: _Table(partial(decode_file, ConsumerOffsetSerializeWrapper), FRAME_MAX_LENGTH_BYTES),
     DELAY_OFFSET_FILE: _Table(_of_json(decode_delay_offsets)),
     DELETED_TOPICS_FILE: _Table(decode_deleted_topics),
     EXCHANGE_FILE: _Table(_of_json(decode_note), NOTE_MAX_BYTES),
@@ -126,7 +131,7 @@ def refused_tables(disk: Disk) -> Iterator[tuple[str, str]]:
 def check_names(disk: Disk) -> Iterator[Finding]:
     """What stands in the root: names that nobody knows, and what is of the wrong kind."""
     for name in disk.list(""):
-        if name not in _FILES and name not in _DIRECTORIES:
+        if name not in ROOT_NAMES:
             yield Finding(name, 0, "note", "unknown: not read")
         elif reason := why_of_wrong_kind(disk, name):
             yield Finding(name, 0, "error", reason)

@@ -7,9 +7,7 @@ from typing import Literal, NamedTuple
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_config import (
-    CONSUMER_OFFSET_FILE,
-    SUBSCRIPTION_GROUP_FILE,
-    TOPICS_FILE,
+    ROOT_NAMES,
     is_table,
     refused_tables,
     why_of_wrong_kind,
@@ -23,14 +21,15 @@ from rmq_actors.store.files.layout import (
     COMMIT_LOG_DIRECTORY,
     CONFIG_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
-    CONSUME_QUEUE_EXT_DIRECTORY,
+    CONSUMER_OFFSET_FILE,
     CUT_DIRECTORY,
     DELAY_OFFSET_FILE,
     DELETED_TOPICS_FILE,
     EXCHANGE_FILE,
     INDEX_DIRECTORY,
-    LOCK_FILE,
+    SUBSCRIPTION_GROUP_FILE,
     TERM_FILE,
+    TOPICS_FILE,
     TRAN_STATE_TABLE_DIRECTORY,
     parse_file_name,
 )
@@ -59,10 +58,6 @@ _WITHOUT: Mapping[str, str] = {
 }
 #: Without these, nobody misses them until a broker needs the name.
 _NOT_NEEDED = (CUT_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY.split("/", maxsplit=1)[0])
-_IN_THE_ROOT = (
-    *(ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, COMMIT_LOG_DIRECTORY, CONFIG_DIRECTORY, CONSUME_QUEUE_DIRECTORY),
-    *(CONSUME_QUEUE_EXT_DIRECTORY, INDEX_DIRECTORY, *_NOT_NEEDED),
-)
 
 
 class RepairStep(NamedTuple):
@@ -99,7 +94,7 @@ def plan_repair(
 
 def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]]:
     """What keeps a broker from starting, but for a damaged log: the path, and why."""
-    for name in _IN_THE_ROOT:
+    for name in ROOT_NAMES:
         why = why_of_wrong_kind(disk, name)
         if why and name not in _NOT_NEEDED:
             yield name, why
@@ -112,7 +107,7 @@ def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]
 
 def _advice(disk: Disk, path: str) -> str:
     """What a person could do about the errors of a file; "" for one that is derived from the log."""
-    if path in _IN_THE_ROOT and why_of_wrong_kind(disk, path):
+    if path in ROOT_NAMES and why_of_wrong_kind(disk, path):
         if path == COMMIT_LOG_DIRECTORY:
             return "put the log's directory back in its place"
         return "move it away: a broker needs the name"

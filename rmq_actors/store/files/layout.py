@@ -14,6 +14,9 @@ CHECKPOINT_FILE = "checkpoint"
 #: Is there while a store runs, and after a crash.
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
+TOPICS_FILE = f"{CONFIG_DIRECTORY}/topics.json"
+SUBSCRIPTION_GROUP_FILE = f"{CONFIG_DIRECTORY}/subscriptionGroup.json"
+CONSUMER_OFFSET_FILE = f"{CONFIG_DIRECTORY}/consumerOffset.json"
 DELAY_OFFSET_FILE = f"{CONFIG_DIRECTORY}/delayOffset.json"
 #: Not RocketMQ's: see `store.term_file`.
 TERM_FILE = f"{CONFIG_DIRECTORY}/replicationTerm.json"
