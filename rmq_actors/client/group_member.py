@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import attrs
@@ -28,7 +29,7 @@ from rmq_actors.client.requests import deadline_after
 from rmq_actors.protocols.allocation import AllocateMessageQueueStrategy
 from rmq_actors.protocols.broker_choice import PullFromWhichNode
 from rmq_actors.protocols.consumer_stats import ConsumerStats
-from rmq_actors.protocols.rebalance import REBALANCE_INTERVAL_S, REBALANCE_LOCK_INTERVAL_S
+from rmq_actors.protocols.rebalance import REBALANCE_INTERVAL_S, REBALANCE_LOCK_INTERVAL_S, PausesForTopics
 from rmq_actors.wire.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rmq_actors.wire.bodies.message_queues import MessageQueue
 
@@ -38,8 +39,6 @@ _log = logging.getLogger(__name__)
 _FIRST_LOCK_S = 1.0
 #: And if a lock was not given to the owner of a queue, they are asked for again after this.
 _LOCK_AGAIN_S = 3.0
-#: A topic that no name server knows yet, say, is looked for again after this, then after twice as long, and so on.
-_REBALANCE_AGAIN_S = 1.0
 #: How long the end may take that commits and unlocks.
 _END_S = 4.0
 #: The same when the block of a consumer fails or is cancelled: that end is shielded.
@@ -278,17 +277,14 @@ class GroupMember(ServiceThread):
             self._nursery.start_soon(self._puller.run, held)
 
     async def _rebalance_when_wanted(self) -> None:
-        client, pause_s = self.client, _REBALANCE_AGAIN_S
+        client, pauses = self.client, PausesForTopics()
         while True:
+            again_s = math.inf
             if self.assigned is None:
                 await self.rebalancer.rebalance()
+                again_s = pauses.next_look_s(self.rebalancer.lacked_topics, trio.current_time())
             else:
                 await self.rebalancer.assign_all(self.assigned)
-            again_s = float("inf")
-            if self.rebalancer.lacks_topics:
-                again_s, pause_s = trio.current_time() + pause_s, min(2 * pause_s, REBALANCE_INTERVAL_S)
-            else:
-                pause_s = _REBALANCE_AGAIN_S
             await self._rebalance_wanted.wait_for_running(again_s)
             client.check_open()
 

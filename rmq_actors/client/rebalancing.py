@@ -92,9 +92,10 @@ class Rebalancer:
         return self.orderly and self.config.message_model is MessageModel.CLUSTERING
 
     @property
-    def lacks_topics(self) -> bool:
-        """Whether the queues of a topic could not be found out the last time."""
-        return any(topic in self.subscriptions for topic, (_, quiet) in self._failures.topics.items() if not quiet)
+    def lacked_topics(self) -> Collection[str]:
+        """The topics whose queues could not be found out the last time."""
+        failed = self._failures.topics.items()
+        return [topic for topic, (_, quiet) in failed if topic in self.subscriptions and not quiet]
 
     async def rebalance(self) -> None:
         """Give up and take what members and queues ask for. What fails is tried the next time."""

@@ -6,6 +6,7 @@ before it takes what is its own; with order it must have the broker's lock on a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
@@ -19,6 +20,8 @@ REBALANCE_INTERVAL_S = 20.0
 REBALANCE_LOCK_INTERVAL_S = 20.0
 REBALANCE_LOCK_MAX_LIVE_TIME_S = 30.0
 PULL_MAX_IDLE_TIME_S = 120.0
+#: How soon a consumer looks again for a topic that it lacks.
+FIRST_LOOK_AGAIN_S = 1.0
 
 
 @attrs.frozen
@@ -32,6 +35,30 @@ class RebalancePlan:
     def is_empty(self) -> bool:
         """Whether nothing changes."""
         return not self.remove and not self.add
+
+
+@attrs.define(eq=False, repr=False)
+class PausesForTopics:
+    """When a consumer looks again for topics whose queues it could not find out: after 1 s, then after 2, 4 ... 20 s.
+
+    Whatever else makes it look meanwhile neither shortens nor lengthens a pause. It begins with 1 s again when it lacks
+    a topic that it did not lack before.
+    """
+
+    _lacked: frozenset[str] = attrs.field(default=frozenset(), init=False)
+    _pause_s: float = attrs.field(default=FIRST_LOOK_AGAIN_S, init=False)
+    _next_look_s: float = attrs.field(default=math.inf, init=False)
+
+    def next_look_s(self, lacked: Collection[str], now_s: float) -> float:
+        """When to look the next time, after a look at `now_s` that left these topics; inf if it left none."""
+        if not self._lacked.issuperset(lacked):
+            self._pause_s = FIRST_LOOK_AGAIN_S
+            self._next_look_s = now_s + self._pause_s
+        elif now_s >= self._next_look_s:
+            self._pause_s = min(2 * self._pause_s, REBALANCE_INTERVAL_S)
+            self._next_look_s = now_s + self._pause_s
+        self._lacked = frozenset(lacked)
+        return self._next_look_s if self._lacked else math.inf
 
 
 def assigned_queues(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_actors.protocols.allocation import AllocateMessageQueueAveragely
 from rmq_actors.protocols.rebalance import (
+    PausesForTopics,
     RebalancePlan,
     assigned_queues,
     by_broker_name,
@@ -54,6 +57,31 @@ def test_locks_are_asked_for_by_broker() -> None:
         "b": [queue(0), queue(1)],
         "c": [queue(0, "T", "c")],
     }
+
+
+def test_a_topic_that_is_lacked_is_looked_for_after_1_s_then_2_and_up_to_20() -> None:
+    pauses, looks, now_s = PausesForTopics(), list[float](), 100.0
+    for _ in range(8):
+        again_s = pauses.next_look_s(["T"], now_s)
+        looks.append(again_s - now_s)
+        now_s = again_s
+    assert looks == [1, 2, 4, 8, 16, 20, 20, 20]
+
+
+def test_looks_for_other_reasons_change_no_pause() -> None:
+    pauses = PausesForTopics()
+    assert [pauses.next_look_s(["T"], now_s) for now_s in (0, 0.1, 0.2, 0.9, 1.0, 1.5, 2.9, 3.0)] == [
+        *(1, 1, 1, 1, 3, 3, 3, 7)
+    ]
+
+
+def test_pauses_begin_again_for_another_topic_and_once_all_are_there() -> None:
+    pauses = PausesForTopics()
+    assert [pauses.next_look_s(["T"], now_s) for now_s in (0, 1, 3)] == [1, 3, 7]
+    assert pauses.next_look_s(["T", "U"], 4) == 5
+    assert pauses.next_look_s(["U"], 4.5) == 5
+    assert pauses.next_look_s([], 5) == math.inf
+    assert pauses.next_look_s(["U"], 60) == 61
 
 
 numbers = st.sets(st.integers(0, 9))
