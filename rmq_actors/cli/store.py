@@ -162,8 +162,12 @@ def advise(
     levels = _delay_levels(message_delay_level)
     with _closed_store("advise", directory) as disk:
         found = _check("advise", directory, disk, CheckSummary(), levels, max_hash_slot_num)
-        # One error per file is enough for its line of advice.
-        errors = {finding.path: finding for finding in found if finding.severity == "error"}
+        # A file has a line of advice: one error of each sort that it goes by is enough.
+        errors = {
+            (finding.path, finding.is_refused, finding.is_past_the_log): finding
+            for finding in found
+            if finding.severity == "error"
+        }
         try:
             steps = list(plan_repair(disk, list(errors.values()), levels))
         except OSError as error:
@@ -210,7 +214,7 @@ def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
                     why = f"whether a broker has the store open, and writes to it meanwhile, is not known: {error}"
                     typer.echo(f"rmq-actors store {command}: {directory}: {why}", err=True)
         # A broker that has the store open may not have stored anything yet.
-        if not disk.exists(COMMIT_LOG_DIRECTORY):
+        if COMMIT_LOG_DIRECTORY not in disk.list(""):  # a link that leads nowhere is told by the check
             _refuse(command, directory, f"no store: it holds no {COMMIT_LOG_DIRECTORY}/")
         yield disk
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,15 +10,17 @@ from pathlib import Path
 
 import pytest
 import trio
+from typer.testing import CliRunner
 
 from rmq_actors.broker.broker_controller import open_broker
 from rmq_actors.broker.config import BrokerConfig
+from rmq_actors.cli.store import store_app
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.real_io.environment import real_environment
 from rmq_actors.real_io.os_disk import OsDisk
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.store.check.check_store import check_store
-from rmq_actors.store.check.repair import plan_repair
+from rmq_actors.store.check.repair import RepairStep
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.wire.record import Message
 from rmq_actors.wire.remoting_command import FRAME_MAX_LENGTH_BYTES
@@ -108,6 +111,15 @@ async def run_broker(root: Path, messages: int = 0) -> None:
                 await broker.put_message(Message("Topic", b"%d" % number, properties={"KEYS": "k"}))
 
 
+def advice(root: Path) -> list[RepairStep]:
+    """What `store advise` prints. It says nothing else: what a start logs is not its own to tell."""
+    ended = CliRunner().invoke(store_app, ["advise", str(root), "--json"])
+    assert ended.stderr == ""
+    steps = [RepairStep(**json.loads(line)) for line in ended.stdout.splitlines()]
+    assert ended.exit_code == any(step.who != "start" for step in steps)
+    return steps
+
+
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("used") / "store"
@@ -127,9 +139,8 @@ def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path,
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
         make(path)
-    disk = OsDisk(root)
-    errors = [finding for finding in check_store(disk) if finding.severity == "error"]
-    steps = list(plan_repair(disk, errors))
+    errors = [finding for finding in check_store(OsDisk(root)) if finding.severity == "error"]
+    steps = advice(root)
     refuses = any(step.who == "refusal" for step in steps)
     assert errors or not refuses
     assert {step.who for step in steps} <= ({"refusal", "person"} if refuses else {"start", "person"})
@@ -148,8 +159,17 @@ def test_nobody_is_told_to_derive_again_from_a_log_that_lacks_files(used: Path, 
     shutil.copytree(used, root)
     (root / "commitlog/00000000000000000000").unlink()
     change(root / "commitlog/00000000000000000000")
-    disk = OsDisk(root)
-    errors = [finding for finding in check_store(disk) if finding.severity == "error"]
-    steps = {step.path: step.text for step in plan_repair(disk, errors) if step.who == "person"}
+    steps = {step.path: step.text for step in advice(root) if step.who == "person"}
+    assert steps["consumequeue/Topic/0/00000000000000000000"].startswith("see to the log first: ")
+    assert not any("move consumequeue/" in text for text in steps.values())
+
+
+def test_nor_where_the_checkpoint_that_knew_of_the_files_is_lost_too(used: Path, tmp_path: Path) -> None:
+    """A start takes such a log, and the queues are all that tells of the others."""
+    root = tmp_path / "store"
+    shutil.copytree(used, root)
+    (root / "commitlog/00000000000000000000").write_bytes(bytes(1 << 16))
+    (root / "checkpoint").unlink()
+    steps = {step.path: step.text for step in advice(root) if step.who == "person"}
     assert steps["consumequeue/Topic/0/00000000000000000000"].startswith("see to the log first: ")
     assert not any("move consumequeue/" in text for text in steps.values())

@@ -231,6 +231,24 @@ def test_there_is_advice_for_each_kind_of_file(store: Path, path: str, words: st
     assert words in advice
 
 
+def test_advice_for_a_backup_that_alone_is_there(store: Path) -> None:
+    (store / "config/topics.json").rename(store / "config/topics.json.bak")
+    (store / "config/topics.json.bak").write_text("[7")
+    result = run("advise", store)
+    (advice,) = (line for line in result.stdout.splitlines() if ": person: " in line)
+    assert advice == (
+        "config/topics.json.bak: person: put a replica's config/topics.json in the place of that file;"
+        " without one remove this one: the broker has none of its topics then"
+    )
+
+
+def test_advice_goes_by_all_errors_of_a_file(store: Path) -> None:
+    """The last one that is found of it is not the one that a start refuses."""
+    (store / "index/notes.txt").touch()
+    (store / "index/20261121012540073").write_bytes(b"\xff" * 20)
+    assert "index/notes.txt: refusal: the next start refuses: " in run("advise", store).stdout
+
+
 def test_names_that_are_not_printable_are_on_one_line(store: Path) -> None:
     (store / "commitlog" / "notes\n\x1b[31m.txt").touch()
     for command, told in (("check", "not the name of a file of this row"), ("advise", "move it away")):

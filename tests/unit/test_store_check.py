@@ -270,7 +270,7 @@ def test_an_entry_of_no_record(store: Path) -> None:
     count = len(plain_2())
     put(store / QUEUE, 20 * count, ENTRY.pack(END_OFFSET, 100, 0))
     text = "entry 1 of TopicPlain-2 after that of the last record: the first, "
-    text += f"{count}, is of offset {END_OFFSET}, size 100"
+    text += f"{count}, is of offset {END_OFFSET}, size 100, past the log's end"
     assert findings_of(store) == [Finding(QUEUE, 20 * count, "error", text)]
     (store / "abort").touch()
     assert findings_of(store) == [Finding(QUEUE, 20 * count, "recoverable", text)]

@@ -8,7 +8,7 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow
-from rmq_actors.store.check.finding import CheckContext, Finding, Severity
+from rmq_actors.store.check.finding import CANNOT_BE_OPENED, PAST_THE_LOG, CheckContext, Finding, Severity
 from rmq_actors.store.files.layout import CHECKPOINT_FILE
 from rmq_actors.store.files.store_checkpoint import CHECKPOINT_BYTES, RECOVERY_POINT_POSITION, Checkpoint
 from rmq_actors.wire.dispatch_request import DispatchRequest
@@ -34,7 +34,7 @@ class CheckpointCheck:
         try:
             file = disk.open(CHECKPOINT_FILE, read_only=True)
         except OSError as error:
-            findings.append(Finding(CHECKPOINT_FILE, 0, "error", f"cannot be opened: {error.strerror}"))
+            findings.append(Finding(CHECKPOINT_FILE, 0, "error", f"{CANNOT_BE_OPENED}: {error.strerror}"))
             return cls()
         data = bytes(file.map()[:CHECKPOINT_BYTES])
         size_bytes = file.size_bytes
@@ -82,7 +82,7 @@ class CheckpointCheck:
         if log.files and point.file_size_bytes != log.file_size_bytes:
             text = f"is of a log with files of {point.file_size_bytes} bytes; these have {log.file_size_bytes}"
         elif point.offset > log_end_offset:
-            text = f"{point.offset} is past the log's end, {log_end_offset}: durable records are missing"
+            text = f"{point.offset} is {PAST_THE_LOG}, {log_end_offset}: durable records are missing"
         elif log.files and point.offset < log.min_offset:
             if self.checkpoint.is_overtaken:  # by RocketMQ, which has cleaned the log since
                 return

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.check.finding import CheckSummary, Finding
+from rmq_actors.store.check.finding import CANNOT_BE_OPENED, CheckSummary, Finding
 from rmq_actors.store.files.delay_offsets import decode_delay_offsets
 from rmq_actors.store.files.deleted_topics import decode_deleted_topics
 from rmq_actors.store.files.exchange_file import MAX_BYTES as NOTE_MAX_BYTES
@@ -121,9 +121,9 @@ def refused_tables(disk: Disk) -> Iterator[tuple[str, str]]:
     for path, table in _TABLES.items():
         try:
             if path == TERM_FILE:
-                load_term(disk)
+                load_term(disk, quietly=True)
             else:
-                JsonFile(disk, path, table.max_bytes).load_text(table.decode)
+                JsonFile(disk, path, table.max_bytes).load_text(table.decode, quietly=True)
         except ConfigFileDamaged as error:
             yield path, str(error)
 
@@ -148,5 +148,5 @@ def why_of_wrong_kind(disk: Disk, name: str) -> str:
     except IsADirectoryError:
         return "a directory: a file has this name" if name in _FILES else ""
     except OSError as error:
-        return f"cannot be opened: {error.strerror}"
+        return f"{CANNOT_BE_OPENED}: {error.strerror}"
     return "a file: a directory has this name" if name in _DIRECTORIES else ""

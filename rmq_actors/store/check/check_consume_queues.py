@@ -14,7 +14,7 @@ import attrs
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
-from rmq_actors.store.check.finding import CheckContext, Finding, Severity
+from rmq_actors.store.check.finding import PAST_THE_LOG, CheckContext, Finding, Severity
 from rmq_actors.store.dispatch.consume_queue import parse_queue_offset
 from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY
@@ -265,12 +265,12 @@ class ConsumeQueuesCheck:
             text = f"{which} of {queue.name} {verb} missing: {of} at {run.log_offset}"
             yield Finding(*queue.place(run.first), run.severity, text)
 
-    def finish(self) -> Iterator[Finding]:
+    def finish(self, log_end_offset: int) -> Iterator[Finding]:
         """What is left when the whole log was read: entries missing at the ends, and entries of no record."""
         for (topic, _), queue in self._queues.items():
             yield from self._end_missing(queue)
             if queue.row.files:
-                yield from self._behind_end(queue)
+                yield from self._after_the_last(queue, log_end_offset)
             elif queue.records:
                 yield self._without_files(topic, queue)
 
@@ -285,7 +285,7 @@ class ConsumeQueuesCheck:
         severity = self._context.severity_at(queue.first_record)
         return Finding(queue.row.directory, 0, severity, f"{text}no file of their queue")
 
-    def _behind_end(self, queue: QueueCursor) -> Iterator[Finding]:
+    def _after_the_last(self, queue: QueueCursor, log_end_offset: int) -> Iterator[Finding]:
         """Entries after that of the last record. All others were compared, or are of records cleaned long ago."""
         assert queue.next_entry is not None
         count, first = 0, Finding("", 0, "note", "")
@@ -306,6 +306,7 @@ class ConsumeQueuesCheck:
                     continue
                 if not count:
                     text = f"the first, {number}, is of offset {offset}, size {size}"
+                    text += f", {PAST_THE_LOG}" if offset >= log_end_offset else ""
                     first = Finding(*queue.place(number), "error", text)
                 count += 1
                 if self._context.severity_at(offset) == "error":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.check.finding import CheckSummary, Finding, Severity
+from rmq_actors.store.check.finding import CANNOT_BE_OPENED, CheckSummary, Finding, Severity
 from rmq_actors.store.files.layout import file_name, parse_file_name
 from rmq_actors.store.files.mapped_file import MappedFile
 
@@ -84,7 +84,7 @@ class FileRow:
             try:
                 file = disk.open(path, read_only=True)
             except OSError as error:
-                findings.append(Finding(path, 0, "error", f"cannot be opened: {error.strerror}"))
+                findings.append(Finding(path, 0, "error", f"{CANNOT_BE_OPENED}: {error.strerror}"))
                 continue
             yield RowFile(path, from_offset, file.size_bytes)
             file.close()

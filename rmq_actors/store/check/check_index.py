@@ -16,7 +16,7 @@ from typing import NamedTuple
 import attrs
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.check.finding import REFUSED, CheckContext, Finding, Severity
+from rmq_actors.store.check.finding import CANNOT_BE_OPENED, PAST_THE_LOG, REFUSED, CheckContext, Finding, Severity
 from rmq_actors.store.files.layout import INDEX_DIRECTORY
 from rmq_actors.store.files.mapped_file import MappedFile
 from rmq_actors.wire.dispatch_request import DispatchRequest
@@ -115,7 +115,7 @@ class IndexCheck:
             try:
                 mapped_file = self._open(path)
             except OSError as error:
-                yield Finding(path, 0, "error", f"cannot be opened: {error.strerror}")
+                yield Finding(path, 0, "error", f"{CANNOT_BE_OPENED}: {error.strerror}")
                 continue
             try:
                 yield from self._load_file(mapped_file, is_last=name == names[-1])
@@ -314,7 +314,7 @@ class IndexCheck:
                 count += 1
                 self._advance()
             if count:
-                text = f"and {count - 1} after it are of records past the log's end, {log_end_offset}"
+                text = f"and {count - 1} after it are of records {PAST_THE_LOG}, {log_end_offset}"
                 yield first.finding(self._context.severity_at(first.offset), text)
             else:
                 yield from self._stray(first)

@@ -71,7 +71,7 @@ def check_store(
                 yield from transactions.take(item)
         else:
             yield item
-    yield from queues.finish()
+    yield from queues.finish(log.end_offset)
     yield from index.finish(log.end_offset)
     yield from transactions.finish()
     yield from checkpoint.finish(log.row, log.end_offset, log.newest_store_timestamp_ms, context)
@@ -80,7 +80,7 @@ def check_store(
 def _deleted_topics(disk: Disk) -> DeletedTopics:
     """The table; an empty one where it cannot be read, which is a finding of its own."""
     try:
-        return DeletedTopics.load(disk)
+        return DeletedTopics.load(disk, quietly=True)
     except ConfigFileDamaged:
         return DeletedTopics.empty(disk)
 

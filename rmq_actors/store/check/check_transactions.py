@@ -13,7 +13,7 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow, open_mapped
-from rmq_actors.store.check.finding import CheckContext, Finding, Severity
+from rmq_actors.store.check.finding import PAST_THE_LOG, CheckContext, Finding, Severity
 from rmq_actors.store.dispatch.transaction_state_service import (
     ENDS_SEVERAL_TAGS_CODE,
     PREPARED_MESSAGE_TAGS_CODE,
@@ -177,7 +177,7 @@ class TransactionsCheck:
             while row.next is not None:
                 entry = row.next
                 severity = self._severity_of_table() if row is self._table else self._context.severity_at(entry.offset)
-                text = f"is of offset {entry.offset}: out of order, or past the log's end"
+                text = f"is of offset {entry.offset}: out of order, or {PAST_THE_LOG}"
                 yield self._finding(row, entry, text, severity)
                 row.advance()
         if self._ends_unknown:

@@ -12,8 +12,11 @@ import attrs
 Severity = Literal["error", "recoverable", "note"]
 
 
-#: How the text of a finding ends that no start takes.
+#: How the text of a finding ends that no start takes; how that of a file begins which nobody can open; and what is said
+#: of derived entries whose records the log should have.
 REFUSED = "a start refuses it"
+CANNOT_BE_OPENED = "cannot be opened"
+PAST_THE_LOG = "past the log's end"
 
 
 class Finding(NamedTuple):
@@ -29,6 +32,16 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return on_one_line(f"{self.path}: offset {self.offset}: {self.severity}: {self.text}")
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a start refuses what was found, whatever else there is."""
+        return self.text.startswith(CANNOT_BE_OPENED) or self.text.endswith(REFUSED)
+
+    @property
+    def is_past_the_log(self) -> bool:
+        """Whether it tells that the log has had more than it has now."""
+        return PAST_THE_LOG in self.text
 
 
 def on_one_line(text: str) -> str:

@@ -13,8 +13,9 @@ from rmq_actors.store.check.check_config import (
     why_of_wrong_kind,
     why_unreadable,
 )
-from rmq_actors.store.check.finding import REFUSED, Finding
+from rmq_actors.store.check.finding import Finding
 from rmq_actors.store.files.exchange_file import REMEDY as NOTE_REMEDY
+from rmq_actors.store.files.json_file import IS_EMPTY, IS_MISSING
 from rmq_actors.store.files.layout import (
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -87,7 +88,8 @@ def plan_repair(
         steps = [RepairStep("refusal", path, f"the next start refuses: {why}") for path, why in refusals]
     yield from steps
     wrong = [*(path for path, _ in refusals), *(finding.path for finding in errors)]
-    derived = _AFTER_THE_LOG if any(path.split("/")[0] == COMMIT_LOG_DIRECTORY for path in wrong) else _DERIVED
+    log_is_wrong = any(path.split("/")[0] == COMMIT_LOG_DIRECTORY for path in wrong)
+    derived = _AFTER_THE_LOG if log_is_wrong or any(finding.is_past_the_log for finding in errors) else _DERIVED
     for path in dict.fromkeys(finding.path for finding in errors):
         yield RepairStep("person", path, _advice(disk, path) or derived)
 
@@ -99,7 +101,7 @@ def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]
         if why and name not in _NOT_NEEDED:
             yield name, why
     for finding in errors:
-        if "/" in finding.path and (finding.text.startswith("cannot be opened") or finding.text.endswith(REFUSED)):
+        if "/" in finding.path and not is_table(finding.path) and finding.is_refused:
             yield finding.path, finding.text
     if not why_of_wrong_kind(disk, CONFIG_DIRECTORY):
         yield from refused_tables(disk)
@@ -128,12 +130,15 @@ def _advice(disk: Disk, path: str) -> str:
 
 def _advice_on_table(disk: Disk, path: str) -> str:
     main = path.removesuffix(".bak")
-    if path != main and not why_unreadable(disk, main):
+    why = why_unreadable(disk, main)
+    if path != main and not why:
         return "remove it: the next change of the table writes it again"
     if main == TERM_FILE:
         return TERM_REMEDY
     if main == EXCHANGE_FILE:
         return NOTE_REMEDY
+    if path != main and why in (IS_MISSING, IS_EMPTY):
+        return f"put a replica's {main} in the place of that file; without one remove this one: {_WITHOUT[main]} then"
     return (
         "replace the file by its .bak, if that is right, or by a replica's; without both remove it and its .bak:"
         f" {_WITHOUT[main]} then"

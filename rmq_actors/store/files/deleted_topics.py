@@ -112,10 +112,11 @@ class DeletedTopics:
         self._find_newest()
 
     @classmethod
-    def load(cls, disk: Disk) -> DeletedTopics:
+    def load(cls, disk: Disk, *, quietly: bool = False) -> DeletedTopics:
         """Read the file; where there is none, no topic was deleted. Raises `ConfigFileDamaged`."""
         file = JsonFile(disk, DELETED_TOPICS_FILE)
-        return cls(file, file.load_text(decode_deleted_topics).value or _Content({}, frozenset()))
+        content = file.load_text(decode_deleted_topics, quietly=quietly).value
+        return cls(file, content or _Content({}, frozenset()))
 
     @classmethod
     def empty(cls, disk: Disk) -> DeletedTopics:

@@ -50,11 +50,12 @@ class ConfigFile:
     _has_durable_directory: bool = attrs.field(default=False, init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
-    def load_text(self, decode: Callable[[memoryview], T]) -> Loaded[T]:
+    def load_text(self, decode: Callable[[memoryview], T], *, quietly: bool = False) -> Loaded[T]:
         """Read the file, or its `.bak` where it is missing, empty or not readable. Raises `ConfigFileDamaged`.
 
-        `decode` raises `ValueError` for what it cannot take: such a file is not readable.
+        `decode` raises `ValueError` for what it cannot take: such a file is not readable. `quietly`: nothing is logged.
         """
+        level = logging.DEBUG if quietly else logging.WARNING
         value, reason = self.look_at(self.path, decode)
         self._content = "unknown" if reason else "read"
         if not reason:
@@ -62,12 +63,12 @@ class ConfigFile:
         backup = f"{self.path}.bak"
         value, backup_reason = self.look_at(backup, decode)
         if not backup_reason:
-            _log.warning("%s %s: %s is taken instead", self.path, reason, backup)
+            _log.log(level, "%s %s: %s is taken instead", self.path, reason, backup)
             return Loaded(value, "backup", f"{self.path} {reason}")
         reasons = f"{self.path} {reason}, {backup} {backup_reason}"
         if {reason, backup_reason} <= {IS_MISSING, IS_EMPTY}:
             if IS_EMPTY in (reason, backup_reason):
-                _log.warning("%s: what it had is lost", reasons)
+                _log.log(level, "%s: what it had is lost", reasons)
             return Loaded(None, "none", reasons)
         raise ConfigFileDamaged(reasons)
 
@@ -169,9 +170,9 @@ def _names_directory(path: str) -> Iterator[None]:
 class JsonFile(ConfigFile):
     """A file of JSON."""
 
-    def load(self, decode: Callable[[JsonValue], T]) -> Loaded[T]:
+    def load(self, decode: Callable[[JsonValue], T], *, quietly: bool = False) -> Loaded[T]:
         """Read the file or its `.bak`, as `load_text` does. Raises `ConfigFileDamaged`."""
-        return self.load_text(lambda data: decode(parse_fastjson(data, max_bytes=self.max_bytes)))
+        return self.load_text(lambda data: decode(parse_fastjson(data, max_bytes=self.max_bytes)), quietly=quietly)
 
     async def persist(self, value: JsonInput) -> None:
         """Replace the content, as `persist_text` does. A checkpoint. `ValueError` for what is no JSON, too."""

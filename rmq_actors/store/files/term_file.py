@@ -43,16 +43,16 @@ def decode_term(value: JsonValue) -> Term:
     return Term(number, leads, resigned)
 
 
-def load_term(disk: Disk) -> Term:
+def load_term(disk: Disk, *, quietly: bool = False) -> Term:
     """The term that the file on a disk has; 0 where there is none. Raises `ConfigFileDamaged`."""
-    return _load(disk)[1]
+    return _load(disk, quietly=quietly)[1]
 
 
-def _load(disk: Disk) -> tuple[JsonFile, Term]:
+def _load(disk: Disk, *, quietly: bool = False) -> tuple[JsonFile, Term]:
     file = JsonFile(disk, TERM_FILE, MAX_BYTES)
     is_there = disk.exists(TERM_FILE)
     try:
-        loaded = file.load(decode_term)
+        loaded = file.load(decode_term, quietly=quietly)
     except ConfigFileDamaged as error:
         raise ConfigFileDamaged(f"{error}; {REMEDY}") from error
     if is_there and loaded.source != "file":
