@@ -38,9 +38,9 @@ def end_at_interrupts() -> None:
 
 def _open_what_was_closed() -> None:
     """Streams that were closed before the process began lead nowhere, and no file gets their number."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # each gets the lowest number that is free
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
 
 
 def main() -> None:

@@ -56,7 +56,8 @@ def test_what_is_printed_where_no_room_is_left(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("streams", "exit_code"), [(">&-", 0), (">/dev/full 2>&1", 2), (">&- 2>&-", 0), (">/dev/full 2>&-", 2)]
+    ("streams", "exit_code"),
+    [(">&-", 0), ("<&- >&-", 0), (">/dev/full 2>&1", 2), (">&- 2>&-", 0), (">/dev/full 2>&-", 2)],
 )
 @pytest.mark.parametrize(
     "arguments",
