@@ -72,7 +72,7 @@ class Judge:
             apply(event)
         for invariant, check in checks:
             try:
-                detail = _text(check(event, self.view))
+                detail = _text(invariant, check(event, self.view))
             except Exception as error:  # noqa: BLE001 - else the node that tells the event would seem to have crashed
                 self._break(invariant, _mistake(error), event.seq)
                 return
@@ -86,7 +86,7 @@ class Judge:
         """For the end of a run of `seq` events, when every fault is over and every node has stopped in order."""
         for invariant in () if self.broken is not None else self.invariants:
             try:
-                detail = _text(invariant.at_end(self.view))
+                detail = _text(invariant, invariant.at_end(self.view))
             except Exception as error:  # noqa: BLE001 - as in `observe`
                 detail = _mistake(error)
             if detail is not None:
@@ -98,13 +98,16 @@ class Judge:
         self.on_broken(self.broken)
 
 
-def _text(told: object) -> str | None:
+def _text(invariant: Invariant[Any], told: object) -> str | None:
     """What an invariant has returned. Raises `TypeError`: it is one's own, and perhaps `async`."""
     if told is None or (isinstance(told, str) and told):
         return told
     if isinstance(told, Coroutine):
         told.close()
-    raise TypeError(f"it returns {type(told).__name__}, not what is wrong, in words, or None")
+    returned = "an empty text" if told == "" else f"a {type(told).__name__}"
+    raise TypeError(
+        f"{type(invariant).__name__} returns {returned}, where it should say in words what is wrong, or None"
+    )
 
 
 def _mistake(error: Exception) -> str:

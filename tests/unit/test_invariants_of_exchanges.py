@@ -136,6 +136,20 @@ def test_an_exchange_may_begin_at_the_instant_in_which_one_command_is_done_and_a
     assert story.seen == []
 
 
+def test_an_exchange_that_began_while_a_command_was_under_way_is_seen_whatever_begins_later() -> None:
+    story = Story()
+    story.watch(Commands)
+    command(story, "asked")
+    story.now_s += 0.1
+    step(story, "Check", "check")
+    story.emit(MASTER, "broker.exchange", status="ended", detail="")
+    story.now_s += 0.1
+    step(story, "Check", "check")  # at the instant in which the command is answered
+    story.now_s -= 0.1
+    command(story, "done")
+    assert story.seen == ["commands"]
+
+
 @pytest.mark.parametrize(("answer", "seen"), [("refused", ["commands"]), ("unwritten", []), ("done", [])])
 def test_a_command_that_is_refused_gives_up_no_exchange(answer: str, seen: list[str]) -> None:
     story = Story()

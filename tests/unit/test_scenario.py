@@ -99,7 +99,7 @@ def test_an_invariant_that_returns_no_text_is_the_one_that_is_wrong() -> None:
     result = run_case(random_case(1, scenario=scenario), scenario)
     assert result.outcome == "invariant"
     assert result.failure.startswith(
-        "waits: it raises TypeError: it returns coroutine, not what is wrong, in words, or None"
+        "waits: it raises TypeError: Waits returns a coroutine, where it should say in words what is wrong, or None"
     )
 
 

@@ -80,8 +80,10 @@ class Commands(Invariant[_Looked]):
             if event.detail == _GIVEN_UP:
                 broker.given_up = event.peer_address
         elif not broker.exchanges:
-            broker.exchanges, broker.began_ns = True, now_ns
-            broker.began_within = sum(asked_ns < now_ns for asked_ns in broker.asked_ns)
+            broker.exchanges = True
+            if not broker.began_within:  # else an earlier one is not judged yet
+                broker.began_ns = now_ns
+                broker.began_within = sum(asked_ns < now_ns for asked_ns in broker.asked_ns)
 
     def _check_command(self, event: OperatorRole, broker: _Broker, now_ns: int) -> str | None:
         if event.status == "asked":
