@@ -22,8 +22,10 @@ from rmq_actors.cli.out_directory import make_directory, make_room
 from rmq_actors.cli.progress import ProgressLines, progress_bar
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
+from rmq_actors.testing.mistakes import MISTAKES, own_place, what
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.scenario_checks import BadScenario
 from rmq_actors.testing.scenarios import SCENARIOS, Outcome, RunResult, run_case
 from rmq_actors.tracing.event import COLUMNS, RUN_COLUMNS, Event
 
@@ -83,9 +85,10 @@ def run(campaign: Campaign, scenario: str, *, digest: bool, as_json: bool) -> No
 
         try:
             summaries = run_campaign(campaign, show, stopped)
-        except CampaignFailed as error:
-            stderr.print(f"rmq-actors chaos run: {error}", markup=False, soft_wrap=True)
-            raise typer.Exit(ExitCode.CRASH) from error
+        except (BadScenario, CampaignFailed) as error:
+            stderr.print(f"rmq-actors chaos run: {error}", markup=False, highlight=False, soft_wrap=True)
+            bad = isinstance(error, BadScenario)
+            raise typer.Exit(ExitCode.BAD_INPUT if bad else ExitCode.CRASH) from error
     if not digest and not as_json:
         _print_summary(summaries, campaign.scenario)
     for line in failures.summary_lines:
@@ -151,7 +154,7 @@ def _campaign(campaign: Campaign, *, force: bool) -> Campaign:
 
 
 def _scenario(text: str) -> Scenario:
-    """The scenario that the command line names: one of this project's, or one that a module has."""
+    """The scenario of the command line: one of this project's, or one that a module has. Raises `typer.Exit`."""
     module, colon, name = text.partition(":")
     if not colon:
         _known(text, SCENARIOS, "scenario")
@@ -160,12 +163,18 @@ def _scenario(text: str) -> Scenario:
         sys.path.insert(0, str(Path.cwd()))
     try:
         value = getattr(importlib.import_module(module), name)
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        raise typer.BadParameter(f"{text!r} cannot be imported: {why}", param_hint="--scenario") from error
+    except MISTAKES as error:
+        place = own_place(error)
+        why = what(error) + (f" ({place})" if place else "")
+        raise _refused(f"--scenario {text!r} cannot be imported: {why}") from error
     if not isinstance(value, Scenario):
-        raise typer.BadParameter(f"{text!r} is no Scenario", param_hint="--scenario")
+        raise _refused(f"--scenario {text!r} is no Scenario")
     return value
+
+
+def _refused(why: str) -> typer.Exit:
+    typer.echo(f"rmq-actors chaos: {why}", err=True)
+    return typer.Exit(ExitCode.BAD_INPUT)
 
 
 def _check_traces_can_be_written() -> None:

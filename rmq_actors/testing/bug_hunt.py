@@ -99,6 +99,6 @@ def signature(outcome: Outcome, failure: str) -> str:
     """What makes two failures alike: how the run ended, and by which invariant or error. Times and offsets do not."""
     if outcome == "invariant":
         return failure.partition(":")[0]
-    if outcome == "crash" and ": " in failure:  # who failed and when, the error, its text
-        return f"crash by {failure.split(': ')[1]}"
+    if outcome == "crash" and ": " in failure:  # who failed and when, the error, its text, or where
+        return f"crash by {failure.split(': ')[1].partition(' (')[0]}"
     return outcome

@@ -1,13 +1,15 @@
 """Many runs: takes seeds, gives one summary per run in the order of the seeds, writes traces and failing cases.
 
 With several jobs the seeds are dealt out to processes, each of which writes its own trace files. They ignore SIGINT,
-which a terminal sends to all processes: the process that has started them asks them to stop.
+which a terminal sends to all processes: the process that has started them asks them to stop. What ends a worker's runs
+all the same goes to that process, which raises it.
 """
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
+import pickle
 import queue
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +21,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rmq_actors.testing.case_file import CaseFile
+from rmq_actors.testing.mistakes import MISTAKES, is_interrupt, told, what
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.scenario_checks import BadScenario, what_stays_here
 from rmq_actors.testing.scenarios import REPLICATION, Outcome, RunResult, random_case, run_case
 from rmq_actors.testing.workload import Workload
 from sim_net import fault_kind, many_runs
@@ -52,6 +56,10 @@ class RunSummary:
     #: The role of the master, how it and its slaves flush.
     combination: tuple[str, str, str]
     case_path: Path | None = None
+
+
+#: What a worker tells its parent: a run that has ended, or what has ended all its runs.
+_Told = RunSummary | OSError | BadScenario | KeyboardInterrupt
 
 
 @attrs.frozen
@@ -110,7 +118,8 @@ def run_campaign(
 ) -> list[RunSummary]:
     """Run all seeds; `on_summary` sees each run in the order of the seeds.
 
-    Raises `CampaignFailed`, and the `OSError` of what cannot be written below `out`, whichever process has met it.
+    Raises `BadScenario`, `CampaignFailed`, and the `OSError` of what cannot be written below `out`, whichever process
+    has met it; KeyboardInterrupt, too.
     Once `stop()` is true, no run begins, and the present run of this process does not count: the signal that caused the
     stop may have been an event of that run.
     """
@@ -153,9 +162,7 @@ def _run_seed(campaign: Campaign, seed: int) -> RunResult:
     return run_case(case, campaign.scenario, campaign=campaign.name)
 
 
-def _work(
-    campaign: Campaign, worker: int, seeds: Sequence[int], done: Queue[RunSummary | OSError], stopping: Stopping
-) -> None:
+def _work(pickled: bytes, worker: int, seeds: Sequence[int], done: Queue[_Told], stopping: Stopping) -> None:
     # The traces have what brokers log about their peers' deaths; the parent's settings do not reach a spawned process.
     logging.getLogger("rmq_actors").setLevel(logging.CRITICAL)
     parent = multiprocessing.parent_process()
@@ -166,19 +173,24 @@ def _work(
 
     try:
         with many_runs():
-            for summary in _run_seeds(campaign, worker, seeds, stop):
+            for summary in _run_seeds(_unpickled(pickled), worker, seeds, stop):
                 done.put(summary)
-    except OSError as error:  # `out` has no room, say: the parent's to tell
+    except (OSError, BadScenario) as error:  # `out` has no room, say: the parent's to tell
         done.put(error)
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
+        done.put(KeyboardInterrupt())
 
 
 def _run_in_processes(campaign: Campaign, stop: Callable[[], bool]) -> Iterator[RunSummary]:
+    pickled = _pickled(campaign)
     context = multiprocessing.get_context("spawn")
-    done: Queue[RunSummary | OSError] = context.Queue()
+    done: Queue[_Told] = context.Queue()
     stopping = context.Event()
     workers = [
         context.Process(
-            target=_work, args=(campaign, number, campaign.seeds[number :: campaign.jobs], done, stopping), daemon=True
+            target=_work, args=(pickled, number, campaign.seeds[number :: campaign.jobs], done, stopping), daemon=True
         )
         for number in range(campaign.jobs)
     ]
@@ -213,12 +225,12 @@ def _start_without_interrupts(workers: Sequence[multiprocessing.process.BaseProc
 
 
 def _take(
-    done: Queue[RunSummary | OSError],
+    done: Queue[_Told],
     workers: Sequence[multiprocessing.process.BaseProcess],
     stop: Callable[[], bool],
     stopping: Stopping,
 ) -> RunSummary | None:
-    """The next run that has ended; None: all workers have. Raises the `OSError` of a worker."""
+    """The next run that has ended; None: all workers were stopped. Raises what has ended the runs of a worker."""
     while True:
         if stop():
             stopping.set()
@@ -227,12 +239,34 @@ def _take(
         try:
             ended = done.get(timeout=_POLL_S)
         except queue.Empty:
-            if have_ended:
+            if have_ended and stopping.is_set():
                 return None
+            if have_ended:  # by `os._exit` in a scenario, say
+                raise CampaignFailed("a worker ended with exit code 0 before its runs were done") from None
             for worker in workers:
                 if worker.exitcode:
                     raise CampaignFailed(f"a worker ended with exit code {worker.exitcode}") from None
         else:
-            if isinstance(ended, OSError):
+            if isinstance(ended, BaseException):
                 raise ended
             return ended
+
+
+def _pickled(campaign: Campaign) -> bytes:
+    """What a worker is given. Raises `BadScenario` naming what of the scenario has no name in a module."""
+    try:
+        return pickle.dumps(campaign)
+    except MISTAKES as error:
+        culprit = what_stays_here(campaign.scenario) or what(error)
+        raise BadScenario(
+            f"scenario {campaign.scenario.name} cannot go to several processes: {culprit}. Define it in a module, "
+            "under a name of its own, or run in one process"
+        ) from error
+
+
+def _unpickled(pickled: bytes) -> Campaign:
+    try:
+        campaign: Campaign = pickle.loads(pickled)  # noqa: S301 - the parent's own
+    except MISTAKES as error:
+        raise BadScenario(f"a worker cannot import the scenario: {told(error)}") from error
+    return campaign

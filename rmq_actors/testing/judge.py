@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 
+from rmq_actors.store.check.finding import on_one_line
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
+from rmq_actors.testing.mistakes import MISTAKES, told
 from rmq_actors.testing.view import ClusterView
 from rmq_actors.tracing.event import Event
 
@@ -22,7 +22,7 @@ class Broken:
     """An invariant that does not hold: its name, what was seen, and at which event."""
 
     invariant: str
-    detail: str
+    detail: str = attrs.field(converter=on_one_line)
     seq: int
 
     def __str__(self) -> str:
@@ -73,22 +73,22 @@ class Judge:
         for invariant, check in checks:
             try:
                 detail = _text(invariant, check(event, self.view))
-            except Exception as error:  # noqa: BLE001 - else the node that tells the event would seem to have crashed
-                self._break(invariant, _mistake(error), event.seq)
+            except MISTAKES as error:  # else the node that tells the event would seem to have crashed
+                self._break(invariant, f"it raises {told(error)}", event.seq)
                 return
             if detail is not None:
                 if not isinstance(invariant, Limit):
                     self._break(invariant, detail, event.seq)
                     return
-                self.on_limit(invariant.name, detail)
+                self.on_limit(invariant.name, on_one_line(detail))
 
     def check_end(self, seq: int) -> None:
         """For the end of a run of `seq` events, when every fault is over and every node has stopped in order."""
         for invariant in () if self.broken is not None else self.invariants:
             try:
                 detail = _text(invariant, invariant.at_end(self.view))
-            except Exception as error:  # noqa: BLE001 - as in `observe`
-                detail = _mistake(error)
+            except MISTAKES as error:  # as in `observe`
+                detail = f"it raises {told(error)}"
             if detail is not None:
                 self._break(invariant, detail, seq)
                 return
@@ -108,8 +108,3 @@ def _text(invariant: Invariant[Any], told: object) -> str | None:
     raise TypeError(
         f"{type(invariant).__name__} returns {returned}, where it should say in words what is wrong, or None"
     )
-
-
-def _mistake(error: Exception) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"it raises {type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"

@@ -8,15 +8,25 @@ from typing import Any
 
 import attrs
 
+from rmq_actors.settings.field_types import shown
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
 from rmq_actors.testing.brokers import STORE
 from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
 from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.mistakes import MISTAKES, told
 from rmq_actors.testing.observation import OBSERVABLE
 from rmq_actors.testing.operation import Operation
 from rmq_actors.testing.operators import Operator
+from rmq_actors.testing.scenario_checks import (
+    BadScenario,
+    check_function,
+    check_invariants,
+    check_line,
+    check_name,
+    check_operator,
+)
 from rmq_actors.testing.topology import CONSUMERS, NAME_SERVER, NAME_SERVERS, OTHER_CONSUMERS, PRODUCERS, Topology
 from rmq_actors.testing.workload import Workload
 from sim_net import BitRot, LinkConfig, MisdirectedWrite, PowerLoss, Schedule, WorldConfig
@@ -43,22 +53,24 @@ class Scenario:
     `observable`: what a campaign should meet over all its runs.
     """
 
-    name: str
-    description: str
-    topology: Topology
-    workload: Callable[[random.Random, int], Workload]
+    name: str = attrs.field(validator=check_name)
+    description: str = attrs.field(validator=check_line)
+    topology: Topology = attrs.field(validator=attrs.validators.instance_of(Topology))
+    workload: Callable[[random.Random, int], Workload] = attrs.field(validator=check_function)
     faults: FaultFamilies = attrs.field(factory=FaultFamilies)
-    operator: type[Operator] = Operator
-    invariants: tuple[type[Invariant[Any]], ...] = (*REPLICATION_LIMITS, *REPLICATION_INVARIANTS)
+    operator: type[Operator] = attrs.field(default=Operator, validator=check_operator)
+    invariants: tuple[type[Invariant[Any]], ...] = attrs.field(
+        default=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS), validator=check_invariants
+    )
     converges_in_s: float = CONVERGENCE_S
     world: WorldConfig = WORLD
     store: MessageStoreConfig = STORE
     observable: tuple[str, ...] = OBSERVABLE
 
     def case(self, seed: int, *, planted_bug: str | None = None) -> Case:
-        """The case that an integer stands for."""
+        """The case that an integer stands for. Raises `BadScenario` if it draws none, or one that it cannot run."""
         rng = random.Random(f"{self.name}/{seed}")
-        workload = attrs.evolve(self.workload(rng, seed), planted_bug=planted_bug)
+        workload = attrs.evolve(self._drawn(rng, seed), planted_bug=planted_bug)
         may_lose_power = self._master_may_lose_power(workload)
         schedule = self.faults.draw(rng, seed, self.topology, master_may_lose_power=may_lose_power)
         if workload.clients:
@@ -71,7 +83,12 @@ class Scenario:
                 random.Random(f"{self.name}/name_servers/{seed}"), self.topology, NAME_SERVERS[: workload.name_servers]
             )
             schedule = Schedule((*schedule.faults, *of_name_servers))
-        return Case(seed, schedule, workload.to_parameters())
+        case = Case(seed, schedule, workload.to_parameters())
+        try:
+            self.check(case)
+        except ValueError as error:
+            raise BadScenario(f"scenario {self.name}, seed {seed}: {error}") from error
+        return case
 
     def check(self, case: Case) -> None:
         """Whether it can run `case`, which somebody may have edited. Raises ValueError naming what it cannot."""
@@ -116,6 +133,15 @@ class Scenario:
         except ValueError:
             return False
         return True
+
+    def _drawn(self, rng: random.Random, seed: int) -> Workload:
+        try:
+            drawn: object = self.workload(rng, seed)
+        except MISTAKES as error:
+            raise BadScenario(f"scenario {self.name}, seed {seed}: its workload raises {told(error)}") from error
+        if not isinstance(drawn, Workload):
+            raise BadScenario(f"scenario {self.name}, seed {seed}: its workload returns {shown(drawn)}, not a Workload")
+        return drawn
 
     def _master_may_lose_power(self, workload: Workload) -> bool:
         """Whether the master may: its slaves must not be ahead of it then, or notice that."""

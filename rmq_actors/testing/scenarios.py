@@ -7,13 +7,12 @@ failing run is replayed by these two alone.
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 import attrs
 
+from rmq_actors.store.check.finding import on_one_line
 from rmq_actors.testing.crash_points import CRASH_POINTS
 from rmq_actors.testing.exchanges import EXCHANGES
 from rmq_actors.testing.fail_over import FailOverOperator
@@ -29,6 +28,7 @@ from rmq_actors.testing.invariants import (
     Transactions,
 )
 from rmq_actors.testing.lost_files import LOST_FILES
+from rmq_actors.testing.mistakes import MISTAKES, first_leaf, is_interrupt, own_place, told
 from rmq_actors.testing.observation import (
     OBSERVABLE,
     OBSERVABLE_IN_FAIL_OVERS,
@@ -41,6 +41,7 @@ from rmq_actors.testing.replication_run import ReplicationRun
 from rmq_actors.testing.routes import ROUTES
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.store_work import STORE_WORK
 from rmq_actors.testing.stranger_clients import STORE_OF_STRANGERS
 from rmq_actors.testing.topic_operator import TOPIC_EVENTS, TopicOperator
@@ -305,7 +306,10 @@ def run_case(
     scenario.check(case)
     world = World(case.seed, scenario.world, guard_packages=_GUARDED)
     info = RunInfo(campaign, scenario.name, case.seed, case.to_json())
-    run = ReplicationRun(case, world, info, scenario, sabotage)
+    try:
+        run = ReplicationRun(case, world, info, scenario, sabotage)
+    except MISTAKES as error:  # of one's own operator, or invariant
+        return _not_begun(case, info, scenario, error)
     run.recorder.record(RunStart(), actor="scenario")
     outcome, failure = _outcome(run, world)
     run.recorder.record(RunEnd(status=outcome, detail=failure or None), actor="scenario")
@@ -324,6 +328,17 @@ def run_case(
     )
 
 
+def _not_begun(case: Case, info: RunInfo, scenario: Scenario, error: BaseException) -> RunResult:
+    """The result of a run whose operator, or one of whose invariants, could not be made: it ends as it begins."""
+    failure = _told_of_own(error)
+    world = World(case.seed, scenario.world)
+    recorder = open_sim_recorder(world, info)
+    recorder.record(RunStart(), actor="scenario")
+    recorder.record(RunEnd(status="crash", detail=failure), actor="scenario")
+    none: frozenset[str] = frozenset()
+    return RunResult(case, info, "crash", failure, world.digest, recorder.events, 0.0, 0, 0, none, none)
+
+
 def _outcome(run: ReplicationRun, world: World) -> tuple[Outcome, str]:
     try:
         world.run(run.main)
@@ -334,14 +349,16 @@ def _outcome(run: ReplicationRun, world: World) -> tuple[Outcome, str]:
             return "invariant", str(run.judge.broken)
         stuck = group.subgroup(NotConverged)
         if stuck is not None:
-            return "liveness", str(_leaf(stuck))
-        if group.split(Exception)[1] is not None:  # an interrupt
+            return "liveness", str(first_leaf(stuck))
+        if is_interrupt(group):
             raise
         return "crash", _told_of_own(group)
     except NodeFailed as error:
-        return "crash", str(error)
+        return "crash", _told_of_node(error)
     except (Deadlock, Livelock, StepsExceeded, VirtualTimeExceeded) as error:
         return "liveness", str(error)
+    except MISTAKES as error:  # of a callback of the world: of a fault of one's own, say
+        return "crash", _told_of_own(error)
     if run.judge.broken:
         return "invariant", str(run.judge.broken)
     if run.crashes:
@@ -349,16 +366,13 @@ def _outcome(run: ReplicationRun, world: World) -> tuple[Outcome, str]:
     return "passed", ""
 
 
-def _told_of_own(group: BaseExceptionGroup) -> str:
+def _told_of_own(error: BaseException) -> str:
     """In words, an error outside of all nodes: of an operator, or of this harness."""
-    leaf = _leaf(group)
-    _log.error("the operator, or the scenario, failed", exc_info=group)
-    *_, place = traceback.extract_tb(leaf.__traceback__)
-    where = f"{Path(place.filename).name}, line {place.lineno}"
-    return f"the operator, or the scenario, failed: {type(leaf).__name__}: {leaf} ({where})"
+    _log.error("the operator, or the scenario, failed", exc_info=error)
+    return f"the operator, or the scenario, failed: {told(error)}"
 
 
-def _leaf(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _told_of_node(failed: NodeFailed) -> str:
+    """In words, an error of what runs on a node: what an operator does beside a broker has a place of its own."""
+    place = "" if failed.__cause__ is None else own_place(failed.__cause__)
+    return on_one_line(str(failed)) + (f" ({place})" if place else "")

@@ -18,6 +18,7 @@ from rmq_actors.ha.config import HaConfig
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Invariant
 from rmq_actors.testing.judge import Broken, Judge
+from rmq_actors.testing.scenario_checks import check_invariant
 from rmq_actors.testing.sim_brokers import FOR_EVER_S, SimBrokers
 from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT, serve_routes
 from rmq_actors.testing.sim_trace import open_sim_recorder
@@ -154,6 +155,8 @@ class SimCluster(SimBrokers):
         # Any client may have asked for it: nobody else tells.
         self.recorder.subscribe(self._note_deletion, [BrokerDeleteTopic])
         # Limits first: at one of them nothing is broken.
+        for number, each in enumerate(self.invariants):
+            check_invariant(f"SimCluster.invariants[{number}]", each)
         classes = (*REPLICATION_LIMITS, *self.invariants)
         self._judge = Judge(self.view, [make() for make in classes], self._on_broken, self._on_limit)
         self.recorder.subscribe(self._observe, self._judge.kinds)

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 import attrs
 
+from rmq_actors.settings.field_types import shown
+from sim_net.net.names import lookup_name
+
 #: The machines of clients, in runs whose messages go through clients.
 PRODUCERS, CONSUMERS = "producers", "consumers"
 #: In runs of consumer groups there are two machines of consumers.
@@ -24,7 +27,10 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Topology:
-    """A master and its slaves, by any names. Raises ValueError unless there is a slave, and each name is another."""
+    """A master and its slaves, by any names that machines can have.
+
+    Raises ValueError unless there is a slave, and each name is another.
+    """
 
     master: str
     slaves: tuple[str, ...] = attrs.field(converter=_names)
@@ -32,8 +38,13 @@ class Topology:
     def __attrs_post_init__(self) -> None:
         if not self.slaves:
             raise ValueError(f"{self.master} has no slave")
+        for name in self.names:
+            if not isinstance(name, str):
+                raise TypeError(f"a broker's name must be text, not {shown(name)}")
         if not all(self.names) or len(set(self.names)) < len(self.names):
             raise ValueError(f"each broker needs a name of its own: {', '.join(self.names)}")
+        for name in self.names:
+            lookup_name(name)
 
     @property
     def names(self) -> tuple[str, ...]:

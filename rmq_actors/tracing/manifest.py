@@ -23,6 +23,7 @@ import attrs
 import pyarrow as pa
 
 from rmq_actors.tracing.event import SCHEMA_VERSION, SCHEMA_VERSIONS_READ, RunInfo
+from rmq_actors.tracing.path_names import why_no_path_name
 
 EVENTS_DIRECTORY = "v1"
 RUNS_DIRECTORY = "v1-runs"
@@ -32,7 +33,6 @@ OUTCOME_PASSED = "passed"
 #: The writer died, or was closed, before the run ended.
 OUTCOME_INCOMPLETE = "incomplete"
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PART_FILE = re.compile(r"[._]?part-(?P<worker>\d+)-(?P<number>\d+)\.(?P<suffix>.+)")
 
 RUNS_SCHEMA = pa.schema(
@@ -56,10 +56,8 @@ class ManifestError(ValueError):
 
 def check_name(what: str, name: str) -> str:
     """Return `name` if it can be a directory's name and a partition value as it is; raise `ManifestError` if not."""
-    if not _SAFE_NAME.fullmatch(name):
-        raise ManifestError(
-            f"{what} {name!r}: 1 to 100 letters, digits, dots, hyphens and underscores, the first a letter or digit"
-        )
+    if why := why_no_path_name(name):
+        raise ManifestError(f"{what} {why}")
     return name
 
 

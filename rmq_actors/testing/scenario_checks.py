@@ -1,0 +1,113 @@
+"""What a scenario of one's own must be: validators of its fields. They raise TypeError and ValueError naming the field.
+
+A name becomes the name of files, texts become lines of reports, and each run makes an operator and invariants of its
+own: what cannot be one of these is refused where the scenario is written, not in the middle of a campaign.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+
+from rmq_actors.settings.field_types import shown
+from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.mistakes import MISTAKES, what
+from rmq_actors.testing.operators import Operator
+from rmq_actors.tracing.path_names import why_no_path_name
+
+
+class BadScenario(ValueError):
+    """A scenario that cannot be run; the message names it, and says why."""
+
+
+def check_name(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """It becomes the name of files: letters, digits and a few signs."""
+    if why := why_no_path_name(value):
+        raise ValueError(f"{_of(attribute)}: {why}")
+
+
+def check_line(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """It is printed: text on one line."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(f"{_of(attribute)} must be text on one line, not {shown(value)}")
+
+
+def check_function(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """It can be called."""
+    if not callable(value):
+        raise TypeError(f"{_of(attribute)} must be a function, not {shown(value)}")
+
+
+def check_operator(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """A class of operators that a run can make."""
+    _check_class(_of(attribute), value, Operator, "brokers", "clients")
+
+
+def check_invariants(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Classes of invariants that a run can make, each with a name."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"{_of(attribute)} must be classes derived from Invariant, not {shown(value)}")
+    for number, each in enumerate(value):
+        check_invariant(f"{_of(attribute)}[{number}]", each)
+
+
+def check_invariant(where: str, value: object) -> None:
+    """A class of invariants that a run can make, with a name."""
+    _check_class(where, value, Invariant)
+    name = getattr(value, "name", None)
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ValueError(f"{where}: {_class_name(value)}.name must be text on one line, not {shown(name)}")
+
+
+def what_stays_here(scenario: object) -> str:
+    """What of a scenario cannot be pickled, and where it was written; "": all can."""
+    for name, value in _parts(scenario):
+        try:
+            pickle.dumps(value)
+        except MISTAKES as error:
+            return f"Scenario.{name} is {_whereabouts(value)}" if callable(value) else f"Scenario.{name}: {what(error)}"
+    return ""
+
+
+def _parts(scenario: object) -> Iterator[tuple[str, object]]:
+    for name, value in attrs.asdict(cast("attrs.AttrsInstance", scenario), recurse=False).items():
+        if name == "invariants":
+            yield from ((f"invariants[{number}]", each) for number, each in enumerate(value))
+        else:
+            yield name, value
+
+
+def _whereabouts(value: object) -> str:
+    """The name of a function or class, and its file and line where Python knows them."""
+    try:
+        place = f" ({Path(inspect.getsourcefile(value) or '').name}, line {inspect.getsourcelines(value)[1]})"  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        place = ""
+    return f"{_class_name(value)}{place}"
+
+
+def _check_class(where: str, value: object, base: type, *given: str) -> None:
+    if not isinstance(value, type):
+        is_made = isinstance(value, base)
+        told = f"a {_class_name(type(value))}: give the class, each run makes its own" if is_made else shown(value)
+        raise TypeError(f"{where} must be a class derived from {base.__name__}, not {told}")
+    if not issubclass(value, base):
+        raise TypeError(f"{where} must be a class derived from {base.__name__}, not {_class_name(value)}")
+    try:
+        inspect.signature(value).bind(*given)
+    except TypeError as error:
+        makes = " and ".join(given) or "no arguments"
+        raise TypeError(f"{where}: {_class_name(value)}: {error}; each run makes one with {makes}") from None
+
+
+def _class_name(value: object) -> str:
+    return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"
+
+
+def _of(attribute: attrs.Attribute[Any]) -> str:
+    return f"Scenario.{attribute.name}"
