@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import typer
 
@@ -17,6 +18,13 @@ def sendable(text: str) -> str:
     except UnicodeEncodeError as error:
         raise typer.BadParameter(f"{text!r} is not UTF-8") from error
     return text
+
+
+def utf8_path(given: Path | None) -> Path | None:
+    """Where traces are: what reads and writes them takes no other paths."""
+    if given is not None:
+        sendable(str(given))
+    return given
 
 
 def name(text: str) -> str:

@@ -20,6 +20,7 @@ from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.failures import Failures, replay_command
 from rmq_actors.cli.out_directory import make_directory, make_room
 from rmq_actors.cli.progress import ProgressLines, progress_bar
+from rmq_actors.store.check.finding import on_one_line
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.mistakes import MISTAKES, own_place, what
@@ -230,7 +231,8 @@ def _event_row(event: Event) -> str:
         if (value := getattr(event, name)) is not None
     ]
     facts += [f"{name}={value}" for name, value in (event.attrs or {}).items()]
-    return f"{(event.sim_time_ns or 0) / 1e9:>10.6f} s  {event.node:<8} {event.kind:<20} {' '.join(facts)}"
+    # A topic may be any text that a peer has sent.
+    return on_one_line(f"{(event.sim_time_ns or 0) / 1e9:>10.6f} s  {event.node:<8} {event.kind:<20} {' '.join(facts)}")
 
 
 def list_(*, as_json: bool) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import string
 import sys
 from pathlib import Path
 
@@ -14,8 +17,16 @@ from rmq_actors.testing.scenarios import SCENARIOS
 
 def replay_command(path: Path, scenario: str | None = None) -> str:
     """The one command that replays a failing run. `scenario`: MODULE:NAME of one of the user's own."""
-    own = "" if scenario is None else f" --scenario {scenario}"
-    return f"{_program()} chaos replay {path}{own}"
+    own = "" if scenario is None else f" --scenario {in_shell(scenario)}"
+    return f"{_program()} chaos replay {in_shell(str(path))}{own}"
+
+
+def in_shell(word: str) -> str:
+    """A word as a shell takes it, in printable characters: of a name that is not UTF-8 the bytes are written."""
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = string.ascii_letters + string.digits + "_-+=:,./@% "
+    return "$'" + "".join(chr(b) if chr(b) in plain else f"\\x{b:02x}" for b in os.fsencode(word)) + "'"
 
 
 def _program() -> str:
@@ -61,4 +72,4 @@ class Failures:
         if summary.case_path is not None:
             return replay_command(summary.case_path, None if self.scenario in SCENARIOS else self.scenario)
         bug = "" if self.campaign.planted_bug is None else f" --planted-bug {self.campaign.planted_bug}"
-        return f"{_program()} chaos run --scenario {self.scenario} --seeds {summary.seed}{bug}"
+        return f"{_program()} chaos run --scenario {in_shell(self.scenario)} --seeds {summary.seed}{bug}"

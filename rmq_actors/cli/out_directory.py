@@ -8,9 +8,15 @@ from pathlib import Path
 
 import typer
 
+from rmq_actors.cli.argument_values import utf8_path
+
 
 def make_directory(out: Path) -> None:
     """Make it, if need be, and see that files can be written there. Raises `typer.BadParameter` naming it."""
+    try:
+        utf8_path(out)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(error.message, param_hint="--out") from error
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

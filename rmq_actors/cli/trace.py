@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from rmq_actors.cli import interrupts
-from rmq_actors.cli.argument_values import RUN_ID_MAX, RUN_ID_MIN
+from rmq_actors.cli.argument_values import RUN_ID_MAX, RUN_ID_MIN, sendable, utf8_path
 from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.progress import progress_bar
 from rmq_actors.cli.trace_export import ExportFormat, write_export
@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 trace_app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 _TRACES = typer.Option(
-    "--traces", metavar="URI", help="The traces directory: the one that holds v1/. A path or file://."
+    "--traces",
+    metavar="URI",
+    callback=sendable,
+    help="The traces directory: the one that holds v1/. A path or file://.",
 )
-_OUT = typer.Option("--out", metavar="URI", help="Where tables/ goes; tables of the same name are replaced.")
+_OUT = typer.Option(
+    "--out", metavar="URI", callback=sendable, help="Where tables/ goes; tables of the same name are replaced."
+)
 _MASTER = typer.Option("--master", metavar="M", help="The Spark master, for example local[4].")
 _JSON = typer.Option("--json", help="Print JSON instead of a table.")
 _DEFAULT_MASTER = "local[2]"
@@ -95,7 +100,9 @@ def report_command(
 
 @trace_app.command("recover")
 def recover_command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The traces directory: the one that holds v1/.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", callback=utf8_path, help="The traces directory: the one that holds v1/.")
+    ],
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Turn what a crash left unfinished into Parquet.
@@ -132,7 +139,10 @@ def recover_command(
 @trace_app.command("show")
 def show_command(
     traces: Annotated[
-        Path, typer.Option("--traces", metavar="DIR", help="The traces directory: the one that holds v1/.")
+        Path,
+        typer.Option(
+            "--traces", metavar="DIR", callback=utf8_path, help="The traces directory: the one that holds v1/."
+        ),
     ],
     run: Annotated[
         int | None,
@@ -190,7 +200,10 @@ def _event_row(event: Mapping[str, object]) -> str:
 @trace_app.command("export")
 def export_command(
     traces: Annotated[
-        Path, typer.Option("--traces", metavar="DIR", help="The traces directory: the one that holds v1/.")
+        Path,
+        typer.Option(
+            "--traces", metavar="DIR", callback=utf8_path, help="The traces directory: the one that holds v1/."
+        ),
     ],
     run: Annotated[
         int,
@@ -200,7 +213,10 @@ def export_command(
     ],
     out_format: Annotated[ExportFormat, typer.Option("--format", help="For which program.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The file to write; without it, standard output.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", callback=utf8_path, help="The file to write; without it, standard output."
+        ),
     ] = None,
 ) -> None:
     """Write a run for another program: who talked to whom, or when what happened.

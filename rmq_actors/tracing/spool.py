@@ -102,6 +102,8 @@ def record_batch(run: RunInfo, events: list[Event]) -> pa.RecordBatch:
             continue
         try:
             arrays.append(pa.array(_values(column, events), field.type))
+        except UnicodeEncodeError:
+            arrays.append(pa.array(_escaped(_values(column, events)), field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise TraceValueError(f"scenario {run.scenario} seed {run.seed}: column {column.name}: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS_SCHEMA)
@@ -115,6 +117,17 @@ def _values(column: Column, events: list[Event]) -> list[Any]:
     if column.type == "links":
         return [None if value is None else [{"node": node, "seq": seq} for node, seq in value] for value in values]
     return values
+
+
+def _escaped(value: Any) -> Any:  # noqa: ANN401  # what columns hold
+    """The same with half of a surrogate pair written in ASCII: no file holds it, and a peer may have sent it."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, list | tuple):
+        return type(value)(map(_escaped, value))
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(each) for key, each in value.items()}
+    return value
 
 
 @attrs.define(eq=False, repr=False)

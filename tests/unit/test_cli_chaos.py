@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.cli import chaos_mutants
-from rmq_actors.cli.failures import Failures
+from rmq_actors.cli.failures import Failures, replay_command
 from rmq_actors.cli.main import app
 from rmq_actors.testing.bug_hunt import signature
 from rmq_actors.testing.campaign import Campaign, RunSummary
@@ -276,6 +278,17 @@ def test_a_store_that_no_demo_made_is_not_removed(tmp_path: Path) -> None:
         pytest.skip(result.output)
     assert result.exit_code == 2
     assert (tmp_path / "store").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [("out/a-0.json", "out/a-0.json"), ("out b/it's", "'out b/it'\"'\"'s'"), ("o\udcff/a'\n", r"$'o\xff/a\x27\x0a'")],
+    ids=ascii,
+)
+def test_a_command_can_be_pasted_whatever_its_files_are_called(word: str, written: str) -> None:
+    assert replay_command(Path(word)) == f"rmq-actors chaos replay {written}"
+    read = subprocess.run(["bash", "-c", f"printf %s {written}"], capture_output=True, check=True)
+    assert os.fsdecode(read.stdout) == word
 
 
 def failing(seed: int, outcome: Outcome, failure: str, case_path: Path | None = None) -> RunSummary:

@@ -287,6 +287,15 @@ def test_a_value_that_does_not_fit_names_its_column() -> None:
         record_batch(run_of(1), [event])
 
 
+def test_half_a_surrogate_pair_is_written_as_what_stands_for_it() -> None:
+    """In every sort of column; what stands beside it stays."""
+    event = full(topic="a\udc80", detail="\ud800b", links=(("\udcff", 1),))
+    told = record_batch(run_of(1), [event, full(topic="é")]).to_pylist()
+    assert [each["topic"] for each in told] == ["a\\udc80", "é"]
+    assert dict(told[0]["attrs"])["detail"] == "\\ud800b"
+    assert [(link["node"], link["seq"]) for link in told[0]["links"]] == [("\\udcff", 1)]
+
+
 # Crashes.
 
 
