@@ -19,6 +19,7 @@ from rmq_actors.embedding.cluster_clients import ClusterClients
 from rmq_actors.embedding.cluster_protocol import BrokerDown, BrokerStatus, ExchangeFailed
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
 from rmq_actors.store.log.commit_log import CommitLog
 from rmq_actors.store.puts.message_puts import PutResult
@@ -205,6 +206,7 @@ class Brokers(ClusterClients):
             await self.kill(name)
         await self.start(name)
 
+    @checked
     async def put(self, message: Message, *, to: str | None = None) -> PutResult:
         """See `Cluster.put`."""
         return await self._call(to or self._only_master(), lambda broker: broker.put_message(message))

@@ -221,7 +221,7 @@ class RealCluster(Brokers):
 async def open_cluster(
     directory: str | os.PathLike[str] | None,
     *,
-    slaves: int = 1,
+    slaves: int | None = None,
     follows: Mapping[str, str | None] | None = None,
     store: MessageStoreConfig = CLUSTER_STORE,
     ha: HaConfig = _HA,
@@ -232,24 +232,22 @@ async def open_cluster(
 ) -> AsyncIterator[RealCluster]:
     """A cluster whose stores are `directory`/master and `directory`/slave-1, -2, ...; it stops in order at the end.
 
-    With None for the directory the stores are in memory, until the end of the block: a broker that is stopped, or
-    killed, and started again finds its own.
+    There is one slave, or as many as `slaves` says. With None for the directory the stores are in memory, until the end
+    of the block: a broker that is stopped, or killed, and started again finds its own.
 
-    `follows` names other brokers, and which one each follows, None for a master: {"a": None, "b": "a", "c": "b"}. The
-    masters serve every slave when the block begins, unless `wait_connected` is false: before that they answer
-    SLAVE_NOT_AVAILABLE. `store` and `ha` hold the settings of all of them, but for the slaves' role and for addresses;
-    by default a SYNC_MASTER with small files (`CLUSTER_STORE`). With a `name_server` the brokers are registered with it
-    when the block begins, and slaves learn from it where their master is; it listens on `name_server_port`, 0 for a
-    free one.
+    `follows`, in place of `slaves`, names other brokers, and which one each follows, None for a master: {"a": None,
+    "b": "a", "c": "b"}. The masters serve every slave when the block begins, unless `wait_connected` is false: before
+    that they answer SLAVE_NOT_AVAILABLE. `store` and `ha` hold the settings of all of them, but for the slaves' role
+    and for addresses; by default a SYNC_MASTER with small files (`CLUSTER_STORE`). With a `name_server` the brokers are
+    registered with it when the block begins, and slaves learn from it where their master is; it listens on
+    `name_server_port`, 0 for a free one.
 
     Raises `ValueError` for impossible brokers, and what `open_broker` raises; `trio.TooSlowError` if a slave is not
     connected after 30 s. What the block raises leaves it as it is; an exception group says that
     brokers failed, too.
     """
+    names = _topology(slaves, follows)
     recorder = recorder or real_recorder(RunInfo("embedding", "cluster", 0, source="broker"))
-    if follows is None:
-        follows = {"master": None, **{f"slave-{number}": "master" for number in range(1, slaves + 1)}}
-    names = check_topology(follows)
     cannot_start: Exception | None = None
     async with contextlib.AsyncExitStack() as stack:
         environment_of = stack.enter_context(_environments(None if directory is None else Path(directory)))
@@ -275,6 +273,15 @@ async def open_cluster(
             await cluster.stop_all()
     if cannot_start is not None:
         raise cannot_start
+
+
+def _topology(slaves: int | None, follows: Mapping[str, str | None] | None) -> dict[str, str | None]:
+    if follows is None:
+        numbers = range(1, 1 + (1 if slaves is None else slaves))
+        return {"master": None, **{f"slave-{number}": "master" for number in numbers}}
+    if slaves is not None:
+        raise ValueError(f"open_cluster: slaves={slaves} and follows contradict: follows names all brokers, slaves too")
+    return check_topology(follows)
 
 
 @contextlib.contextmanager

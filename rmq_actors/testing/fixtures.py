@@ -15,6 +15,7 @@ import attrs
 from rmq_actors.embedding.cluster import CLUSTER_STORE, RealCluster, open_cluster
 from rmq_actors.embedding.local_store import open_message_store
 from rmq_actors.embedding.trio_thread import TrioThread, open_in_thread
+from rmq_actors.settings.argument_checks import checked
 from rmq_actors.store.config import BrokerRole
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.store.puts.message_puts import PutResult
@@ -67,10 +68,12 @@ class StoreFixture:
     store: MessageStore
     thread: TrioThread
 
+    @checked
     def put(self, message: Message) -> PutResult:
         """Put a message, and block until it is answered."""
         return self.thread.run(self.store.puts.put_message, message)
 
+    @checked
     async def aput(self, message: Message) -> PutResult:
         """The same from a task of Trio or asyncio."""
         return await self.thread.arun(self.store.puts.put_message, message)

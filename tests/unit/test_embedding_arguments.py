@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -20,6 +21,7 @@ from rmq_actors.embedding.local_store import open_message_store
 from rmq_actors.embedding.name_server import open_local_name_server
 from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.store.config import BrokerRole, MessageStoreConfig
+from rmq_actors.testing.fixtures import open_store_fixture
 from rmq_actors.wire.batch import MessageBatch
 from rmq_actors.wire.record import Message
 
@@ -42,6 +44,35 @@ async def test_directories_may_be_text(tmp_path: Path) -> None:
         assert name_server.address
     assert (tmp_path / "store" / "commitlog").is_dir()
     assert (tmp_path / "cluster" / "master" / "commitlog").is_dir()
+
+
+@pytest.mark.trio
+async def test_slaves_and_follows_contradict_each_other() -> None:
+    told = "^open_cluster: slaves=1 and follows contradict: follows names all brokers, slaves too$"
+    with pytest.raises(ValueError, match=told):
+        async with open_cluster(None, slaves=1, follows={"a": None}):
+            pass
+    async with open_cluster(None, follows={"a": None}, store=SMALL) as cluster:
+        assert cluster.running == ["a"]
+
+
+@pytest.mark.trio
+async def test_a_put_takes_a_message() -> None:
+    """Its body alone names no topic."""
+    async with open_cluster(None, slaves=0, store=SMALL) as cluster:
+        for given in (b"x", "x", None, ("T", b"x")):
+            with pytest.raises(
+                TypeError, match=rf"^Brokers\.put: message must be Message, not {re.escape(repr(given))}$"
+            ):
+                await cluster.put(cast("Message", given))
+        with pytest.raises(TypeError, match=r"^Brokers\.put: to must be text or None, not 5$"):
+            await cluster.put(Message("T", b"x"), to=cast("str", 5))
+        assert (await cluster.put(Message("T", b"x"))).status is PutStatus.PUT_OK
+
+
+def test_a_put_of_a_test_takes_a_message(tmp_path: Path) -> None:
+    with open_store_fixture(tmp_path) as store, pytest.raises(TypeError, match=r"^StoreFixture\.put: message must be "):
+        store.put(cast("Message", b"x"))
 
 
 async def _ignore(messages: Sequence[MessageExt], context: ConsumeConcurrentlyContext) -> None:
