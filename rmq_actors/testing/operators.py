@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import ClassVar
 
 import attrs
@@ -10,6 +10,7 @@ import trio
 
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.protocols.ha_master import OffsetGone
+from rmq_actors.settings.field_types import shown
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.clients import Writers
 from rmq_actors.testing.sim_brokers import Beside
@@ -94,3 +95,11 @@ class Operator:
                 if brokers.is_to_be_emptied(name):
                     await brokers.kill(name)
                     brokers.restart_node(name)
+
+
+async def done_by(method: Callable[[], Awaitable[None]]) -> None:
+    """Await what an operator does. Raises `TypeError` naming a method of one's own that is not `async`."""
+    doing: object = method()
+    if not isinstance(doing, Awaitable):
+        raise TypeError(f"{method.__qualname__} must be an async function: it returns {shown(doing)}")
+    await doing

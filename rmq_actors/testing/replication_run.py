@@ -17,7 +17,7 @@ from rmq_actors.testing.clients import Writers
 from rmq_actors.testing.errand_clients import ErrandClients
 from rmq_actors.testing.judge import Broken, Judge
 from rmq_actors.testing.observation import FaultObserver
-from rmq_actors.testing.operators import Operator
+from rmq_actors.testing.operators import Operator, done_by
 from rmq_actors.testing.remote_clients import RemoteClients
 from rmq_actors.testing.rest import tell_of_rest
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
@@ -181,7 +181,7 @@ class ReplicationRun:
             self.sabotage(world)
             self.brokers.boot(beside=self._beside)
             self.clients.boot()
-            await self.operator.act()
+            await done_by(self.operator.act)
             await self._outlast_faults()
             if not await self.wait_for(self._is_well, self._converges_in_s):
                 raise NotConverged(self._state())
@@ -207,7 +207,7 @@ class ReplicationRun:
         await trio.sleep_until(self.case.schedule.ends_s)
         self.world.stop_waiting()
         await trio.sleep_until(self.world.faults_end_s)
-        await self.operator.settle()
+        await done_by(self.operator.settle)
         await self.operator.restart_unwriteable()
         if self.operator.changes_roles:
             await self._end_quiet()

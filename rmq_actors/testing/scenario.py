@@ -23,9 +23,12 @@ from rmq_actors.testing.scenario_checks import (
     BadScenario,
     check_function,
     check_invariants,
+    check_is,
     check_line,
+    check_lines,
     check_name,
     check_operator,
+    check_seconds,
 )
 from rmq_actors.testing.topology import CONSUMERS, NAME_SERVER, NAME_SERVERS, OTHER_CONSUMERS, PRODUCERS, Topology
 from rmq_actors.testing.workload import Workload
@@ -55,17 +58,17 @@ class Scenario:
 
     name: str = attrs.field(validator=check_name)
     description: str = attrs.field(validator=check_line)
-    topology: Topology = attrs.field(validator=attrs.validators.instance_of(Topology))
+    topology: Topology = attrs.field(validator=check_is(Topology))
     workload: Callable[[random.Random, int], Workload] = attrs.field(validator=check_function)
-    faults: FaultFamilies = attrs.field(factory=FaultFamilies)
+    faults: FaultFamilies = attrs.field(factory=FaultFamilies, validator=check_is(FaultFamilies))
     operator: type[Operator] = attrs.field(default=Operator, validator=check_operator)
     invariants: tuple[type[Invariant[Any]], ...] = attrs.field(
         default=(*REPLICATION_LIMITS, *REPLICATION_INVARIANTS), validator=check_invariants
     )
-    converges_in_s: float = CONVERGENCE_S
-    world: WorldConfig = WORLD
-    store: MessageStoreConfig = STORE
-    observable: tuple[str, ...] = OBSERVABLE
+    converges_in_s: float = attrs.field(default=CONVERGENCE_S, validator=check_seconds)
+    world: WorldConfig = attrs.field(default=WORLD, validator=check_is(WorldConfig))
+    store: MessageStoreConfig = attrs.field(default=STORE, validator=check_is(MessageStoreConfig))
+    observable: tuple[str, ...] = attrs.field(default=OBSERVABLE, validator=check_lines)
 
     def case(self, seed: int, *, planted_bug: str | None = None) -> Case:
         """The case that an integer stands for. Raises `BadScenario` if it draws none, or one that it cannot run."""

@@ -7,8 +7,9 @@ own: what cannot be one of these is refused where the scenario is written, not i
 from __future__ import annotations
 
 import inspect
+import math
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,28 @@ def check_line(_: object, attribute: attrs.Attribute[Any], value: object) -> Non
     """It is printed: text on one line."""
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError(f"{_of(attribute)} must be text on one line, not {shown(value)}")
+
+
+def check_lines(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Each is printed."""
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each.isprintable() for each in value):
+        raise TypeError(f"{_of(attribute)} must be texts, each on one line, not {shown(value)}")
+
+
+def check_seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """So many may pass in a run."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{_of(attribute)} must be a finite number of at least 0, not {shown(value)}")
+
+
+def check_is(kind: type) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    """It is a value of this class."""
+
+    def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(f"{_of(attribute)} must be a {kind.__name__}, not {shown(value)}")
+
+    return check
 
 
 def check_function(_: object, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -98,6 +98,10 @@ class NeedsMore(Operator):
         ("operator", Fine, r"Scenario\.operator must be a class derived from Operator, not .*\.Fine"),
         ("operator", None, r"Scenario\.operator must be a class derived from Operator, not None"),
         ("operator", NeedsMore, r"Scenario\.operator: .*\.NeedsMore: missing a required argument: 'more'; each run "),
+        ("topology", {"a": None}, r"Scenario\.topology must be a Topology, not \{'a': None\}$"),
+        ("faults", None, r"Scenario\.faults must be a FaultFamilies, not None$"),
+        ("converges_in_s", "30", r"Scenario\.converges_in_s must be a finite number of at least 0, not '30'$"),
+        ("observable", ("a", "\udc80"), r"Scenario\.observable must be texts, each on one line, not "),
         ("invariants", Fine, r"Scenario\.invariants must be classes derived from Invariant, not <class "),
         (
             "invariants",
@@ -163,6 +167,13 @@ class ExitsBeside(Operator):
         sys.exit(0)
 
 
+class WaitsForNothing(Operator):
+    """It is not async."""
+
+    def act(self) -> None:  # type: ignore[override]
+        pass
+
+
 class AsksForNobody(Operator):
     """The error is raised in this project."""
 
@@ -205,6 +216,12 @@ FAILED = "the operator, or the scenario, failed: "
     ("part", "outcome", "failure", "alike"),
     [
         (Exits, "crash", f"{FAILED}SystemExit {HERE}", "crash by SystemExit"),
+        (
+            WaitsForNothing,
+            "crash",
+            rf"{FAILED}TypeError: WaitsForNothing\.act must be an async function: it returns None \(operators.*\)",
+            "crash by TypeError",
+        ),
         (ExitsInItsMaking, "crash", f"{FAILED}SystemExit: 0 {HERE}", "crash by SystemExit"),
         (ExitsBeside, "crash", f"node .* exited at .*: exit code 0 {HERE}", "crash by exit code 0"),
         (
