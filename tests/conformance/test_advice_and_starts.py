@@ -88,6 +88,22 @@ def changes() -> Iterator[object]:
     for name in ("index/notes.txt", "commitlog/notes.txt", "commitlog/00000000000000000000.bak"):
         yield pytest.param({name: Path.touch}, id=f"{name} beside the others")
     yield pytest.param({"config/foo.json": bad}, id="what nobody reads")
+    queue, other = "consumequeue/Topic/0", "consumequeue/Topic/1"
+    for name in (f"{queue}/notes.txt", f"{queue}/00000000000000000000.bak", "consumequeue_ext/Topic/0/notes.txt"):
+        yield pytest.param({name: Path.touch}, id=f"{name} beside the others")
+    for name in ("consumequeue/notes.txt", "consumequeue/Topic/notes.txt", "consumequeue/Topic/9", "consumequeue/T9"):
+        yield pytest.param({name: Path.touch}, id=f"{name} a file among queues")
+        yield pytest.param({name: os.mkfifo}, id=f"{name} a pipe among queues")
+        yield pytest.param({name: Path.mkdir}, id=f"{name} an empty directory among queues")
+        yield pytest.param({name: link_to_nowhere}, id=f"{name} a link to nowhere among queues")
+    for length in (0, 1, 39, 40, 41, 5000):
+        zeros = write("\0" * length)
+        yield pytest.param({"index/20260101000000000": zeros}, id=f"an index file of {length} bytes")
+        yield pytest.param({f"{other}/00000000000000000000": zeros}, id=f"a queue file of {length} bytes")
+        yield pytest.param({"commitlog/00000000000000065536": zeros}, id=f"a log file of {length} bytes")
+    for term in ((1 << 63) - 2, (1 << 63) - 1, 1 << 63, -1, 0):
+        text = _GOOD["replicationTerm.json"].replace('"term":1', f'"term":{term}')
+        yield pytest.param({"config/replicationTerm.json": write(text)}, id=f"term {term}")
 
 
 async def run_broker(root: Path, messages: int = 0) -> None:
@@ -138,6 +154,7 @@ def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path,
         if path.is_dir():
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         make(path)
     errors = [finding for finding in check_store(OsDisk(root)) if finding.severity == "error"]
     steps = advice(root)

@@ -171,7 +171,7 @@ def test_files_allocated_ahead_are_right_and_an_empty_one_is_a_note(store: Path)
 def test_a_name_that_is_no_files_of_a_log(store: Path) -> None:
     (store / "commitlog" / "notes.txt").touch()
     assert findings_of(store) == [
-        Finding("commitlog/notes.txt", 0, "error", "not the name of a file of this row (20 digits)")
+        Finding("commitlog/notes.txt", 0, "error", "not the name of a file of this row (20 digits): a start refuses it")
     ]
 
 

@@ -14,7 +14,7 @@ import attrs
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
-from rmq_actors.store.check.finding import PAST_THE_LOG, CheckContext, Finding, Severity
+from rmq_actors.store.check.finding import CANNOT_BE_OPENED, PAST_THE_LOG, REFUSED, CheckContext, Finding, Severity
 from rmq_actors.store.dispatch.consume_queue import parse_queue_offset
 from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY
@@ -84,6 +84,7 @@ class ConsumeQueuesCheck:
     def load(self) -> Iterator[Finding]:
         """List the queues and their files."""
         for topic in self._disk.list(CONSUME_QUEUE_DIRECTORY):
+            yield from self._no_directory(f"{CONSUME_QUEUE_DIRECTORY}/{topic}")
             for queue in self._disk.list(f"{CONSUME_QUEUE_DIRECTORY}/{topic}"):
                 directory = f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{queue}"
                 if not (queue.removeprefix("-").isdecimal() and queue.isascii() and str(int(queue)) == queue):
@@ -104,6 +105,19 @@ class ConsumeQueuesCheck:
                 if row.files:
                     self._context.summary.queues += 1
                     cursor.next_entry = yield from self._skip_cleaned(cursor)
+
+    def _no_directory(self, path: str) -> Iterator[Finding]:
+        """What is wrong with what stands where the directory of a topic should."""
+        try:
+            self._disk.open(path, read_only=True).close()
+        except IsADirectoryError:
+            return
+        except FileNotFoundError:
+            yield Finding(path, 0, "error", f"a link that leads nowhere: {REFUSED}")
+        except OSError as error:
+            yield Finding(path, 0, "error", f"{CANNOT_BE_OPENED}: {error.strerror}")
+        else:
+            yield Finding(path, 0, "note", "a file where topics have directories: nobody reads it")
 
     def _skip_cleaned(self, queue: QueueCursor) -> Generator[Finding, None, int]:
         """The number of the first entry whose record the log still has. Those before it can only be in order."""

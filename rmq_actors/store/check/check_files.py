@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from rmq_actors.ports.disk import Disk
-from rmq_actors.store.check.finding import CANNOT_BE_OPENED, CheckSummary, Finding, Severity
+from rmq_actors.store.check.finding import CANNOT_BE_OPENED, REFUSED, CheckSummary, Finding, Severity
 from rmq_actors.store.files.layout import file_name, parse_file_name
 from rmq_actors.store.files.mapped_file import MappedFile
 
@@ -79,7 +79,7 @@ class FileRow:
             path = f"{self.directory}/{name}"
             from_offset = parse_file_name(name)
             if from_offset is None:
-                findings.append(Finding(path, 0, "error", "not the name of a file of this row (20 digits)"))
+                findings.append(Finding(path, 0, "error", f"not the name of a file of this row (20 digits): {REFUSED}"))
                 continue
             try:
                 file = disk.open(path, read_only=True)

@@ -10,7 +10,7 @@ import struct
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -105,6 +105,7 @@ class IndexCheck:
     def load(self) -> Iterator[Finding]:
         """List the files and read their headers."""
         names = self._disk.list(INDEX_DIRECTORY)
+        sizes: dict[str, int] = {}
         for name in names:
             path = f"{INDEX_DIRECTORY}/{name}"
             if not (len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()):
@@ -117,10 +118,12 @@ class IndexCheck:
             except OSError as error:
                 yield Finding(path, 0, "error", f"{CANNOT_BE_OPENED}: {error.strerror}")
                 continue
+            sizes[path] = mapped_file.size_bytes
             try:
                 yield from self._load_file(mapped_file, is_last=name == names[-1])
             finally:
                 mapped_file.file.close()
+        yield from _of_other_lengths(sizes)
         self._entries = self._stream()
         self._next = next(self._entries, None)
         self._begin_offset = None if self._next is None else self._next.offset
@@ -133,6 +136,7 @@ class IndexCheck:
         if len(view) < HEADER_BYTES:
             empty = not len(view) and is_last
             text = "an empty file: it was created, and never got its length" if empty else "too short for a header"
+            text += f": {REFUSED}" if len(view) else ""
             yield Finding(path, 0, "note" if empty else "error", text)
             return
         header = _HEADER.unpack_from(view)
@@ -148,9 +152,8 @@ class IndexCheck:
             return
         self._slots = slots
         file = _File(path, len(view), slots, *header)
-        sizes = {other.size_bytes for other in self._files} or {len(view)}
-        if len(view) not in sizes or (len(view) - file.position(0)) % _ENTRY.size:
-            text = f"the file is {len(view)} bytes long: not of the others' length, or not made of whole entries"
+        if (len(view) - file.position(0)) % _ENTRY.size:
+            text = f"the file is {len(view)} bytes long, and not made of whole entries"
             yield Finding(path, 0, self._severity_of_tail(), text)
         if file.position(count) > len(view):
             yield Finding(path, 36, self._severity_of_tail(), f"indexCount {count} is more than the file has room for")
@@ -441,6 +444,16 @@ def _unpack(view: memoryview, file: _File) -> Iterator[tuple[int, int, int, int]
     for first in range(1, file.count, _ENTRIES_AT_ONCE):
         end = min(first + _ENTRIES_AT_ONCE, file.count)
         yield from _ENTRY.iter_unpack(view[file.position(first) : file.position(end)])
+
+
+def _of_other_lengths(sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """Settings say how long a file is, and a start takes no other: the length is that of most files, or the longest."""
+    files = Counter(filter(None, sizes.values()))
+    expected = max(files, key=lambda size: (files[size], size), default=0)
+    for path, size in sizes.items():
+        if size not in (0, expected):
+            text = f"the file is {size} bytes long, the others are {expected}: {REFUSED}"
+            yield Finding(path, 0, "error", text)
 
 
 def _find(view: memoryview, wanted: bytes, position: int) -> int:
