@@ -11,8 +11,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rmq_actors.testing.scenarios import SCENARIOS
 from tests.mutants.mutant import ROOT, Edit, Mutant, load_all
 from tests.mutants.probes import COUNTER, places, with_probes
+from tests.mutants.seen import PAGE, made_again, seen_by
 from tests.mutants.share import Executed, Hunter, Run, in_groups, runs_that_can_tell
 
 TEXT = '''"""A log."""
@@ -155,7 +157,7 @@ def test_a_run_that_fails_without_mutants_or_executes_none_of_them_says_nothing(
 
 def test_the_page_of_unseen_mutants_names_mutants_that_there_are() -> None:
     """Each once, and as many as each heading says."""
-    head, *sections = (ROOT / "docs" / "unseen-mutants.md").read_text().split("\n## ")
+    head, *sections = PAGE.read_text().split("\n## ")
     assert "python -m tests.mutants.share" in head
     every = list[str]()
     for section in sections:
@@ -165,3 +167,19 @@ def test_the_page_of_unseen_mutants_names_mutants_that_there_are() -> None:
         every += names
     assert sorted(set(every)) == sorted(every)
     assert set(every) <= {each.name for each in load_all()}
+
+
+def test_each_mutant_that_the_page_calls_seen_has_a_run() -> None:
+    text = PAGE.read_text()
+    (seen,) = (section for section in text.split("\n## ") if section.startswith("Seen: "))
+    runs = dict(seen_by(seen))
+    assert len(runs) == int(seen.splitlines()[0].removeprefix("Seen: "))
+    assert {scenario for scenario, _ in runs.values()} <= SCENARIOS.keys()
+
+
+def test_runs_that_are_made_again_fail_by_the_mutant_alone() -> None:
+    """One that the page calls seen, and one that changes nothing that a run could show."""
+    mutants = {each.name: each for each in load_all()}
+    run = dict(seen_by(PAGE.read_text()))["no_ack_check"]
+    wanted = [(mutants["no_ack_check"], run), (mutants["large_buffer_kept"], run)]
+    assert list(made_again(wanted)) == [f"large_buffer_kept: {run[0]} {run[1]} passes with it"]
