@@ -38,6 +38,7 @@ from rmq_actors.testing.observation import (
 from rmq_actors.testing.production import OPERATED, PRODUCTION, PRODUCTION_OF_FOUR
 from rmq_actors.testing.races import RACES
 from rmq_actors.testing.replication_run import ReplicationRun
+from rmq_actors.testing.restarts import RESTARTS
 from rmq_actors.testing.routes import ROUTES
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
@@ -242,7 +243,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES),
+        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES, RESTARTS),
     )
 }
 

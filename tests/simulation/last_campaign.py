@@ -33,6 +33,7 @@ RUNS: Mapping[str, int] = {
     "topics": 300,
     "races": 300,
     "exchanges": 250,
+    "restarts": 300,
     "topics-on-failing-disks": 150,
     "routes": 100,
 }
