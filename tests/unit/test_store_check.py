@@ -18,6 +18,8 @@ from rmq_actors.store.check.finding import CheckSummary, Finding
 from rmq_actors.store.config import MessageStoreConfig
 from rmq_actors.store.files.store_checkpoint import Checkpoint, RecoveryPoint
 from rmq_actors.store.lifecycle.store_files import StoreFiles
+from rmq_actors.wire.record import Message
+from tests.worlds import store_copies
 from tests.worlds.golden_capture import (
     BLANK_OFFSET,
     END_OFFSET,
@@ -322,6 +324,19 @@ def test_further_queues_of_a_record(tmp_path: Path) -> None:
     queue = "consumequeue/%LMQ%x/0/00000000000000000000"
     flip(tmp_path / queue, 27)
     assert [(finding.path, finding.offset) for finding in findings_of(tmp_path)[:-1]] == [(queue, 20)]
+
+
+def test_a_further_queue_that_is_named_twice_or_is_the_records_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets the record once."""
+    further = [
+        {"INNER_MULTI_DISPATCH": "T0,T1,T1", "INNER_MULTI_QUEUE_OFFSET": f"{number},{number},{number}"}
+        for number in range(3)
+    ]
+    monkeypatch.setattr(store_copies, "messages", lambda: [Message("T0", b"body", 0, each) for each in further])
+    make_store(tmp_path)
+    assert {finding.path for finding in findings_of(tmp_path)} == {"checkpoint"}
 
 
 def test_a_unit_of_an_extension_file(tmp_path: Path) -> None:

@@ -176,10 +176,14 @@ class ConsumeQueuesCheck:
         yield from self.take(record._replace(properties={}))
         if not record.takes_queue_offset or len(names) != len(numbers):
             return
+        entered = {(record.topic, record.queue_id)}
         for name, text in zip(names, numbers, strict=True):
             queue_id, number = record.queue_id, parse_queue_offset(text)
             if is_lmq(name) and (name, queue_id) not in self._queues:
                 queue_id = 0
+            if (name, queue_id) in entered:
+                continue  # a queue that is named twice, or is the record's own, gets the record once
+            entered.add((name, queue_id))
             # The property alone does not tell whether the broker had enableMultiDispatch.
             if (name, queue_id) in self._queues and number is not None:
                 yield from self.take(
