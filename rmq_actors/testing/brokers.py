@@ -16,6 +16,7 @@ from rmq_actors.broker.store_host import Machines
 from rmq_actors.ha.config import HaConfig
 from rmq_actors.settings.configure import configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
+from rmq_actors.testing.account_table import FIRST_ACCOUNTS, MAIN_FILE, file_of, write_files
 from rmq_actors.testing.evidence import WorldEvidence
 from rmq_actors.testing.name_servers import NameServers
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
@@ -42,6 +43,8 @@ _READ_BUFFER_BYTES = 4096
 HA_CONNECTIONS_MAX, _HA_CONNECTIONS_PER_ADDRESS = 12, 4
 #: Where a broker keeps what requests change.
 _FILE = "conf/broker.conf"
+#: The pause before accounts are written again that a disk has not taken.
+_GIVEN_AGAIN_S = 0.5
 
 
 #: Transactions are asked about soon, and never given up.
@@ -155,6 +158,8 @@ class BrokersUnderTest(SimBrokers):
         """The configuration of its file, unless an operator has written another one since."""
         while self._worked_at[0] == node.name:
             await self._worked_at[1].wait()
+        if self.workload.accounts:
+            await self._give_accounts(node)
         config = self._config(node.name)
         if not self.keeps_files:
             return config, None
@@ -168,6 +173,17 @@ class BrokersUnderTest(SimBrokers):
             config = configure(config, said, BROKER_KEYS)
         return config, BrokerFiles(node.disk, file, {} if said is None else said.values, {})
 
+    async def _give_accounts(self, node: Node) -> None:
+        """The first ones, where a machine has no such file."""
+        addresses = [each.address for each in self.nodes.values()]
+        for path, accounts in FIRST_ACCOUNTS.items():
+            while not node.disk.exists(path):
+                try:
+                    white = addresses if path == MAIN_FILE else ()
+                    await write_files(node.disk, {path: file_of(accounts, white)})
+                except OSError:  # the disk takes nothing now
+                    await trio.sleep(_GIVEN_AGAIN_S)
+
     def _config(self, name: str) -> BrokerConfig:
         # Slaves know their masters from the operator, as in other runs.
         if not self.changes_roles and not self.workload.clients:
@@ -177,6 +193,8 @@ class BrokersUnderTest(SimBrokers):
             changes |= _CHECKS
         if self.workload.errands:
             changes |= _CHECKS_OF_ERRANDS
+        if self.workload.accounts:
+            changes["acl_enable"] = True
         if self.workload.strangers:
             changes |= {"enable_property_filter": True, "quotas": Quotas(client_groups_max=CLIENT_GROUPS_MAX)}
         if not self.changes_roles:

@@ -19,6 +19,7 @@ from rmq_actors.protocols.put_completion import PutStatus
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingError
+from rmq_actors.remoting.hooks import RpcHook
 from rmq_actors.remoting.processor import ProcessorTable
 from rmq_actors.testing.clients import CHAOS_TOPIC, LAST_BODY, LOOK_EVERY_S, PUT_AGAIN_S, WRITERS
 from rmq_actors.testing.clients_apart import ClientsApart
@@ -125,6 +126,10 @@ class RemoteClients(ClientsApart):
     def _answers(self, processors: ProcessorTable) -> None:
         """What else clients answer."""
 
+    def _hooks(self, name: str) -> Sequence[RpcHook]:
+        """What looks at the requests of the client of that name."""
+        return ()
+
     @contextlib.asynccontextmanager
     async def _open(self, name: str, node: Node) -> AsyncIterator[RemotingClient]:
         tracer = self.brokers.recorder.tracer(node.name)
@@ -132,7 +137,7 @@ class RemoteClients(ClientsApart):
             processors = ProcessorTable(tracer)
             processors.register([RequestCode.NOTIFY_CONSUMER_IDS_CHANGED], lambda _: None)
             self._answers(processors)
-            remoting = RemotingClient(RemotingClientConfig(), node.entropy, tracer, processors)
+            remoting = RemotingClient(RemotingClientConfig(), node.entropy, tracer, processors, self._hooks(name))
             await system.start(remoting)
             yield remoting
 

@@ -11,6 +11,7 @@ from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.log_truncation_service import RETRY_INTERVAL_S
 from rmq_actors.broker.role_changes import RoleChangeFailed
 from rmq_actors.protocols.put_completion import PutStatus
+from rmq_actors.testing.account_clients import AccountClients
 from rmq_actors.testing.application_clients import ApplicationClients
 from rmq_actors.testing.brokers import BrokersUnderTest, brokers_under_test
 from rmq_actors.testing.clients import Writers
@@ -345,4 +346,6 @@ def _clients_of(workload: Workload) -> type[Writers]:
         return StrangerClients
     if workload.errands:
         return ErrandClients
+    if workload.accounts:
+        return AccountClients
     return RemoteClients if workload.clients else Writers

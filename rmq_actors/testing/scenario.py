@@ -11,6 +11,7 @@ import attrs
 from rmq_actors.settings.field_types import shown
 from rmq_actors.store.config import FlushDiskType, MessageStoreConfig
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.testing.account_table import VISITORS
 from rmq_actors.testing.brokers import STORE
 from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS
@@ -157,4 +158,6 @@ def machines_of_clients(workload: Workload) -> tuple[str, ...]:
         return PRODUCERS, CONSUMERS, OTHER_CONSUMERS
     if workload.errands:
         return PRODUCERS, CONSUMERS, NAME_SERVER
+    if workload.accounts:
+        return PRODUCERS, CONSUMERS, VISITORS
     return (PRODUCERS, CONSUMERS) if workload.clients else ()

@@ -13,6 +13,7 @@ from typing import Literal
 import attrs
 
 from rmq_actors.store.check.finding import on_one_line
+from rmq_actors.testing.accounts import ACCOUNTS
 from rmq_actors.testing.crash_points import CRASH_POINTS
 from rmq_actors.testing.exchanges import EXCHANGES
 from rmq_actors.testing.fail_over import FailOverOperator
@@ -243,7 +244,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES, RESTARTS),
+        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES, RESTARTS, ACCOUNTS),
     )
 }
 
@@ -279,6 +280,8 @@ def scenario_of(case: Case) -> Scenario:
         return STRANGERS
     if case.parameters.get("errands"):
         return ERRANDS
+    if case.parameters.get("accounts"):
+        return ACCOUNTS
     if case.parameters.get("retries"):
         return RETRIES
     if case.parameters.get("delays"):

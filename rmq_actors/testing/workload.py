@@ -40,6 +40,7 @@ _CONSUME_BATCH_MAX = 32
 _TOPIC_LIVES_MAX = 100
 _STRANGERS_MAX = 1_000
 _ERRANDS_MAX = 100
+_ACCOUNTS_MAX = 1_000
 _NAME_SERVERS_MAX = 3
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
@@ -115,6 +116,8 @@ class Workload:
     so many times in all; it needs `clients`. With `strangers` others make so many requests that
     most clients never make, and lean on all ports; with `allows_slaves_alone` (haAllowedAddresses) HA ports let none
     in. With `errands` others run so many errands; it needs `clients`.
+    With `accounts` brokers have accounts (aclEnable), and others make so many requests in their names; it needs
+    `clients`.
 
     With `groups` the clients are this project's own producers and consumers: a group of concurrent, orderly or pull
     consumers, or one of each kind. Members come and go `member_changes` times; `retries` are told to come again. With
@@ -172,6 +175,7 @@ class Workload:
     topic_lives: int = attrs.field(default=0, validator=_whole_number(0, _TOPIC_LIVES_MAX))
     strangers: int = attrs.field(default=0, validator=_whole_number(0, _STRANGERS_MAX))
     errands: int = attrs.field(default=0, validator=_whole_number(0, _ERRANDS_MAX))
+    accounts: int = attrs.field(default=0, validator=_whole_number(0, _ACCOUNTS_MAX))
     allows_slaves_alone: bool = attrs.field(default=False, validator=_flag)
     rests_s: float = attrs.field(default=0.0, validator=_seconds)
     name_servers: int = attrs.field(default=0, validator=_whole_number(0, _NAME_SERVERS_MAX))
@@ -191,6 +195,10 @@ class Workload:
         if self.errands and (self.strangers or self.topic_lives or self.transactions or not self.clients):
             raise ValueError(
                 "parameters['errands'] needs parameters['clients'], without transactions, topic_lives and strangers"
+            )
+        if self.accounts and (self.errands or self.strangers or self.topic_lives or not self.clients):
+            raise ValueError(
+                "parameters['accounts'] needs parameters['clients'], without topic_lives, strangers and errands"
             )
         fits = self.log_file_bytes - RECORD_BESIDE_BODY_BYTES
         if self.body_bytes_max > fits:

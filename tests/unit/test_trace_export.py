@@ -100,7 +100,7 @@ def test_shiviz_accepts_the_log_of_a_run(traces: Path, results: Sequence[RunResu
 def test_a_brokers_line_has_nothing_of_clients() -> None:
     """Those that have a node of their own are on its line."""
     kinds = set[str]()
-    for name in ("operated", "strangers", "errands", "topics", "transactions", "produce-consume"):
+    for name in ("operated", "strangers", "errands", "topics", "transactions", "produce-consume", "accounts"):
         scenario = SCENARIOS[name]
         for row in rows(run_case(scenario.case(1), scenario).events):
             if row["kind"].startswith("client."):

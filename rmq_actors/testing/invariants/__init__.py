@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rmq_actors.testing.invariants.accounts import Accounts
 from rmq_actors.testing.invariants.ack import Ack
 from rmq_actors.testing.invariants.acknowledged import Acknowledged
 from rmq_actors.testing.invariants.answer import Answer
@@ -57,6 +58,7 @@ __all__ = [
     "CLIENT_INVARIANTS",
     "REPLICATION_INVARIANTS",
     "REPLICATION_LIMITS",
+    "Accounts",
     "Ack",
     "Acknowledged",
     "Answer",

@@ -289,6 +289,47 @@ class ClientStranger(Event, kind="client.stranger", emitter="testing.stranger_cl
     detail: str
 
 
+class ClientAccount(Event, kind="client.account", emitter="testing.account_clients", actor="Visitor"):
+    """A client asks this node in the name of an account: operation is the kind of request, key its name.
+
+    account is the access key, empty where the request names none; secret the number of the secret key that it is signed
+    with, -1 for no right one; host the client's address; needs what it needs, with spaces between, after ~ what shows
+    only later. topic: where its message goes; about: the request whose message it is about, which was at offset; half:
+    whether the message is one of a transaction.
+    status: asked, then denied, oneway, the name of the code of the answer, or of an error. shown: the topics of the
+    messages that the answer has. detail: what else is wrong with the answer.
+    """
+
+    status: str
+    operation: str
+    key: str
+    account: str
+    secret: int
+    host: str
+    needs: str
+    topic: str
+    about: str
+    offset: int
+    half: bool
+    shown: str
+    detail: str
+
+
+class ClientAccountChange(
+    Event, kind="client.account_change", emitter="testing.account_administrator", actor="Administrator"
+):
+    """An administrator changes an account of this node, or the addresses that need none: account is empty then.
+
+    detail is the new account, without its secret key, or the addresses; empty: it is deleted; "?": it cannot be.
+    status: asked, then done, denied, the name of the code of a refusal, or of an error. An operator who changes a file
+    at the machine tells written, and done when it must hold.
+    """
+
+    status: str
+    account: str
+    detail: str
+
+
 class ClientErrand(Event, kind="client.errand", emitter="testing.errand_clients", actor="Errand"):
     """A client runs an errand at this node: operation is the kind of errand, key the topic that it alone has.
 
