@@ -13,6 +13,7 @@ from rmq_actors.broker import slave_synchronize
 from rmq_actors.broker.followed_deletions import ToldDeletions, ask_deletions
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.testing.thin_client import ThinClient
+from rmq_actors.wire.dispatch_request import PROPERTY_INNER_MULTI_DISPATCH
 from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, DeleteTopicRequestHeader
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -382,3 +383,30 @@ def die_at(operation: int, flush: FlushDiskType, fault: type[Kill | PowerLoss]) 
 
     servers.run_well(scenario)
     return left[0]
+
+
+def test_a_slave_has_all_of_a_light_queue_that_was_deleted_and_named_again() -> None:
+    """Before it hears of the deletion, new messages have the numbers of old ones, and it gives them no entry."""
+    light = "%LMQ%goes"
+    servers = RoleWorld.of(1, broker_role=BrokerRole.ASYNC_MASTER, enable_lmq=True, enable_multi_dispatch=True)
+
+    async def name(client: ThinClient, text: bytes, count: int) -> None:
+        for number in range(count):
+            properties = {PROPERTY_INNER_MULTI_DISPATCH: light}
+            placed(await client.send(OTHER, b"%b-%d" % (text, number), 0, properties))
+
+    async def begin_again(client: ThinClient) -> None:
+        await create(client, light)
+        await name(client, b"old", 3)
+        await trio.sleep(1)
+        await delete(client, light)
+        await create(client, light)
+        await name(client, b"new", 2)
+
+    async def main() -> None:
+        await use(servers, begin_again)
+        await trio.sleep(2 * ROUND_S)
+        for node in ("a-0", "a-1"):
+            assert queue_bodies(servers.controller(node), light, 0) == told(b"new", 2)
+
+    servers.run_well(main)

@@ -207,6 +207,22 @@ def test_no_record_says_of_a_queue_that_is_not_its_own_that_it_begins_again(
     queues.close()
 
 
+def test_a_further_queue_that_was_deleted_gets_no_entry_from_before(tmp_path: Path) -> None:
+    """A start, or a slave that hears of a deletion, dispatches records again that name it in its old life."""
+    queues = open_queues(tmp_path, enable_multi_dispatch=True, enable_lmq=True)
+    trio.run(queues.deleted.begin, ["%LMQ%gone"], 200, 0)
+    names = "%LMQ%gone,%LMQ%stays"
+    queues.dispatch(
+        [multi(names, f"{number % 2},{number}", queue_id=number, offset=100 * number) for number in range(4)]
+    )
+    gone, stays = queues.find("%LMQ%gone", 0), queues.find("%LMQ%stays", 0)
+    assert gone is not None
+    assert stays is not None
+    assert [entry and entry[0] for entry in held(gone)] == [200, 300]
+    assert [entry and entry[0] for entry in held(stays)] == [0, 100, 200, 300]
+    queues.close()
+
+
 def test_further_queues_need_the_setting(tmp_path: Path) -> None:
     queues = open_queues(tmp_path, enable_lmq=True)
     queues.dispatch([multi("%LMQ%a", "0")])

@@ -23,6 +23,7 @@ from rmq_actors.store.log.log_walk import LogWalk
 from rmq_actors.wire.dispatch_batch import DispatchBatch
 from rmq_actors.wire.dispatch_request import DispatchRequest
 from rmq_actors.wire.record import Message, encode_message
+from tests.worlds.queue_files import request
 from tests.worlds.recording import new_tracer
 
 SIZE = 64 * 1024
@@ -117,3 +118,15 @@ def test_the_records_came_as_columns_too(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_disk_that_fails_is_no_full_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
     with pytest.raises(OSError, match="full"):
         recover(tmp_path, monkeypatch, Limited(batches, errno.EIO))
+
+
+def test_a_record_of_a_deleted_topic_that_waits_keeps_its_number_in_further_queues(tmp_path: Path) -> None:
+    """Its own queue has begun again since; a light queue that it names has not."""
+    config = MessageStoreConfig(enable_lmq=True, enable_multi_dispatch=True)
+    queues = ConsumeQueues(OsDisk(tmp_path), config)
+    trio.run(queues.deleted.begin, ["T"], 400, 0)
+    room = DispatchWhileRoom((Limited(0),), queues)
+    properties = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "6"}
+    room.dispatch([request(3, 300, topic="T", properties=properties)])
+    assert room.topic_queue_table() == {("%LMQ%a", 0): 7}
+    queues.close()

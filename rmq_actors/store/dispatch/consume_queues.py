@@ -330,7 +330,10 @@ class ConsumeQueues:
                 batches.setdefault(queue, []).append(entry)
 
     def further_entries(self, request: DispatchRequest) -> Sequence[tuple[str, int, int]]:
-        """The further queues that a record names (topic, queue id), and its index in each."""
+        """The further queues that a record names (topic, queue id), and its index in each.
+
+        Those that were deleted since are not among them.
+        """
         if not self.config.enable_multi_dispatch or PROPERTY_INNER_MULTI_DISPATCH not in request.properties:
             return ()
         names = split_multi_dispatch(request.properties[PROPERTY_INNER_MULTI_DISPATCH])
@@ -345,10 +348,14 @@ class ConsumeQueues:
                 *(request.commit_log_offset, len(names), indexes),
             )
             return ()
-        return [
+        entries = [
             (name, 0 if self.config.enable_lmq and is_lmq(name) else request.queue_id, number)
             for name, number in zip(names, numbers, strict=True)
         ]
+        offset = request.commit_log_offset
+        if offset >= self.deleted.newest:
+            return entries
+        return [entry for entry in entries if not self.deleted.hides(entry[0], entry[1], offset)]
 
     async def flush(self, least_pages: int = 0) -> None:
         """Return when everything dispatched before the call is durable. Raises `OSError`.

@@ -52,12 +52,12 @@ class DispatchWhileRoom:
                 self.last = requests[-1]
                 return
         for request in requests:
-            if request.takes_queue_offset and not self._queues.deleted.hides(
-                request.topic, request.queue_id, request.commit_log_offset
-            ):
+            if not request.takes_queue_offset:
+                continue
+            if not self._queues.deleted.hides(request.topic, request.queue_id, request.commit_log_offset):
                 self._ends[request.topic, request.queue_id] = request.consume_queue_offset + 1
-                for topic, queue_id, index in self._queues.further_entries(request):
-                    self._ends[topic, queue_id] = index + 1
+            for topic, queue_id, index in self._queues.further_entries(request):
+                self._ends[topic, queue_id] = index + 1
 
     def dispatch_batch(self, batch: DispatchBatch) -> None:
         """`dispatch` of records as columns: no record that names further queues is among them."""

@@ -155,7 +155,8 @@ class TopicDeletion:
             was = begin_of(before.get(queue.topic, {}), queue.queue_id)
             if begin < was or queue.first_physic_offset < begin:
                 remove.append(queue)
-                if queue.max_physic_offset > begin:
+                # What named it as a further queue since had indexes that seemed to be taken: `ConsumeQueue._takes`.
+                if queue.max_physic_offset > begin or queue.refused:
                     again_from.append(begin)
         try:
             self._forget(remove)
