@@ -13,19 +13,21 @@ from rmq_actors.broker.broker_configuration import BrokerFiles, config_file
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.broker.quotas import Quotas
 from rmq_actors.broker.store_host import Machines
+from rmq_actors.embedding.brokers import Addresses
 from rmq_actors.ha.config import HaConfig
-from rmq_actors.settings.configure import configure
+from rmq_actors.settings.configure import Properties, configure
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.account_table import FIRST_ACCOUNTS, MAIN_FILE, file_of, write_files
 from rmq_actors.testing.evidence import WorldEvidence
 from rmq_actors.testing.name_servers import NameServers
+from rmq_actors.testing.neighbour import Neighbour
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from rmq_actors.testing.sim_brokers import Beside, SimBrokers
 from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT, serve_routes
 from rmq_actors.testing.strange_requests import CLIENT_GROUPS_MAX
-from rmq_actors.testing.topology import NAME_SERVER, NAME_SERVERS, Topology
+from rmq_actors.testing.topology import NAME_SERVER, NAME_SERVERS, NEIGHBOUR, Topology
 from rmq_actors.testing.view import ClusterView
-from rmq_actors.testing.workload import Workload
+from rmq_actors.testing.workload import Workload, settings_of
 from rmq_actors.tracing.recorder import Recorder
 from rmq_actors.wire.address import address_text
 from rmq_actors.wire.ha_frames import TRANSFER_HEADER_BYTES
@@ -82,6 +84,10 @@ class BrokersUnderTest(SimBrokers):
     _name_server: Node | None = attrs.field(default=None, init=False)
     #: Those that alone tell slaves who is their master, in runs that have such.
     name_servers: NameServers | None = attrs.field(default=None, init=False)
+    #: Whether faults are over and no operator does anything any more, in runs whose operator says so.
+    is_settled: bool = attrs.field(default=False, init=False)
+    #: A broker of another brokerName, in runs that have one.
+    neighbour: Neighbour | None = attrs.field(default=None, init=False)
     _name_server_over: trio.Event = attrs.field(factory=trio.Event, init=False)
     #: The broker at whose files somebody works, and when that is over.
     _worked_at: tuple[str, trio.Event] = attrs.field(factory=lambda: ("", trio.Event()), init=False)
@@ -106,6 +112,8 @@ class BrokersUnderTest(SimBrokers):
         super().place(world, recorder, make_machines)
         if self.workload.groups != "none" or self.workload.errands:
             self._name_server = world.node(NAME_SERVER)
+        if self.workload.neighbour:
+            self.neighbour = Neighbour(recorder, world.node(NEIGHBOUR), self.name_server)
         if count := self.workload.name_servers:
             self.name_servers = NameServers(recorder, [world.node(name) for name in NAME_SERVERS[:count]])
             self.use_name_servers(self.name_servers.addresses)
@@ -117,10 +125,14 @@ class BrokersUnderTest(SimBrokers):
         if self.name_servers is not None:
             self.name_servers.boot()
         super().boot(beside=beside)
+        if self.neighbour is not None:
+            self.neighbour.boot()
 
     async def stop_all(self) -> None:
         """See `SimBrokers.stop_all`; the name server is the last."""
         await super().stop_all()
+        if self.neighbour is not None:
+            await self.neighbour.stop()
         if self._name_server is not None:
             self._name_server_over.set()
             await self._name_server.wait_down()
@@ -184,7 +196,22 @@ class BrokersUnderTest(SimBrokers):
                 except OSError:  # the disk takes nothing now
                     await trio.sleep(_GIVEN_AGAIN_S)
 
+    def _addresses(self, name: str) -> Addresses:
+        host, port, ha_port = self._listens(name)
+        return Addresses(address_text((host, port)), address_text((host, ha_port)))
+
+    def _listens(self, name: str) -> tuple[str, int, int]:
+        host, port, ha_port = super()._listens(name)
+        return host, port, int(settings_of(self.workload.settings).get("haListenPort", ha_port))
+
     def _config(self, name: str) -> BrokerConfig:
+        settings = settings_of(self.workload.settings)
+        if name != self.view.first_master:
+            settings |= settings_of(self.workload.settings_apart)
+        config = self._config_of_the_run(name)
+        return configure(config, Properties("the case's settings", settings), BROKER_KEYS) if settings else config
+
+    def _config_of_the_run(self, name: str) -> BrokerConfig:
         # Slaves know their masters from the operator, as in other runs.
         if not self.changes_roles and not self.workload.clients:
             return BrokerConfig(name, *self._settings_in_place(name))

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from rmq_actors.actors.system import open_actor_system
+from rmq_actors.broker.config import BrokerConfig
 from rmq_actors.remoting.client import RemotingClient
 from rmq_actors.remoting.config import RemotingClientConfig
 from rmq_actors.remoting.connection import RemotingRequest
@@ -101,6 +102,13 @@ class Errand:
         if not slaves:
             raise GivenUp
         return slaves[self.below(len(slaves))]
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that the master has now. Raises `GivenUp` if it does not run."""
+        if self.master not in self.brokers.running:
+            raise GivenUp
+        return self.brokers.broker(self.master).config
 
     def below(self, count: int) -> int:
         """A number that is drawn."""

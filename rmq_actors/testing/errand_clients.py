@@ -76,12 +76,14 @@ class ErrandClients(RemoteClients):
             self._begun += 1
             is_first = self._begun <= self._of_the_first
             self._first_under_way += is_first
-            await self._run(
-                Errand(self._begun, master, self.brokers, node), FIRST_ERRANDS if is_first else FURTHER_ERRANDS
-            )
+            await self._run(Errand(self._begun, master, self.brokers, node), self._kinds(is_first=is_first))
             self._under_way -= 1
             self._first_under_way -= is_first
             await trio.sleep(node.entropy.random() * self.brokers.workload.pause_s)
+
+    def _kinds(self, *, is_first: bool) -> Sequence[str]:
+        """The kinds from which an errand is drawn."""
+        return FIRST_ERRANDS if is_first else FURTHER_ERRANDS
 
     async def _run(self, errand: Errand, kinds: Sequence[str]) -> None:
         kind = kinds[errand.below(len(kinds))]

@@ -18,6 +18,15 @@ from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.testing.errand import AT_ONCE_S, Errand, GivenUp, Visitor, check, is_of_a_clock, minds_all
 from rmq_actors.testing.errands_of_clocks import check_at_a_wrong_clock, delays_at_a_wrong_clock
 from rmq_actors.testing.errands_of_programs import consumer_ends, failing_hook, wrong_arguments
+from rmq_actors.testing.errands_of_settings import (
+    in_a_made_topic,
+    light_queues,
+    long_frames,
+    read_while_it_stops,
+    slow_group,
+    slow_group_of_a_deleted_topic,
+    unknown_topic,
+)
 from rmq_actors.testing.errands_of_tables import (
     deleted_group,
     group_of_two,
@@ -381,10 +390,15 @@ def _is_pause(fault: FaultBegin) -> bool:
 
 @attrs.frozen
 class ErrandKind:
-    """`ignores` says of a fault whether all must be well in spite of it."""
+    """`ignores` says of a fault whether all must be well in spite of it.
+
+    It is run where the case sets `needs`, a key of RocketMQ, or anywhere. `outlives_stops`: brokers may stop in order.
+    """
 
     run: Callable[[Errand], Awaitable[str]]
     ignores: Callable[[FaultBegin], bool] = minds_all
+    needs: str = attrs.field(default="", kw_only=True)
+    outlives_stops: bool = attrs.field(default=False, kw_only=True)
 
 
 #: Those that a run begins with.
@@ -421,6 +435,24 @@ _FURTHER = (
     ErrandKind(check_at_a_wrong_clock, is_of_a_clock),
     ErrandKind(delays_at_a_wrong_clock, is_of_a_clock),
 )
+#: Those at brokers whose settings are drawn, in the scenario `settings` alone.
+_OF_SETTINGS = (
+    ErrandKind(slow_group, is_of_a_clock, needs="disableConsumeIfConsumerReadSlowly"),
+    ErrandKind(slow_group_of_a_deleted_topic, is_of_a_clock, needs="disableConsumeIfConsumerReadSlowly"),
+    ErrandKind(long_frames, is_of_a_clock, needs="receivedBytesPerAddressMax"),
+    ErrandKind(light_queues, is_of_a_clock, needs="enableLmq"),
+    ErrandKind(unknown_topic, is_of_a_clock),
+    *(
+        ErrandKind(in_a_made_topic(run), is_of_a_clock)
+        for run in (held_pull, held_pull_at_a_slave, moved_offset, member_leaves, deleted_topic, second_life)
+    ),
+)
+#: Those that an operator has run while he does something.
+_BESIDE_OPERATORS = (ErrandKind(read_while_it_stops, is_of_a_clock, outlives_stops=True),)
 #: By the function's name.
-ERRANDS: Mapping[str, ErrandKind] = MappingProxyType({kind.run.__name__: kind for kind in (*_FIRST, *_FURTHER)})
-FIRST_ERRANDS, FURTHER_ERRANDS = (tuple(kind.run.__name__ for kind in kinds) for kinds in (_FIRST, _FURTHER))
+ERRANDS: Mapping[str, ErrandKind] = MappingProxyType(
+    {kind.run.__name__: kind for kind in (*_FIRST, *_FURTHER, *_OF_SETTINGS, *_BESIDE_OPERATORS)}
+)
+FIRST_ERRANDS, FURTHER_ERRANDS, ERRANDS_OF_SETTINGS = (
+    tuple(kind.run.__name__ for kind in kinds) for kinds in (_FIRST, _FURTHER, _OF_SETTINGS)
+)

@@ -153,6 +153,23 @@ class WorldEvidence:
         """The topics that the node has begun to delete, as its file has them: their queues are gone, and no more is."""
         return frozenset(json.loads(self._read(node, DELETED_TOPICS_FILE) or b"{}").get("deleting", ()))
 
+    def fallbehind_max_bytes(self, node: str) -> int:
+        """haSlaveFallbehindMax of the node's broker, which runs."""
+        return self.brokers[node].config.store.ha_slave_fallbehind_max_bytes
+
+    def offsets_past_ends(self, node: str) -> Sequence[tuple[str, int, int, int]]:
+        """Consumers' offsets that the node's broker, which runs, has in memory past their queues' ends."""
+        broker = self.brokers[node]
+        if broker.remoting is None:
+            return []
+        table, end_of = broker.remoting.metadata.consumer_offsets.wrapper().offset_table, broker.store.offsets
+        return [
+            (key, queue_id, offset, end)
+            for key, offsets in table.items()
+            for queue_id, offset in offsets.items()
+            if offset > (end := end_of.get_max_offset_in_queue(key.rpartition("@")[0], queue_id))
+        ]
+
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""
         findings = check_store(self.nodes[node].disk, max_hash_slot_num=self.max_hash_slot_num)

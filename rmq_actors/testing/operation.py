@@ -48,7 +48,9 @@ FILES: Final = (
 )
 #: Commands that are mistaken, or come at a bad time, in the scenario `exchanges` alone.
 MISTAKES: Final = ("set_role_wrongly", "set_role_and_exchange")
-_KNOWN: Final = (*OPERATIONS, *RACES, *PERMISSIONS, *FILES, *MISTAKES)
+#: What operators do with settings and with brokers of other names, in the scenario `settings` alone.
+SETTINGS: Final = ("exchange_and_stop", "restart_while_read", "follow_another_name", "set_auto_create")
+_KNOWN: Final = (*OPERATIONS, *RACES, *PERMISSIONS, *FILES, *MISTAKES, *SETTINGS)
 #: How long the operator waits for what should be so first: not at all, or as a hasty or a patient person does.
 _PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
 _AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)

@@ -23,6 +23,7 @@ from rmq_actors.testing.remote_clients import RemoteClients
 from rmq_actors.testing.rest import tell_of_rest
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.settings_clients import SettingsClients
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.stranger_clients import StrangerClients
@@ -345,7 +346,7 @@ def _clients_of(workload: Workload) -> type[Writers]:
     if workload.strangers:
         return StrangerClients
     if workload.errands:
-        return ErrandClients
+        return SettingsClients if workload.settings else ErrandClients
     if workload.accounts:
         return AccountClients
     return RemoteClients if workload.clients else Writers

@@ -43,6 +43,7 @@ from rmq_actors.testing.restarts import RESTARTS
 from rmq_actors.testing.routes import ROUTES
 from rmq_actors.testing.run_ends import InvariantBroken, LimitReached, NotConverged
 from rmq_actors.testing.scenario import Scenario
+from rmq_actors.testing.settings import SETTINGS
 from rmq_actors.testing.sim_trace import open_sim_recorder
 from rmq_actors.testing.store_work import STORE_WORK
 from rmq_actors.testing.stranger_clients import STORE_OF_STRANGERS
@@ -244,7 +245,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES, RESTARTS, ACCOUNTS),
+        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES, RESTARTS, ACCOUNTS, SETTINGS),
     )
 }
 
@@ -278,6 +279,8 @@ def scenario_of(case: Case) -> Scenario:
         return TOPICS
     if case.parameters.get("strangers"):
         return STRANGERS
+    if case.parameters.get("settings"):
+        return SETTINGS
     if case.parameters.get("errands"):
         return ERRANDS
     if case.parameters.get("accounts"):

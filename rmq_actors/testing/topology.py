@@ -15,6 +15,8 @@ PRODUCERS, CONSUMERS = "producers", "consumers"
 OTHER_CONSUMERS = "consumers-2"
 #: The machine of the name server, in runs that have one.
 NAME_SERVER = "namesrv"
+#: The machine of the broker of another brokerName, in runs that have one.
+NEIGHBOUR = "elsewhere"
 #: The machines of name servers, in runs where these alone tell slaves who is their master.
 NAME_SERVERS = ("names-1", "names-2", "names-3")
 #: The one of them that goes by RocketMQ's rules.

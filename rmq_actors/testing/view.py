@@ -74,6 +74,12 @@ class Evidence(Protocol):
     def deletions_under_way(self, node: str) -> Collection[str]:
         """The topics that the node has begun to delete, and has not ended to, as its file has them."""
 
+    def fallbehind_max_bytes(self, node: str) -> int:
+        """How far behind a slave may be for which the node's broker lets a put wait (haSlaveFallbehindMax)."""
+
+    def offsets_past_ends(self, node: str) -> Sequence[tuple[str, int, int, int]]:
+        """Consumers' offsets that the node's broker has past their queues' ends: "topic@group", queue, offset, end."""
+
     def damage(self, node: str) -> Sequence[str]:
         """What `store check` finds wrong in the store of a node that has stopped."""
 
@@ -457,7 +463,10 @@ class ClusterView:
     def _client_connect(self, event: HaClientConnect) -> None:
         node = self.nodes[event.node]
         node.has_halted = node.may_cut = False
-        peer, node.leads = self.nodes[self.peer(event)], False
+        peer, node.leads = self.nodes.get(self.peer(event)), False
+        if peer is None:  # a broker of another brokerName
+            node.followed, node.source = "", None
+            return
         node.followed = peer.name
         # A node that has not heard of a promotion yet may follow the old master, or a slave with its log.
         is_known = peer is self.master or (peer.term > 0 and peer.term >= node.term)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
@@ -9,6 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
+from rmq_actors.remoting.config import RemotingServerConfig
+from rmq_actors.settings.configure import Properties, configure, known_keys
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from sim_net.search.search import Parameter
@@ -42,6 +46,9 @@ _STRANGERS_MAX = 1_000
 _ERRANDS_MAX = 100
 _ACCOUNTS_MAX = 1_000
 _NAME_SERVERS_MAX = 3
+#: The settings of brokers; and a broker that has them all, for a look at values.
+_KEYS = frozenset(known_keys(BrokerConfig, BROKER_KEYS))
+_ANY_BROKER = BrokerConfig(remoting=RemotingServerConfig(listen_port=10911))
 #: How often the master goes on alone when it has too few slaves.
 _AUTO = 0.1
 #: How often messages go through clients.
@@ -96,6 +103,33 @@ def _known_bug(_: object, __: attrs.Attribute[str | None], value: object) -> Non
         raise ValueError(f"no planted bug is called {value!r}; there are {', '.join(PLANTED_BUGS)}")
 
 
+def settings_of(text: str) -> dict[str, str]:
+    """Properties by RocketMQ's keys, out of "key=value;key=value". Raises ValueError naming what is no such thing."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(";")):
+        key, is_given, value = part.partition("=")
+        if not is_given or key not in _KEYS:
+            raise ValueError(f"{part!r} is not a setting of a broker as key=value")
+        found[key] = value
+    return found
+
+
+@functools.cache
+def _check_settings(text: str) -> None:
+    """Raises ValueError."""
+    if text:
+        configure(_ANY_BROKER, Properties("the case", settings_of(text)), BROKER_KEYS)
+
+
+def _known_settings(_: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"parameters[{attribute.name!r}] must be a text, not {value!r}")  # noqa: TRY004 - bad input
+    try:
+        _check_settings(value)
+    except ValueError as error:
+        raise ValueError(f"parameters[{attribute.name!r}]: {error}") from error
+
+
 @attrs.frozen
 class Workload:
     """Two writers put `puts` messages in all, `in_flight` each at a time, and rest for up to `pause_s` seconds between.
@@ -126,6 +160,9 @@ class Workload:
     messages (consumeMessageBatchMaxSize), and members share queues by `allocation`.
 
     In the end clients let brokers be for `rests_s`, unless it is 0: see `BrokerRest`.
+
+    `settings` are those of all brokers that no other parameter sets, by RocketMQ's keys, "key=value;key=value"; those
+    of `settings_apart` are of all but the first master. With `neighbour` there is a broker of another brokerName.
 
     With `name_servers` brokers register with so many, and slaves learn from these alone who is their master.
 
@@ -179,6 +216,9 @@ class Workload:
     allows_slaves_alone: bool = attrs.field(default=False, validator=_flag)
     rests_s: float = attrs.field(default=0.0, validator=_seconds)
     name_servers: int = attrs.field(default=0, validator=_whole_number(0, _NAME_SERVERS_MAX))
+    settings: str = attrs.field(default="", validator=_known_settings)
+    settings_apart: str = attrs.field(default="", validator=_known_settings)
+    neighbour: bool = attrs.field(default=False, validator=_flag)
     planted_bug: str | None = attrs.field(default=None, validator=_known_bug)
 
     def __attrs_post_init__(self) -> None:

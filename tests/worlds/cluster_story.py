@@ -54,6 +54,9 @@ class Story:
     notes: set[str] = attrs.field(factory=set)
     #: By node: the topics whose deletion has begun.
     deleting: dict[str, set[str]] = attrs.field(factory=dict)
+    #: haSlaveFallbehindMax of each, and by node the consumers' offsets that are past their queues' ends.
+    fallbehind_max: int = 1000
+    past_ends: dict[str, list[tuple[str, int, int, int]]] = attrs.field(factory=dict)
     broken: list[Broken] = attrs.field(factory=list)
     limits: list[str] = attrs.field(factory=list)
     recorder: Recorder = attrs.field(init=False)
@@ -109,6 +112,12 @@ class Story:
 
     def deletions_under_way(self, node: str) -> Collection[str]:
         return self.deleting.get(node, ())
+
+    def fallbehind_max_bytes(self, node: str) -> int:
+        return self.fallbehind_max
+
+    def offsets_past_ends(self, node: str) -> Sequence[tuple[str, int, int, int]]:
+        return self.past_ends.get(node, ())
 
     def damage(self, node: str) -> Sequence[str]:
         return self.damaged.get(node, ())

@@ -30,6 +30,10 @@ from rmq_actors.testing.invariants.housekeeping import Housekeeping
 from rmq_actors.testing.invariants.in_time import InTime
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.invariants.leaks import Leaks
+from rmq_actors.testing.invariants.light_queues import LightQueues
+from rmq_actors.testing.invariants.near import Near
+from rmq_actors.testing.invariants.of_one_name import OfOneName
+from rmq_actors.testing.invariants.offsets_of_a_cut import OffsetsOfACut
 from rmq_actors.testing.invariants.orderly import Orderly
 from rmq_actors.testing.invariants.prefix import Prefix
 from rmq_actors.testing.invariants.queue_begun_again import QueueBegunAgain
@@ -42,6 +46,7 @@ from rmq_actors.testing.invariants.report import Report
 from rmq_actors.testing.invariants.routed import Routed
 from rmq_actors.testing.invariants.send_ok import SendOk
 from rmq_actors.testing.invariants.sent import Sent
+from rmq_actors.testing.invariants.stops import Stops
 from rmq_actors.testing.invariants.survival import Survival
 from rmq_actors.testing.invariants.synced import Synced
 from rmq_actors.testing.invariants.tables_equal import TablesEqual
@@ -84,7 +89,11 @@ __all__ = [
     "InTime",
     "Invariant",
     "Leaks",
+    "LightQueues",
     "Limit",
+    "Near",
+    "OfOneName",
+    "OffsetsOfACut",
     "Orderly",
     "Prefix",
     "QueueBegunAgain",
@@ -97,6 +106,7 @@ __all__ = [
     "Routed",
     "SendOk",
     "Sent",
+    "Stops",
     "Survival",
     "Synced",
     "TablesEqual",

@@ -52,6 +52,9 @@ class Terms(Invariant[_Looked]):
                 self._resigned[name] = event.term
         elif isinstance(event, HaClientConnect):
             master, term = view.peer(event), view.evidence.term
+            if not master:  # a broker of another brokerName
+                connections.pop(name, None)
+                return None
             # A term that could not be made durable is in the file, perhaps; its broker does not say that it has it.
             of_master = min(term(master).number, view.nodes[master].term)
             connections[name] = _Connection(master, of_master, term(name).number)

@@ -80,6 +80,10 @@ class OperatorSetUpAnew(Event, kind="operator.set_up_anew", emitter="testing.sim
     """An operator removes all that a slave has."""
 
 
+class OperatorStop(Event, kind="operator.stop", emitter="testing.settings", actor="Operator"):
+    """An operator asks this node's broker to stop in order."""
+
+
 class OperatorFiles(Event, kind="operator.files", emitter="testing.lost_files", actor="Operator"):
     """An operator has changed files of this node's broker; detail says what and which.
 
@@ -189,7 +193,7 @@ class ClientCall(Event, kind="client.call", emitter="testing.consumer_groups", a
 class ClientTopic(
     Event,
     kind="client.topic",
-    emitter="testing.topic_clients, testing.errands, testing.errands_of_tables",
+    emitter="testing.topic_clients, testing.errands, testing.errands_of_tables, testing.errands_of_settings",
     actor="TopicClients",
 ):
     """A client asks this node to create or delete a topic or its group, or sends to it: operation says which.
