@@ -18,6 +18,7 @@ from rmq_actors.testing.crash_points import CRASH_POINTS
 from rmq_actors.testing.exchanges import EXCHANGES
 from rmq_actors.testing.fail_over import FailOverOperator
 from rmq_actors.testing.fault_families import NODE_KINDS, FaultFamilies
+from rmq_actors.testing.fences import FENCES
 from rmq_actors.testing.invariants import (
     CLIENT_INVARIANTS,
     REPLICATION_INVARIANTS,
@@ -245,7 +246,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *(REPLICATION, FAIL_OVER, PRODUCTION, PRODUCTION_OF_FOUR, OPERATED, CRASH_POINTS),
         *(TRANSACTIONS, DELAYS, RETRIES, PRODUCE_CONSUME, TOPICS, FAILING_DISKS, STRANGERS, ERRANDS, RACES),
-        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES, RESTARTS, ACCOUNTS, SETTINGS),
+        *(STORE_WORK, ROUTES, LOST_FILES, TOPICS_ON_FAILING_DISKS, EXCHANGES, RESTARTS, FENCES, ACCOUNTS, SETTINGS),
     )
 }
 

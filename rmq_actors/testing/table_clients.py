@@ -10,6 +10,7 @@ import trio
 from rmq_actors.broker.broker_controller import BrokerController
 from rmq_actors.broker.broker_metadata import BrokerMetadata
 from rmq_actors.broker.consumer_offsets import OffsetTable
+from rmq_actors.protocols.exchange import Step
 from rmq_actors.testing.brokers import BrokersUnderTest
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.tracing.events.run import ClientTable
@@ -21,6 +22,8 @@ _LOOK_EVERY_S = 0.1
 #: The longest pause between two changes, and that after one that was refused.
 _PAUSE_S = 0.6
 _AGAIN_S = 0.5
+#: The same while roles are exchanged, and how often clients look whether they are, if they change tables just then.
+_AT_ONCE_S, _LOOK_FOR_EXCHANGES_S = 0.002, 0.01
 #: The queues of the topic that is put to.
 _QUEUES = 2
 
@@ -34,6 +37,7 @@ class TableClients:
 
     brokers: BrokersUnderTest
     changes_left: int = attrs.field(init=False)
+    _asked: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.changes_left = self.brokers.workload.table_changes
@@ -60,9 +64,22 @@ class TableClients:
                 await trio.sleep(_LOOK_EVERY_S)
                 continue
             self.changes_left -= 1
-            is_made = await self._change(self.changes_left, broker, node)
+            self._asked += 1
+            # Where many are refused, what is refused is not asked for again and again, but something else is.
+            number = self._asked if self.brokers.workload.changes_in_exchanges else self.changes_left
+            is_made = await self._change(number, broker, node)
             self.changes_left += not is_made
-            await trio.sleep(node.entropy.random() * _PAUSE_S if is_made else _AGAIN_S)
+            await self._pause(node.entropy.random() * _PAUSE_S if is_made else _AGAIN_S, broker)
+
+    async def _pause(self, pause_s: float, broker: BrokerController) -> None:
+        """Rest so long; with `changes_in_exchanges` no longer than until roles are exchanged."""
+        over_at_s = trio.current_time() + pause_s
+        while self.brokers.workload.changes_in_exchanges and trio.current_time() < over_at_s:
+            if _exchanges_roles(broker):
+                await trio.sleep(_AT_ONCE_S)
+                return
+            await trio.sleep(_LOOK_FOR_EXCHANGES_S)
+        await trio.sleep_until(over_at_s)
 
     async def _change(self, number: int, broker: BrokerController, node: Node) -> bool:
         """One change; whether it was acknowledged."""
@@ -89,6 +106,11 @@ class TableClients:
         offset = max(before, int(node.entropy.random() * (end + 1)))
         offsets.commit_offset(node.address, group, "Chaos", queue, offset)
         return f"Chaos@{group}"
+
+
+def _exchanges_roles(broker: BrokerController) -> bool:
+    machine = None if broker.exchange is None else broker.exchange.machine
+    return machine is not None and machine.step is not Step.ENDED
 
 
 def _metadata(broker: BrokerController) -> BrokerMetadata:

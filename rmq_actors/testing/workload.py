@@ -166,7 +166,8 @@ class Workload:
 
     With `name_servers` brokers register with so many, and slaves learn from these alone who is their master.
 
-    Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all.
+    Where roles change, clients have topics and groups made and commit offsets, `table_changes` of these in all. With
+    `changes_in_exchanges` one comes right after the other while roles are exchanged.
 
     In `fail_overs` of them, from `fail_over_at_s` on, the master is lost (`lost_by`), one of the slaves is promoted
     (`promoted`), and the old master comes back as a slave `back_after_s` later. A log that diverges from the new
@@ -199,6 +200,7 @@ class Workload:
     transient_pool: bool = attrs.field(default=False, validator=_flag)
     clean_every_s: float = attrs.field(default=0.0, validator=_seconds)
     table_changes: int = attrs.field(default=0, validator=_whole_number(0))
+    changes_in_exchanges: bool = attrs.field(default=False, validator=_flag)
     clients: bool = attrs.field(default=False, validator=_flag)
     transactions: bool = attrs.field(default=False, validator=_flag)
     delays: float = attrs.field(default=0.0, validator=_share)

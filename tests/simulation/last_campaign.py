@@ -34,6 +34,7 @@ RUNS: Mapping[str, int] = {
     "races": 300,
     "exchanges": 250,
     "restarts": 300,
+    "fences": 200,
     "topics-on-failing-disks": 150,
     "routes": 100,
 }

@@ -36,6 +36,27 @@ def test_a_put_is_taken_until_there_is_a_note_and_again_once_it_is_gone(story: S
     assert story.seen == []
 
 
+@pytest.mark.parametrize(
+    ("part", "status", "seen"),
+    [
+        ("topics", "ok", ["exchanges"]),
+        ("subscription_groups", "ok", ["exchanges"]),
+        ("topics", "TableFenced", []),
+        ("consumer_offsets", "ok", []),
+    ],
+)
+def test_nothing_is_made_that_the_next_master_may_lack(story: Story, part: str, status: str, seen: list[str]) -> None:
+    story.emit(MASTER, "client.table", status="ok", attributes={"part": part, "entry": "before"})
+    story.notes.add(MASTER)
+    step(story, "Promote")
+    story.emit(MASTER, "client.table", status=status, attributes={"part": part, "entry": "made"})
+    assert story.seen == seen
+    story.notes.clear()
+    step(story, "Unfence", "take_back")
+    story.emit(MASTER, "client.table", status="ok", attributes={"part": part, "entry": "after"})
+    assert story.seen == seen
+
+
 def test_who_starts_with_a_note_takes_no_put(story: Story) -> None:
     story.notes.add(MASTER)
     story.emit(MASTER, "store.open", offset=0, status="recovered")

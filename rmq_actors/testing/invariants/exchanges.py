@@ -5,22 +5,25 @@ from __future__ import annotations
 import attrs
 
 from rmq_actors.testing.invariants.invariant import Invariant
-from rmq_actors.testing.view import ClusterView
+from rmq_actors.testing.view import TABLES, ClusterView
 from rmq_actors.tracing.events.broker import BrokerExchange, BrokerExchangePartner
+from rmq_actors.tracing.events.run import ClientTable
 from rmq_actors.tracing.events.store import PutBegin, StoreOpen
 
-_Looked = BrokerExchange | BrokerExchangePartner | PutBegin | StoreOpen
+_Looked = BrokerExchange | BrokerExchangePartner | ClientTable | PutBegin | StoreOpen
+_MAY_LEAD = "and its note says that another one may lead"
 
 
 @attrs.define(eq=False, repr=False)
 class Exchanges(Invariant[_Looked]):
-    """A master asks for no promotion before its note of it is in its file, and takes no put while that note is there.
+    """A master asks for no promotion before its note of it is in its file.
 
+    While that note is there it takes no put, and acknowledges no topic or group: the next master would not have it.
     A slave is promoted once for each time that it has said that it is ready, and not if its store was opened since.
     """
 
     name = "exchanges"
-    kinds = (BrokerExchange, BrokerExchangePartner, PutBegin, StoreOpen)
+    kinds = (BrokerExchange, BrokerExchangePartner, ClientTable, PutBegin, StoreOpen)
 
     #: The brokers that have a note. It is written and removed within a step of an exchange: the next one shows it.
     _noted: set[str] = attrs.field(factory=set, init=False)
@@ -31,7 +34,10 @@ class Exchanges(Invariant[_Looked]):
         """Look at the note at each step, and at what is done with it."""
         name = event.node
         if isinstance(event, PutBegin):
-            return f"{name} takes a put, and its note says that another one may lead" if name in self._noted else None
+            return f"{name} takes a put, {_MAY_LEAD}" if name in self._noted else None
+        if isinstance(event, ClientTable):
+            is_made = event.status == "ok" and event.part in TABLES and name in self._noted
+            return f"{name} acknowledges {event.entry} of {event.part}, {_MAY_LEAD}" if is_made else None
         if isinstance(event, BrokerExchangePartner):
             return self._check_partner(event)
         self._noted.discard(name)
