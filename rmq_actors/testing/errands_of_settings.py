@@ -41,9 +41,11 @@ READS_AFTER_S, _READS_S = 1.2, 0.7
 _GIVES_UP_S = 10.0
 
 
-async def make_topic(errand: Errand, client: ThinClient, topic: str = "") -> None:
+async def make_topic(errand: Errand, client: ThinClient, topic: str = "", queues: int = 1) -> None:
     """As an operator does. Raises `GivenUp` if it is refused."""
-    header = CreateTopicRequestHeader(topic or errand.topic, DEFAULT_TOPIC, 1, 1, _READ_AND_WRITE, "SINGLE_TAG")
+    header = CreateTopicRequestHeader(
+        topic or errand.topic, DEFAULT_TOPIC, queues, queues, _READ_AND_WRITE, "SINGLE_TAG"
+    )
     check(await client.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
 
 

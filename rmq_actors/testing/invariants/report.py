@@ -19,6 +19,8 @@ class Report(Invariant[HaClientReport | HaReport]):
         if isinstance(event, HaClientReport):
             return f"{node.name} reports {offset}, it has {node.end}" if offset > node.end else None
         slave = node.peers.get(event.conn_id)
+        if slave == "" and not offset:
+            return None  # it has nothing, whoever it is
         if slave == "":
             return f"{node.name} takes {offset} for the report of a slave, and a stranger says it"
         if slave is None or offset <= view.nodes[slave].ever:

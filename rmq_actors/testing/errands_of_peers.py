@@ -1,0 +1,85 @@
+"""Errands of those that are one of several: members of a group, and slaves of a master."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import trio
+
+from rmq_actors.client.consumer_config import PushConsumerConfig
+from rmq_actors.client.message_ext import MessageExt
+from rmq_actors.client.message_listener import ConsumeOrderlyContext, Orderly
+from rmq_actors.client.push_consumer import run_push_consumer
+from rmq_actors.testing.consumer_groups import open_application_client
+from rmq_actors.testing.errand import Errand, GivenUp
+from rmq_actors.testing.errands_of_settings import make_topic
+from rmq_actors.wire.address import parse_address
+from rmq_actors.wire.bodies.heartbeat import ConsumeFromWhere
+from rmq_actors.wire.response_code import ResponseCode
+
+_QUEUES = 4
+#: How long what was sent is waited for, and what a second member does with its queues.
+_COMES_S, _SETTLES_S = 40.0, 8.0
+#: What a slave says of its log, how often, and for how long it may go on that takes nothing: a master waits 20 s.
+_REPORT = struct.Struct(">q")
+_REPORTS_S, _STAYS_S = 4.0, 50.0
+#: More than the buffers of a connection hold.
+_LONG, _MESSAGES = b"x" * 900, 12
+
+
+async def queues_change_hands(errand: Errand) -> str:
+    """With order, what a member has consumed before another one comes and takes some queues is not consumed again."""
+    async with errand.visitor() as sender:
+        await make_topic(errand, sender.client, queues=_QUEUES)
+        for number in range(_QUEUES):
+            code, _ = await sender.client.send(errand.topic, b"%d" % number, number)
+            if code != ResponseCode.SUCCESS:
+                raise GivenUp
+    consumed = list[bytes]()
+    came = trio.Event()
+
+    async def listen(messages: Sequence[MessageExt], _: ConsumeOrderlyContext) -> None:
+        consumed.extend(message.body for message in messages)
+        if len(consumed) >= _QUEUES:
+            came.set()
+
+    own = PushConsumerConfig(errand.group, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with (
+        open_application_client(errand.brokers, errand.node, f"{errand.group}-1") as one,
+        run_push_consumer(one, own, {errand.topic: "*"}, Orderly(listen)),
+    ):
+        with trio.move_on_after(_COMES_S):
+            await came.wait()
+        if not came.is_set():
+            raise GivenUp
+        await trio.sleep(errand.below(4) / 10)  # offsets are committed each second
+        async with (
+            open_application_client(errand.brokers, errand.node, f"{errand.group}-2") as other,
+            run_push_consumer(other, own, {errand.topic: "*"}, Orderly(listen)),
+        ):
+            await trio.sleep(_SETTLES_S)
+    again = len(consumed) - _QUEUES
+    return f"of {_QUEUES} messages {again} were consumed again as queues changed hands" if again else ""
+
+
+async def takes_nothing(errand: Errand) -> str:
+    """A slave that reports, and takes nothing of what it is sent, does not stay for ever."""
+    is_over = False
+    try:
+        await _report_alone(errand)
+    except* (OSError, trio.BrokenResourceError):
+        is_over = True
+    return "" if is_over else f"a slave that takes nothing is connected after {_STAYS_S:g} s"
+
+
+async def _report_alone(errand: Errand) -> None:
+    """Be a slave that does nothing else. Raises `OSError`, `BrokenResourceError`: the connection is over."""
+    host, port = parse_address(errand.brokers.addresses(errand.master).ha)
+    async with errand.visitor() as sender, await trio.open_tcp_stream(host, port) as stream:
+        await stream.send_all(_REPORT.pack(0))
+        for number in range(_MESSAGES):
+            await errand.send(sender.client, b"%d%s" % (number, _LONG))
+        for _ in range(int(_STAYS_S / _REPORTS_S)):
+            await trio.sleep(_REPORTS_S)
+            await stream.send_all(_REPORT.pack(0))
