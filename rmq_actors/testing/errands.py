@@ -17,8 +17,9 @@ from rmq_actors.protocols.send_rules import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.testing.errand import AT_ONCE_S, Errand, GivenUp, Visitor, check, is_of_a_clock, minds_all
 from rmq_actors.testing.errands_of_clocks import check_at_a_wrong_clock, delays_at_a_wrong_clock
-from rmq_actors.testing.errands_of_peers import queues_change_hands, takes_nothing
+from rmq_actors.testing.errands_of_peers import crowd_of_one_address, queues_change_hands, takes_nothing
 from rmq_actors.testing.errands_of_programs import consumer_ends, failing_hook, wrong_arguments
+from rmq_actors.testing.errands_of_refusals import refused_deletion, refused_promotion
 from rmq_actors.testing.errands_of_settings import (
     in_a_made_topic,
     light_queues,
@@ -445,6 +446,9 @@ _OF_SETTINGS = (
     ErrandKind(unknown_topic, is_of_a_clock),
     ErrandKind(queues_change_hands, is_of_a_clock),
     ErrandKind(in_a_made_topic(takes_nothing), is_of_a_clock),
+    ErrandKind(crowd_of_one_address, is_of_a_clock),
+    ErrandKind(refused_deletion, is_of_a_clock),
+    ErrandKind(refused_promotion, is_of_a_clock),
     *(
         ErrandKind(in_a_made_topic(run), is_of_a_clock)
         for run in (held_pull, held_pull_at_a_slave, moved_offset, member_leaves, deleted_topic, second_life)

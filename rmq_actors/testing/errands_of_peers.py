@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ _COMES_S, _SETTLES_S = 40.0, 8.0
 #: What a slave says of its log, how often, and for how long it may go on that takes nothing: a master waits 20 s.
 _REPORT = struct.Struct(">q")
 _REPORTS_S, _STAYS_S = 4.0, 50.0
+#: How many connections more come than there may be, and how long they stay.
+_MORE, _CROWD_S = 4, 2.0
 #: More than the buffers of a connection hold.
 _LONG, _MESSAGES = b"x" * 900, 12
 
@@ -83,3 +86,25 @@ async def _report_alone(errand: Errand) -> None:
         for _ in range(int(_STAYS_S / _REPORTS_S)):
             await trio.sleep(_REPORTS_S)
             await stream.send_all(_REPORT.pack(0))
+
+
+async def crowd_of_one_address(errand: Errand) -> str:
+    """However many connections come to the HA port from one address, it keeps no more than it may."""
+    limit = errand.config.ha.connections_max_per_address
+    host, port = parse_address(errand.brokers.addresses(errand.master).ha)
+    ended = 0
+
+    async def come() -> None:
+        nonlocal ended
+        with contextlib.suppress(OSError, trio.BrokenResourceError):
+            async with await trio.open_tcp_stream(host, port) as stream:
+                await stream.receive_some()
+        ended += 1
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(limit + _MORE):
+            nursery.start_soon(come)
+        await trio.sleep(_CROWD_S)
+        kept = limit + _MORE - ended
+        nursery.cancel_scope.cancel()
+    return f"{kept} connections of one address are kept, of which there may be {limit}" if kept > limit else ""
