@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -88,6 +89,10 @@ def changes() -> Iterator[object]:
     for name in ("index/notes.txt", "commitlog/notes.txt", "commitlog/00000000000000000000.bak"):
         yield pytest.param({name: Path.touch}, id=f"{name} beside the others")
     yield pytest.param({"config/foo.json": bad}, id="what nobody reads")
+
+
+def changes_of_rows() -> Iterator[object]:
+    """Names and lengths among files of queues, of the index and of the log."""
     queue, other = "consumequeue/Topic/0", "consumequeue/Topic/1"
     for name in (f"{queue}/notes.txt", f"{queue}/00000000000000000000.bak", "consumequeue_ext/Topic/0/notes.txt"):
         yield pytest.param({name: Path.touch}, id=f"{name} beside the others")
@@ -101,12 +106,22 @@ def changes() -> Iterator[object]:
         yield pytest.param({"index/20260101000000000": zeros}, id=f"an index file of {length} bytes")
         yield pytest.param({f"{other}/00000000000000000000": zeros}, id=f"a queue file of {length} bytes")
         yield pytest.param({"commitlog/00000000000000065536": zeros}, id=f"a log file of {length} bytes")
+        yield pytest.param(
+            {"index/20260101000000000": write(""), "index/20260101000000001": zeros},
+            id=f"{length} bytes after an empty one",
+        )
+    for name in (
+        *("transaction/statetable/notes.txt", "transaction/redolog/TRANSACTION_REDOLOG_TOPIC_XXXX/0/notes.txt"),
+        *("consumequeue_ext/Other/0/notes.txt", "consumequeue_ext/Topic/x/notes.txt"),
+        *("consumequeue/Topic/99999999999/notes.txt", "consumequeue/Topic/2147483648/notes.txt"),
+    ):
+        yield pytest.param({name: Path.touch}, id=f"{name}, which is strange")
     for term in ((1 << 63) - 2, (1 << 63) - 1, 1 << 63, -1, 0):
         text = _GOOD["replicationTerm.json"].replace('"term":1', f'"term":{term}')
         yield pytest.param({"config/replicationTerm.json": write(text)}, id=f"term {term}")
 
 
-async def run_broker(root: Path, messages: int = 0) -> None:
+async def run_broker(root: Path, messages: int = 0, *, ext: bool = True) -> None:
     """Start a broker on a store, put messages, and stop it."""
     config = BrokerConfig(
         "ours",
@@ -114,7 +129,7 @@ async def run_broker(root: Path, messages: int = 0) -> None:
             mapped_file_size_commit_log_bytes=1 << 16,
             mapped_file_size_consume_queue_bytes=2000,
             mapped_file_size_consume_queue_ext_bytes=4096,
-            enable_consume_queue_ext=True,
+            enable_consume_queue_ext=ext,
             max_hash_slot_num=500,
             max_index_num=2000,
         ),
@@ -145,8 +160,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("change", [*changes()])
-def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path, change: dict[str, Change]) -> None:
+def spoilt(used: Path, tmp_path: Path, change: dict[str, Change]) -> Path:
     root = tmp_path / "store"
     shutil.copytree(used, root)
     for name, make in change.items():
@@ -156,6 +170,12 @@ def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path,
         path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         make(path)
+    return root
+
+
+@pytest.mark.parametrize("change", [*changes(), *changes_of_rows()])
+def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path, change: dict[str, Change]) -> None:
+    root = spoilt(used, tmp_path, change)
     errors = [finding for finding in check_store(OsDisk(root)) if finding.severity == "error"]
     steps = advice(root)
     refuses = any(step.who == "refusal" for step in steps)
@@ -167,6 +187,15 @@ def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path,
         assert refuses
     else:
         assert not refuses
+
+
+@pytest.mark.parametrize("name", ["consumequeue_ext/Topic/0/notes.txt", "consumequeue_ext/Other/0/notes.txt"])
+def test_a_refusal_for_want_of_a_setting_names_the_setting(used: Path, tmp_path: Path, name: str) -> None:
+    root = spoilt(used, tmp_path, {name: Path.touch})
+    assert {
+        step.path for step in advice(root) if step.text.endswith("a start with enableConsumeQueueExt refuses it")
+    } == {name}
+    trio.run(functools.partial(run_broker, root, ext=False))
 
 
 @pytest.mark.parametrize("change", [nothing, Path.mkdir])

@@ -385,8 +385,12 @@ def die_at(operation: int, flush: FlushDiskType, fault: type[Kill | PowerLoss]) 
     return left[0]
 
 
-def test_a_slave_has_all_of_a_light_queue_that_was_deleted_and_named_again() -> None:
-    """Before it hears of the deletion, new messages have the numbers of old ones, and it gives them no entry."""
+@pytest.mark.parametrize("restart", ["", "stop", "kill"])
+def test_a_slave_has_all_of_a_light_queue_that_was_deleted_and_named_again(restart: str) -> None:
+    """Before it hears of the deletion, new messages have the numbers of old ones, and it gives them no entry.
+
+    Nothing of that is known any more if it is started again meanwhile.
+    """
     light = "%LMQ%goes"
     servers = RoleWorld.of(1, broker_role=BrokerRole.ASYNC_MASTER, enable_lmq=True, enable_multi_dispatch=True)
 
@@ -405,6 +409,14 @@ def test_a_slave_has_all_of_a_light_queue_that_was_deleted_and_named_again() -> 
 
     async def main() -> None:
         await use(servers, begin_again)
+        if restart == "stop":
+            await trio.sleep(3)
+            await servers.stop_broker("a-1")
+        elif restart == "kill":
+            servers.nodes["a-1"].kill()
+        if restart:
+            servers.boot("a-1")
+            await servers.converge()
         await trio.sleep(2 * ROUND_S)
         for node in ("a-0", "a-1"):
             assert queue_bodies(servers.controller(node), light, 0) == told(b"new", 2)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow
-from rmq_actors.store.check.finding import CheckContext, Finding
+from rmq_actors.store.check.finding import REFUSED_WITH_EXT, CheckContext, Finding
 from rmq_actors.store.dispatch.consume_queue_ext import MAX_ADDR, MIN_EXT_UNIT_SIZE
+from rmq_actors.store.dispatch.consume_queues import parse_queue_id
 from rmq_actors.store.files.layout import CONSUME_QUEUE_EXT_DIRECTORY
 from rmq_actors.wire.dispatch_request import DispatchRequest
 
@@ -33,10 +34,18 @@ class ConsumeQueueExtCheck:
         findings: list[Finding] = []
         directory = f"{CONSUME_QUEUE_EXT_DIRECTORY}/{topic}/{queue_id}"
         context = self._context
-        row = FileRow.load(self._disk, directory, context.summary, findings, context.severity_of_row)
+        row = FileRow.load(self._disk, directory, context.summary, findings, context.severity_of_row, REFUSED_WITH_EXT)
         if row.files:
             self._rows[topic, queue_id] = row
         return findings
+
+    def load_lone(self, queues: Collection[tuple[str, int]]) -> Iterator[Finding]:
+        """What is wrong with rows whose queue has no directory: a start removes them, if it can."""
+        for topic in self._disk.list(CONSUME_QUEUE_EXT_DIRECTORY):
+            for name in self._disk.list(f"{CONSUME_QUEUE_EXT_DIRECTORY}/{topic}"):
+                queue_id = parse_queue_id(name)
+                if queue_id is not None and (topic, queue_id) not in queues:
+                    yield from self.load(topic, queue_id)
 
     def is_address(self, tags_code: int, record: DispatchRequest) -> bool:
         """Whether what stands in the entry of a record is the address of a unit."""

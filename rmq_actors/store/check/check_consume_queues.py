@@ -16,6 +16,7 @@ from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
 from rmq_actors.store.check.finding import CANNOT_BE_OPENED, PAST_THE_LOG, REFUSED, CheckContext, Finding, Severity
 from rmq_actors.store.dispatch.consume_queue import parse_queue_offset
+from rmq_actors.store.dispatch.consume_queues import parse_queue_id
 from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
@@ -87,7 +88,7 @@ class ConsumeQueuesCheck:
             yield from self._no_directory(f"{CONSUME_QUEUE_DIRECTORY}/{topic}")
             for queue in self._disk.list(f"{CONSUME_QUEUE_DIRECTORY}/{topic}"):
                 directory = f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{queue}"
-                if not (queue.removeprefix("-").isdecimal() and queue.isascii() and str(int(queue)) == queue):
+                if parse_queue_id(queue) is None:
                     yield Finding(directory, 0, "note", "not the number of a queue: nobody reads it")
                     continue
                 findings: list[Finding] = []
@@ -105,6 +106,7 @@ class ConsumeQueuesCheck:
                 if row.files:
                     self._context.summary.queues += 1
                     cursor.next_entry = yield from self._skip_cleaned(cursor)
+        yield from self._ext.load_lone(self._queues.keys())
 
     def _no_directory(self, path: str) -> Iterator[Finding]:
         """What is wrong with what stands where the directory of a topic should."""

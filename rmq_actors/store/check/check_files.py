@@ -56,13 +56,15 @@ class FileRow:
         summary: CheckSummary,
         findings: list[Finding],
         severity_from: Callable[[int], Severity],
+        strange_name: str = REFUSED,
     ) -> FileRow:
         """List the files and their sizes; what is wrong with the row goes to `findings`.
 
-        `severity_from`: how bad it is that the row is not whole from an offset on.
+        `severity_from`: how bad it is that the row is not whole from an offset on. `strange_name`: what a start makes
+        of a file that is not named as those of a row are.
         """
         row = cls(directory)
-        found = list(row._readable(disk, findings))
+        found = list(row._readable(disk, findings, strange_name))
         summary.files += len(found)
         if found and found[-1].size_bytes == 0:
             empty = found.pop()
@@ -74,12 +76,14 @@ class FileRow:
             row._add(file, findings, severity_from)
         return row
 
-    def _readable(self, disk: Disk, findings: list[Finding]) -> Iterator[RowFile]:
+    def _readable(self, disk: Disk, findings: list[Finding], strange_name: str) -> Iterator[RowFile]:
         for name in disk.list(self.directory):
             path = f"{self.directory}/{name}"
             from_offset = parse_file_name(name)
             if from_offset is None:
-                findings.append(Finding(path, 0, "error", f"not the name of a file of this row (20 digits): {REFUSED}"))
+                findings.append(
+                    Finding(path, 0, "error", f"not the name of a file of this row (20 digits): {strange_name}")
+                )
                 continue
             try:
                 file = disk.open(path, read_only=True)

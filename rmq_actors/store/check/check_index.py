@@ -6,6 +6,7 @@ what putting its entries one after the other makes. Memory: four bytes for each 
 
 from __future__ import annotations
 
+import itertools
 import struct
 import sys
 from array import array
@@ -136,7 +137,6 @@ class IndexCheck:
         if len(view) < HEADER_BYTES:
             empty = not len(view) and is_last
             text = "an empty file: it was created, and never got its length" if empty else "too short for a header"
-            text += f": {REFUSED}" if len(view) else ""
             yield Finding(path, 0, "note" if empty else "error", text)
             return
         header = _HEADER.unpack_from(view)
@@ -447,12 +447,16 @@ def _unpack(view: memoryview, file: _File) -> Iterator[tuple[int, int, int, int]
 
 
 def _of_other_lengths(sizes: Mapping[str, int]) -> Iterator[Finding]:
-    """Settings say how long a file is, and a start takes no other: the length is that of most files, or the longest."""
+    """Settings say how long a file is, and a start takes no other: the length is that of most files, or the longest.
+
+    It looks at no file after an empty one.
+    """
     files = Counter(filter(None, sizes.values()))
     expected = max(files, key=lambda size: (files[size], size), default=0)
-    for path, size in sizes.items():
-        if size not in (0, expected):
-            text = f"the file is {size} bytes long, the others are {expected}: {REFUSED}"
+    for path, size in itertools.takewhile(lambda item: item[1], sizes.items()):
+        if size != expected or size < HEADER_BYTES:
+            others = "" if size == expected else f", the others are {expected}"
+            text = f"the file is {size} bytes long{others}: {REFUSED}"
             yield Finding(path, 0, "error", text)
 
 

@@ -13,7 +13,7 @@ import attrs
 
 from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_files import FileRow, open_mapped
-from rmq_actors.store.check.finding import PAST_THE_LOG, CheckContext, Finding, Severity
+from rmq_actors.store.check.finding import PAST_THE_LOG, REFUSED, CheckContext, Finding, Severity
 from rmq_actors.store.dispatch.transaction_state_service import (
     ENDS_SEVERAL_TAGS_CODE,
     PREPARED_MESSAGE_TAGS_CODE,
@@ -90,10 +90,15 @@ class TransactionsCheck:
         """List the files; what is wrong with the rows goes to `findings`."""
         redo = f"{TRAN_REDO_LOG_DIRECTORY}/{TRANSACTION_REDOLOG_TOPIC}/0"
         rows = [
-            _Row(name, disk, FileRow.load(disk, path, context.summary, findings, context.severity_of_row), layout)
-            for name, path, layout in (
-                ("tranRedoLog", redo, _REDO_UNIT),
-                ("tranStateTable", TRAN_STATE_TABLE_DIRECTORY, _TABLE_ENTRY),
+            _Row(
+                name,
+                disk,
+                FileRow.load(disk, path, context.summary, findings, context.severity_of_row, strange),
+                layout,
+            )
+            for name, path, layout, strange in (
+                ("tranRedoLog", redo, _REDO_UNIT, REFUSED),
+                ("tranStateTable", TRAN_STATE_TABLE_DIRECTORY, _TABLE_ENTRY, "a start makes the table again"),
             )
         ]
         redo_log, table = rows

@@ -12,9 +12,10 @@ import attrs
 Severity = Literal["error", "recoverable", "note"]
 
 
-#: How the text of a finding ends that no start takes; how that of a file begins which nobody can open; and what is said
-#: of derived entries whose records the log should have.
+#: How the text of a finding ends that no start takes, or none with a setting; how that of a file begins that cannot be
+#: opened; and what is said of derived entries whose records the log should have.
 REFUSED = "a start refuses it"
+REFUSED_WITH_EXT = "a start with enableConsumeQueueExt refuses it"
 CANNOT_BE_OPENED = "cannot be opened"
 PAST_THE_LOG = "past the log's end"
 
@@ -36,7 +37,7 @@ class Finding(NamedTuple):
     @property
     def is_refused(self) -> bool:
         """Whether a start refuses what was found, whatever else there is."""
-        return self.text.startswith(CANNOT_BE_OPENED) or self.text.endswith(REFUSED)
+        return self.text.startswith(CANNOT_BE_OPENED) or self.text.endswith((REFUSED, REFUSED_WITH_EXT))
 
     @property
     def is_past_the_log(self) -> bool:

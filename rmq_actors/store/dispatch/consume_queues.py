@@ -196,7 +196,7 @@ class ConsumeQueues:
             if not names and self._is_file(f"{CONSUME_QUEUE_DIRECTORY}/{topic}"):
                 self._name_stray(f"{CONSUME_QUEUE_DIRECTORY}/{topic}")
             for name in names:
-                queue_id = _parse_queue_id(name)
+                queue_id = parse_queue_id(name)
                 queue = None if queue_id is None else self._create(topic, queue_id)
                 if queue is None:
                     self._name_stray(f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{name}")
@@ -218,7 +218,7 @@ class ConsumeQueues:
         """Remove extension files whose queue is gone: it will be made again, and they with it."""
         for topic in self.disk.list(CONSUME_QUEUE_EXT_DIRECTORY):
             for name in self.disk.list(f"{CONSUME_QUEUE_EXT_DIRECTORY}/{topic}"):
-                queue_id = _parse_queue_id(name)
+                queue_id = parse_queue_id(name)
                 if queue_id is not None and (topic, queue_id) not in self._queues:
                     self._new_queue(topic, queue_id).recover(0)
 
@@ -456,7 +456,8 @@ class ConsumeQueues:
             queue.close()
 
 
-def _parse_queue_id(name: str) -> int | None:
+def parse_queue_id(name: str) -> int | None:
+    """The queue whose directory has this name; None if it is not that of a queue."""
     digits = name.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 10 or str(int(name)) != name:
         return None

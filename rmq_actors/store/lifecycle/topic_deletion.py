@@ -155,8 +155,9 @@ class TopicDeletion:
             was = begin_of(before.get(queue.topic, {}), queue.queue_id)
             if begin < was or queue.first_physic_offset < begin:
                 remove.append(queue)
-                # What named it as a further queue since had indexes that seemed to be taken: `ConsumeQueue._takes`.
-                if queue.max_physic_offset > begin or queue.refused:
+                # What named it as a further queue since may have no entry in it: its indexes seemed to be taken
+                # (`ConsumeQueue._takes`), perhaps before this process began.
+                if queue.max_physic_offset > begin or self._files.consume_queues.config.enable_multi_dispatch:
                     again_from.append(begin)
         try:
             self._forget(remove)
