@@ -1,4 +1,4 @@
-"""Errands of those that are one of several: members of a group, and slaves of a master."""
+"""Errands of members of a group, and of slaves of a master."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rmq_actors.wire.response_code import ResponseCode
 _QUEUES = 4
 #: How long what was sent is waited for, and what a second member does with its queues.
 _COMES_S, _SETTLES_S = 40.0, 8.0
-#: What a slave says of its log, how often, and for how long it may go on that takes nothing: a master waits 20 s.
+#: What a slave says of its log, how often, and how long one that takes nothing may stay: a master waits 20 s.
 _REPORT = struct.Struct(">q")
-_REPORTS_S, _STAYS_S = 4.0, 50.0
+_REPORTS_S, _STAYS_S = 2.0, 30.0
 #: How many connections more come than there may be, and how long they stay.
 _MORE, _CROWD_S = 4, 2.0
 #: More than the buffers of a connection hold.
@@ -59,33 +59,35 @@ async def queues_change_hands(errand: Errand) -> str:
         await trio.sleep(errand.below(4) / 10)  # offsets are committed each second
         async with (
             open_application_client(errand.brokers, errand.node, f"{errand.group}-2") as other,
-            run_push_consumer(other, own, {errand.topic: "*"}, Orderly(listen)),
+            run_push_consumer(other, own, {errand.topic: "*"}, Orderly(listen)) as member,
         ):
             await trio.sleep(_SETTLES_S)
+            if not member.queues:
+                raise GivenUp
     again = len(consumed) - _QUEUES
     return f"of {_QUEUES} messages {again} were consumed again as queues changed hands" if again else ""
 
 
 async def takes_nothing(errand: Errand) -> str:
-    """A slave that reports, and takes nothing of what it is sent, does not stay for ever."""
-    is_over = False
-    try:
-        await _report_alone(errand)
-    except* (OSError, trio.BrokenResourceError):
-        is_over = True
-    return "" if is_over else f"a slave that takes nothing is connected after {_STAYS_S:g} s"
-
-
-async def _report_alone(errand: Errand) -> None:
-    """Be a slave that does nothing else. Raises `OSError`, `BrokenResourceError`: the connection is over."""
+    """A slave that reports, and takes nothing of what it is sent, is let go after haHousekeepingInterval."""
     host, port = parse_address(errand.brokers.addresses(errand.master).ha)
-    async with errand.visitor() as sender, await trio.open_tcp_stream(host, port) as stream:
-        await stream.send_all(_REPORT.pack(0))
-        for number in range(_MESSAGES):
-            await errand.send(sender.client, b"%d%s" % (number, _LONG))
-        for _ in range(int(_STAYS_S / _REPORTS_S)):
-            await trio.sleep(_REPORTS_S)
-            await stream.send_all(_REPORT.pack(0))
+    try:
+        stream = await trio.open_tcp_stream(host, port)
+    except OSError:
+        raise GivenUp from None
+    async with errand.visitor() as sender, stream:
+        is_over = False
+        with trio.move_on_after(_STAYS_S):
+            try:
+                await stream.send_all(_REPORT.pack(0))
+                for number in range(_MESSAGES):
+                    await errand.send(sender.client, b"%d%s" % (number, _LONG))
+                while True:
+                    await trio.sleep(_REPORTS_S)
+                    await stream.send_all(_REPORT.pack(0))
+            except trio.BrokenResourceError:
+                is_over = True
+    return "" if is_over else f"a slave that has taken nothing for {_STAYS_S:g} s is connected"
 
 
 async def crowd_of_one_address(errand: Errand) -> str:

@@ -22,8 +22,8 @@ from tests.mutants.mutant import ROOT
 PAGE = ROOT / "docs" / "last-campaign.md"
 #: How many runs of each scenario: those whose runs are long have fewer.
 RUNS: Mapping[str, int] = {
-    "replication": 1650,
-    "fail-over": 900,
+    "replication": 1200,
+    "fail-over": 600,
     "production": 700,
     "production-of-four": 600,
     "transactions": 600,
@@ -93,16 +93,29 @@ def make_runs(out: Path, first_seed: int, jobs: int) -> None:
         path, count = out / f"{name}.jsonl", count_of(name)
         if len(results(path)) == count:
             continue
-        path.unlink(missing_ok=True)
+        part = out / f"{name}.part"
         seeds = f"{first_seed}:{first_seed + count}"
         command = [sys.executable, "-m", "rmq_actors.cli.entry", "chaos", "run", "--scenario", name, "--seeds", seeds]
-        with path.open("w") as file, (out / "log").open("a") as log:
+        with part.open("w") as file, (out / "log").open("a") as log:
             subprocess.run([*command, "--jobs", str(jobs), "--json"], stdout=file, stderr=log, cwd=ROOT, check=False)
+        if part.read_text().count("\n") != count:
+            print(f"{name}: the command has ended before its runs were made; see {out / 'log'}", flush=True)
+            continue
+        part.rename(path)
         made = results(path)
         print(f"{name}: {len(made)} of {count} runs", flush=True)
         for each in made:
             if each["outcome"] != "passed":
                 print(f"  {name} {each['seed']}: {each['outcome']}: {each['failure']}", flush=True)
+
+
+def commit_now() -> str:
+    """The commit of the working tree, with a + if there are changes."""
+    told = [["git", "rev-parse", "--short", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"]]
+    commit, changes = (
+        subprocess.run(each, cwd=ROOT, capture_output=True, text=True, check=True).stdout for each in told
+    )
+    return commit.strip() + ("+" if changes else "")
 
 
 def results(path: Path) -> list[Result]:
@@ -188,10 +201,17 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("out/campaign"), help="where results are kept (out/campaign)")
     parser.add_argument("--first-seed", type=int, default=30_000, help="of each scenario (30000)")
     parser.add_argument("--jobs", type=int, default=2, help="how many runs at a time (2)")
-    parser.add_argument("--write", metavar="COMMIT", help="make no runs: write the page, of runs on this commit")
+    parser.add_argument("--write", action="store_true", help="make no runs: write the page, of those that were made")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    of, now = arguments.out / "of", f"{commit_now()} {arguments.first_seed}"
     if not arguments.write:
+        if of.exists() and of.read_text() != now:
+            print(
+                f"{arguments.out} has runs of {of.read_text()} (commit, first seed), and this is {now}", file=sys.stderr
+            )
+            return 2
+        of.write_text(now)
         make_runs(arguments.out, arguments.first_seed, arguments.jobs)
     runs = {name: results(arguments.out / f"{name}.jsonl") for name in SCENARIOS}
     lacking = [name for name, made in runs.items() if len(made) != count_of(name)]
@@ -200,7 +220,7 @@ def main() -> int:
         return 1
     if arguments.write:
         date = dt.datetime.now(dt.UTC).date().isoformat()
-        PAGE.write_text(page(runs, arguments.write, date, what_people_wrote(PAGE.read_text())))
+        PAGE.write_text(page(runs, of.read_text().split()[0], date, what_people_wrote(PAGE.read_text())))
     return int(any(each["outcome"] != "passed" for made in runs.values() for each in made))
 
 
