@@ -168,6 +168,9 @@ REFUSED_CHANGE = "UPDATE_AND_CREATE_ACL_CONFIG_FAILED"
         # Whoever may not ask is not told why it could not be done.
         ([ask("asked", "TOPIC_NOT_EXIST", **SHUT)], True),
         ([ask("asked", "SYSTEM_BUSY", **SHUT)], False),
+        # A broker knows all that these clients ask.
+        ([ask("asked", "REQUEST_CODE_NOT_SUPPORTED")], True),
+        ([ask("asked", "SYSTEM_ERROR")], False),
         ([ask("asked", "SUCCESS", secret=-1)], True),
         # What a broker sees later may be refused for another reason before.
         ([ask("asked", "TOPIC_NOT_EXIST", needs=f"{TO_OWN} {DEEP}{TO_SHUT}")], False),
@@ -253,6 +256,14 @@ REFUSED_CHANGE = "UPDATE_AND_CREATE_ACL_CONFIG_FAILED"
         ([change("asked", "SUCCESS"), change("asked", "DELETE_ACL_CONFIG_FAILED", to=None)], True),
         ([change("asked", REFUSED_CHANGE, text="?")], False),
         ([change("asked", "SUCCESS", text="?")], True),
+        ([change("asked", "denied", text="?")], True),
+        ([change("asked", "SYSTEM_ERROR", text="?")], True),
+        ([change("asked", "SYSTEM_BUSY", text="?")], False),
+        ([change("asked", "RemotingTimeoutError", text="?")], False),
+        ([change("asked", "SYSTEM_ERROR")], True),
+        ([disk_fails, change("asked", "SYSTEM_ERROR")], False),
+        ([change("asked", "REQUEST_CODE_NOT_SUPPORTED")], True),
+        ([change("asked", "SYSTEM_BUSY")], False),
         ([change("asked", "SUCCESS", white="10.0.0.9"), ask("asked", "SUCCESS", **SHUT, **WHITE)], False),
         ([change("asked", "SUCCESS", white="10.0.0.9"), ask("asked", "denied", **SHUT, **WHITE)], True),
         ([change("asked", "SUCCESS", white="10.0.0.90"), ask("asked", "SUCCESS", **SHUT, **WHITE)], True),

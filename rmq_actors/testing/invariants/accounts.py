@@ -82,8 +82,9 @@ class Accounts(Invariant[Any]):
 
     What counts are the accounts as the run has given them to the broker. A change holds from the answer SUCCESS on, at
     that broker, whatever becomes of its process and its power, until an operator removes all that it has; one that is
-    under way, or was never answered, may hold or not; one that cannot be is refused, and changes nothing. A refusal of
-    another change is right only where a disk has failed since the store was opened.
+    under way, or was never answered, may hold or not; one that cannot be is refused as such, and changes nothing. Any
+    other refusal of a change is right only where a disk has failed since the store was opened, or the broker is busy.
+    A broker knows each of these requests.
     """
 
     name = "accounts"
@@ -144,7 +145,9 @@ class Accounts(Invariant[Any]):
         place = event.node, event.account
         what = f"{event.node} answers a change of {event.account or 'the white list'} with {event.status}"
         if event.detail == IMPOSSIBLE:
-            return f"{what}, and nobody can have such an account" if event.status == ResponseCode.SUCCESS.name else None
+            if event.status == ResponseCode.SUCCESS.name:
+                return f"{what}, and nobody can have such an account"
+            return None if event.status == "asked" else self._wrong_refusal(event, what, may_fail=True)
         value: _Value = _white(event.detail) if event.account == WHITE_LIST else Account.of(event.detail)
         known = self._values(*place)[-1][1]
         if event.status in ("asked", "written"):
@@ -156,14 +159,16 @@ class Accounts(Invariant[Any]):
             if asked.removals == self._removals[event.node]:  # else the answer was sent before all was removed
                 self._note(*place, {asked.value})
             return None
+        # What an answer that is lost has deleted cannot be deleted again.
+        return self._wrong_refusal(event, what, may_fail=asked.value is None and None in asked.before)
+
+    def _wrong_refusal(self, event: ClientAccountChange, what: str, *, may_fail: bool) -> str | None:
+        """What is wrong with another answer than SUCCESS; `may_fail`: whether the change need not be possible."""
         if event.status == DENIED:
             return f"{what}, and an administrator has asked"
-        is_refused = event.status.endswith("_FAILED")
-        # What an answer that is lost has deleted cannot be deleted again.
-        is_gone = asked.value is None and None in asked.before
-        if is_refused and not is_gone and event.node not in self._disk_failed:
-            return f"{what}, and no disk has failed"
-        return None
+        is_answered = event.status in ResponseCode.__members__ and event.status != ResponseCode.SYSTEM_BUSY.name
+        is_explained = event.node in self._disk_failed or (may_fail and event.status.endswith("_FAILED"))
+        return f"{what}, and no disk has failed" if is_answered and not is_explained else None
 
     def _set_up_anew(self, event: OperatorSetUpAnew, _: ClusterView) -> None:
         self._removals[event.node] += 1
@@ -203,6 +208,8 @@ class Accounts(Invariant[Any]):
             return f"{what}; they may ask it" if verdicts == {"may"} else None
         if event.status not in ResponseCode.__members__ or event.status == ResponseCode.SYSTEM_BUSY.name:
             return None
+        if event.status == ResponseCode.REQUEST_CODE_NOT_SUPPORTED.name:
+            return f"{what}; brokers know each of these requests"
         is_taken = ResponseCode[event.status] in STORED
         if verdicts == {"refused"} or (is_taken and verdicts <= _REFUSED):
             return f"{what}; they may not ask it"
