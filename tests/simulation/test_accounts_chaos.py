@@ -22,6 +22,10 @@ from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.run import ClientAccount, ClientAccountChange, OperatorPromote
 
 SEEDS, MANY_SEEDS = range(8), range(40)
+#: Whoever could make a broker do these would do harm.
+HARMFUL = {"delete", "command", "set_white_list", "set_setting"}
+#: The first has no answer. A broker does the others for nobody: no transaction ends, or clients may not write there.
+NEVER_DONE = {"send_oneway", "commit_another", "send_to_system_topic"}
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -40,15 +44,9 @@ def test_accounts_get_what_they_may_and_nothing_else_whatever_fails() -> None:
 def test_between_many_runs_everything_is_asked_and_is_let_through_and_refused() -> None:
     results = [run(seed) for seed in MANY_SEEDS]
     assert [(each.case.seed, each.failure) for each in results if each.outcome != "passed"] == []
-    told = Counter(
-        (event.operation, event.status == "denied")
-        for each in results
-        for event in of_kind(each.events, ClientAccount)
-        if event.status != "asked"
-    )
-    assert {kind for kind in KINDS if not told[kind, True]} <= {"send_oneway"}
-    # Whoever could make a broker do these would do harm.
-    assert {kind for kind in KINDS if not told[kind, False]} <= {"delete", "command", "set_white_list", "set_setting"}
+    told = {(event.operation, event.status) for each in results for event in of_kind(each.events, ClientAccount)}
+    assert {kind for kind in KINDS if (kind, "denied") not in told} <= {"send_oneway"}
+    assert {kind for kind in KINDS if (kind, "SUCCESS") not in told} <= {*HARMFUL, *NEVER_DONE}
     changes = Counter(event.status for each in results for event in of_kind(each.events, ClientAccountChange))
     assert changes.keys() >= {"SUCCESS", "UPDATE_AND_CREATE_ACL_CONFIG_FAILED", "written", "done"}
     assert sum(len(of_kind(each.events, OperatorPromote)) for each in results) >= 5
@@ -148,5 +146,4 @@ def never_look_at_files(patch: pytest.MonkeyPatch) -> None:
 )
 def test_the_scenario_finds_each_bug(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
-    # A broker whose file is half there does not start: that is told as a crash.
-    assert any(run(seed).outcome in ("invariant", "crash") for seed in range(40))
+    assert any(run(seed).outcome == "invariant" for seed in range(40))
