@@ -20,7 +20,7 @@ from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.failures import Failures, replay_command
 from rmq_actors.cli.out_directory import make_directory, make_room
 from rmq_actors.cli.progress import ProgressLines, progress_bar
-from rmq_actors.store.check.finding import on_one_line
+from rmq_actors.settings.field_types import on_one_line
 from rmq_actors.testing.campaign import Campaign, CampaignFailed, RunSummary, run_campaign
 from rmq_actors.testing.case_file import CaseFile, IllegalCaseFile
 from rmq_actors.testing.mistakes import MISTAKES, own_place, what

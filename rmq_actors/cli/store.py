@@ -20,9 +20,10 @@ from rmq_actors.cli.exit_codes import ExitCode
 from rmq_actors.cli.log_part import read_log_part
 from rmq_actors.cli.store_truncate import truncate
 from rmq_actors.real_io.os_disk import OsDisk
+from rmq_actors.settings.field_types import on_one_line
 from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.dump import Unreadable, read_commit_log
-from rmq_actors.store.check.finding import CheckSummary, Finding, on_one_line
+from rmq_actors.store.check.finding import CheckSummary, Finding
 from rmq_actors.store.check.repair import plan_repair
 from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError

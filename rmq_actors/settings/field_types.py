@@ -137,3 +137,8 @@ def shown(value: object) -> str:
         return repr(value)[:_SHOWN_CHARS]
     except Exception:  # noqa: BLE001 - whatever somebody has written; Python shows no number of 4,300 digits either
         return f"a {type(value).__name__} that cannot be shown"
+
+
+def on_one_line(text: str) -> str:
+    """The text with what is not printable, as names of files may have it, as escapes."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from rmq_actors.store.check.finding import on_one_line
+from rmq_actors.settings.field_types import on_one_line
 from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.mistakes import MISTAKES, told
 from rmq_actors.testing.view import ClusterView

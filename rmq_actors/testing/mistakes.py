@@ -13,7 +13,7 @@ from pathlib import Path
 
 import rmq_actors
 import sim_net
-from rmq_actors.store.check.finding import on_one_line
+from rmq_actors.settings.field_types import on_one_line
 
 #: What ends a run, and not the process: `sys.exit` in a scenario, too. KeyboardInterrupt is meant for the process.
 MISTAKES = (Exception, SystemExit, GeneratorExit)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import attrs
 
-from rmq_actors.store.check.finding import on_one_line
+from rmq_actors.settings.field_types import on_one_line
 from rmq_actors.testing.accounts import ACCOUNTS
 from rmq_actors.testing.crash_points import CRASH_POINTS
 from rmq_actors.testing.exchanges import EXCHANGES

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 
 import attrs
 
+from rmq_actors.settings.field_types import on_one_line
+
 #: `error`: no crash explains it. `recoverable`: a crash leaves it, and the next start mends it. `note`: nothing wrong.
 Severity = Literal["error", "recoverable", "note"]
 
@@ -43,11 +45,6 @@ class Finding(NamedTuple):
     def is_past_the_log(self) -> bool:
         """Whether it tells that the log has had more than it has now."""
         return PAST_THE_LOG in self.text
-
-
-def on_one_line(text: str) -> str:
-    """The text with what is not printable, as names of files may have it, as escapes."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 @attrs.define
