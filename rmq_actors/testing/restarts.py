@@ -12,21 +12,17 @@ from typing import Final
 
 import attrs
 
-from rmq_actors.testing.brokers import STORE
 from rmq_actors.testing.fault_families import FaultFamilies
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Checkpointed, Delayed
 from rmq_actors.testing.operation import Operation, draw_operations
 from rmq_actors.testing.production import OPERATED
+from rmq_actors.testing.store_work import STORE_WORK
 from rmq_actors.testing.topology import Topology
 from rmq_actors.testing.workload import CHOICES, COMBINATIONS, DIVERGENCE, Workload, draws_clients
 from sim_net import DiskError, DiskFull, Fault, Kill, On, PowerLoss, Schedule
 
-#: An index file has room for this many keys, in this many chains.
 _STORE: Final = attrs.evolve(
-    STORE,
-    max_hash_slot_num=4,
-    max_index_num=8,
-    flush_consume_queue_thorough_interval_ms=1000,
+    STORE_WORK.store,
     # Under ASYNC_FLUSH much is not synced when a crash comes.
     flush_interval_commit_log_ms=5000,
 )
