@@ -169,7 +169,7 @@ def _scenario(text: str) -> Scenario:
         why = what(error) + (f" ({place})" if place else "")
         raise _refused(f"--scenario {text!r} cannot be imported: {why}") from error
     if not isinstance(value, Scenario):
-        raise _refused(f"--scenario {text!r} is no Scenario")
+        raise _refused(f"--scenario {text!r} is not a Scenario")
     return value
 
 

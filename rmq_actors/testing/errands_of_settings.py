@@ -25,13 +25,13 @@ from rmq_actors.wire.response_code import ResponseCode
 _READ_AND_WRITE = 6
 #: Slaves copy tables each 10 s.
 _COPIED_S = 25.0
-#: How many messages a slow group is behind: half of what it may be, each, and a byte.
+#: How many messages a slow group is behind. Each has one byte more than half of what the group may be behind.
 _BEHIND = 3
 #: So far below listenPort is the fast port.
 _FAST_PORT_BELOW = 2
 #: A long frame: more than a usual buffer has; and how many there are beside those that have room.
 _LONG_BYTES, _BESIDE_ROOM = 100_000, 2
-#: Long frames need so long, and a connection that is closed is noticed in this time.
+#: How long the long frames take; a connection that the broker closes is noticed within this time, too.
 _LONG_S = 4.0
 #: A slow reader asks so much that the answers are more than the buffers of both sides hold.
 _ONE_SEGMENT_BYTES = 1_300

@@ -56,7 +56,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def first_leaf(error: BaseException) -> BaseException:
-    """What a group holds first; an error that is no group, itself."""
+    """What a group holds first, or the error itself if it is not a group."""
     return next(_leaves(error))
 
 

@@ -21,7 +21,7 @@ from rmq_actors.wire.record import Message
 from sim_net import Node
 
 NAME: Final = "broker-elsewhere"
-#: It has more terms behind it than brokers of a run ever have, and a log that is longer than theirs at first.
+#: It has had more terms than brokers of a run ever have, and its log is longer than theirs at first.
 _TERM: Final = 40
 _STORE: Final = MessageStoreConfig(
     mapped_file_size_commit_log_bytes=4096, max_hash_slot_num=16, max_index_num=64, store_stats_sampling=False

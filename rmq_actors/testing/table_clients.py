@@ -72,7 +72,7 @@ class TableClients:
             await self._pause(node.entropy.random() * _PAUSE_S if is_made else _AGAIN_S, broker)
 
     async def _pause(self, pause_s: float, broker: BrokerController) -> None:
-        """Rest so long; with `changes_in_exchanges` no longer than until roles are exchanged."""
+        """Rest for `pause_s`, or until roles are exchanged, if `changes_in_exchanges` is set."""
         over_at_s = trio.current_time() + pause_s
         while self.brokers.workload.changes_in_exchanges and trio.current_time() < over_at_s:
             if _exchanges_roles(broker):

@@ -144,7 +144,7 @@ def test_a_scenario_of_ones_own(own_module: str, jobs: str) -> None:
 @pytest.mark.parametrize(
     ("scenario", "named"),
     [
-        ("{}:NOT_ONE", "is no Scenario"),
+        ("{}:NOT_ONE", "is not a Scenario"),
         ("{}:NOTHING", "cannot be imported"),
         ("no_such_module:PAIR", "cannot be imported"),
         (":PAIR", "cannot be imported"),

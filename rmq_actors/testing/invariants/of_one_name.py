@@ -1,4 +1,4 @@
-"""Whom a broker follows: those of its brokerName."""
+"""Which brokers a broker follows: those of its brokerName."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Looked = HaClientConnect | HaClientReport | HaClientHalt | BrokerSlaveSynchroni
 
 @attrs.define(eq=False, repr=False)
 class OfOneName(Invariant[_Looked]):
-    """A slave with the address of a broker of another brokerName reports nothing there, halts not, and takes no table.
+    """A slave that has the address of a broker of another brokerName reports nothing there, and does not halt.
 
-    That one has another log, and other tables: what it says of them is no reason to cut anything.
+    Nor does it take over a table. That one has another log, and other tables: they are no reason to cut anything.
     """
 
     name = "of_one_name"
