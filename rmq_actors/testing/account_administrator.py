@@ -34,16 +34,16 @@ from rmq_actors.testing.invariants.accounts import DENIED
 from rmq_actors.testing.remote_clients import RemoteClients
 from rmq_actors.testing.sim_brokers import Beside
 from rmq_actors.testing.strange_requests import Dice
+from rmq_actors.testing.thin_client import make_topic_request
 from rmq_actors.tracing.events.run import ClientAccountChange, OperatorSetUpAnew
 from rmq_actors.wire.acl_signature import SessionCredentials
-from rmq_actors.wire.headers import encode_header
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand
-from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Node
 
 _TIMEOUT_MS = 5_000
+#: How many queues the topic has whose queues other messages enter.
+_QUEUES = 2
 #: How often an administrator tries a change again that is not answered, or that a disk does not take.
 _TRIES, _CHANGE_PAUSE_S = 12, 1.0
 #: So many requests of visitors come with one change of accounts.
@@ -101,8 +101,7 @@ class AdministeredClients(RemoteClients):
 
     async def _make_topic(self, remoting: RemotingClient, master: str) -> bool:
         """That whose queues other messages enter: a broker makes it for no message."""
-        header = CreateTopicRequestHeader(FURTHER_TOPIC, "TBW102", 2, 2, 6, "SINGLE_TAG")
-        command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, encode_header(header))
+        command = make_topic_request(FURTHER_TOPIC, _QUEUES)
         with contextlib.suppress(RemotingError):
             answer = await remoting.invoke(self.brokers.addresses(master).remoting, command, _TIMEOUT_MS)
             return answer.code == ResponseCode.SUCCESS

@@ -22,7 +22,14 @@ from rmq_actors.testing.account_table import (
     of_group,
 )
 from rmq_actors.testing.strange_requests import Dice, command_of
-from rmq_actors.testing.thin_client import PRODUCER_GROUP, Prepared, end_request, send_request, subscription
+from rmq_actors.testing.thin_client import (
+    PRODUCER_GROUP,
+    Prepared,
+    end_request,
+    make_topic_request,
+    send_request,
+    subscription,
+)
 from rmq_actors.wire.batch import encode_batch
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.heartbeat import (
@@ -65,7 +72,7 @@ from rmq_actors.wire.headers.offsets import (
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from rmq_actors.wire.headers.topics import DeleteTopicRequestHeader
 from rmq_actors.wire.properties import encode_properties
 from rmq_actors.wire.pull_sys_flag import PullSysFlag
 from rmq_actors.wire.record import (
@@ -83,7 +90,7 @@ MARK = b"of-an-account "
 TRACE_TOPIC, SYSTEM_TOPIC = "RMQ_SYS_TRACE_TOPIC", "SELF_TEST_TOPIC"
 #: What the names of topics and groups begin with that nobody but an administrator makes.
 MADE = "MadeBy-"
-_QUEUES, _READ_AND_WRITE, _RECENT, _MAX = 2, 6, 12, 32
+_QUEUES, _RECENT, _MAX = 2, 12, 32
 #: A time in ms that all messages are before.
 _FAR_MS = 2**60
 #: How often a half message claims a topic, and how often a message that claims one is looked at.
@@ -419,8 +426,7 @@ def _lock(draft: Draft) -> Asked:
 
 
 def _make_topic(draft: Draft) -> Asked:
-    header = CreateTopicRequestHeader(MADE + draft.key, "TBW102", _QUEUES, _QUEUES, _READ_AND_WRITE, "SINGLE_TAG")
-    return Asked(command_of(RequestCode.UPDATE_AND_CREATE_TOPIC, header), [BY_ADMINISTRATOR])
+    return Asked(make_topic_request(MADE + draft.key, _QUEUES), [BY_ADMINISTRATOR])
 
 
 def _make_group(draft: Draft) -> Asked:

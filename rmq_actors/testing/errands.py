@@ -45,7 +45,7 @@ from rmq_actors.testing.errands_of_transactions import (
     ends_at_once,
     halves_of_one_key,
 )
-from rmq_actors.testing.thin_client import Pulled, ThinClient, subscription
+from rmq_actors.testing.thin_client import Pulled, ThinClient, make_topic_request, subscription
 from rmq_actors.tracing.events.run import ClientTopic, FaultBegin
 from rmq_actors.wire.bodies.broker_stats import BrokerStatsData
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -54,13 +54,12 @@ from rmq_actors.wire.bodies.routes import TopicRouteData
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
 from rmq_actors.wire.headers.admin import ViewBrokerStatsDataRequestHeader
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, DeleteTopicRequestHeader, GetRouteInfoRequestHeader
+from rmq_actors.wire.headers.topics import DeleteTopicRequestHeader, GetRouteInfoRequestHeader
 from rmq_actors.wire.record import StoredMessage
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 from sim_net import Pause
 
-_READ_AND_WRITE = 6
 #: How long a pull is held: much longer than it may take.
 _HOLD_MS = 8_000
 #: How late a slave may be.
@@ -366,8 +365,7 @@ async def _route_if_told(errand: Errand, client: ThinClient) -> set[str] | None:
 
 
 async def _create(errand: Errand, client: ThinClient) -> None:
-    header = CreateTopicRequestHeader(errand.topic, "TBW102", 1, 1, _READ_AND_WRITE, "SINGLE_TAG")
-    check(await client.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+    check(await client.ask(make_topic_request(errand.topic)))
 
 
 async def _delete(errand: Errand, client: ThinClient) -> None:

@@ -9,7 +9,7 @@ import trio
 
 from rmq_actors.broker.broker_protection_service import PROTECT_INTERVAL_S
 from rmq_actors.testing.errand import AT_ONCE_S, Errand, GivenUp, check
-from rmq_actors.testing.thin_client import DEFAULT_TOPIC, ThinClient
+from rmq_actors.testing.thin_client import ThinClient, make_topic_request
 from rmq_actors.tracing.events.run import ClientTopic
 from rmq_actors.wire.address import parse_address
 from rmq_actors.wire.bodies.decoding import decode_body
@@ -17,12 +17,11 @@ from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmq_actors.wire.dispatch_request import MULTI_DISPATCH_QUEUE_SPLITTER, PROPERTY_INNER_MULTI_DISPATCH
 from rmq_actors.wire.frame_reader import FrameReader, buffer_bytes_for
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from rmq_actors.wire.headers.topics import DeleteTopicRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand, RemotingCommandError, encode_command
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
 
-_READ_AND_WRITE = 6
 #: Slaves copy tables each 10 s.
 _COPIED_S = 25.0
 #: How many messages a slow group is behind. Each has one byte more than half of what the group may be behind.
@@ -43,10 +42,7 @@ _GIVES_UP_S = 10.0
 
 async def make_topic(errand: Errand, client: ThinClient, topic: str = "", queues: int = 1) -> None:
     """As an operator does. Raises `GivenUp` if it is refused."""
-    header = CreateTopicRequestHeader(
-        topic or errand.topic, DEFAULT_TOPIC, queues, queues, _READ_AND_WRITE, "SINGLE_TAG"
-    )
-    check(await client.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+    check(await client.ask(make_topic_request(topic or errand.topic, queues)))
 
 
 async def _delete_topic(errand: Errand, client: ThinClient, topic: str) -> None:

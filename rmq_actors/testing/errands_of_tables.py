@@ -11,16 +11,15 @@ import trio
 
 from rmq_actors.remoting.connection import RemotingError
 from rmq_actors.testing.errand import AT_ONCE_S, Errand, GivenUp, Visitor, check
-from rmq_actors.testing.thin_client import ThinClient, subscription
+from rmq_actors.testing.thin_client import ThinClient, make_topic_request, subscription
 from rmq_actors.tracing.events.run import ClientTopic
 from rmq_actors.wire.bodies.decoding import decode_body
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmq_actors.wire.headers.clients import DeleteSubscriptionGroupRequestHeader, GetConsumerRunningInfoRequestHeader
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader, DeleteTopicRequestHeader
+from rmq_actors.wire.headers.topics import DeleteTopicRequestHeader
 from rmq_actors.wire.request_code import RequestCode
 
-_READ_AND_WRITE = 6
 #: Slaves copy tables each 10 s.
 _COPIED_S = 25.0
 #: For how long an operator waits for a topic. A client that says nothing is waited for 10 s.
@@ -141,8 +140,7 @@ async def order_of_requests(errand: Errand) -> str:
 
 
 async def _create(errand: Errand, client: ThinClient) -> None:
-    header = CreateTopicRequestHeader(errand.topic, "TBW102", 1, 1, _READ_AND_WRITE, "SINGLE_TAG")
-    check(await client.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+    check(await client.ask(make_topic_request(errand.topic)))
 
 
 async def _has(at_slave: Visitor, topic: str, offset: int) -> bool:

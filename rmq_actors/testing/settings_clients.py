@@ -19,13 +19,11 @@ from rmq_actors.testing.clients import CHAOS_TOPIC, LOOK_EVERY_S, PUT_AGAIN_S, W
 from rmq_actors.testing.errand import Errand
 from rmq_actors.testing.errand_clients import ErrandClients
 from rmq_actors.testing.errands import ERRANDS, ERRANDS_OF_SETTINGS
-from rmq_actors.testing.thin_client import DEFAULT_TOPIC, Ask, ThinClient, send_request
+from rmq_actors.testing.thin_client import Ask, ThinClient, make_topic_request, send_request
 from rmq_actors.testing.workload import settings_of
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from rmq_actors.wire.dispatch_request import MULTI_DISPATCH_QUEUE_SPLITTER, PROPERTY_INNER_MULTI_DISPATCH
-from rmq_actors.wire.headers import encode_header
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
 from rmq_actors.wire.response_code import ResponseCode
@@ -34,7 +32,6 @@ from sim_net import Node
 #: Where messages stand that name light queues, and these.
 LIGHT_TOPIC = "Lights"
 LIGHT_QUEUES = ("%LMQ%one", "%LMQ%two", "%LMQ%three")
-_READ_AND_WRITE = 6
 _BODY = b"light"
 
 
@@ -100,7 +97,7 @@ class SettingsClients(ErrandClients):
         """Once more, if an administrator can help."""
         answer = await ask(request)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST and request.code != RequestCode.PULL_MESSAGE:
-            helped = await ask(_make_topic(CHAOS_TOPIC, WRITERS))
+            helped = await ask(make_topic_request(CHAOS_TOPIC, WRITERS))
         elif answer.code == ResponseCode.NO_PERMISSION:
             on = SubscriptionGroupConfig(group_name=group)
             helped = await ask(RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(on)))
@@ -130,7 +127,7 @@ class SettingsClients(ErrandClients):
         try:
             answer = await remoting.invoke(address, request, 5_000)
             if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-                await remoting.invoke(address, _make_topic(LIGHT_TOPIC, 1), 5_000)
+                await remoting.invoke(address, make_topic_request(LIGHT_TOPIC, 1), 5_000)
         except RemotingError:
             return False
         return "msgId" in (answer.ext_fields or {})
@@ -138,8 +135,3 @@ class SettingsClients(ErrandClients):
     def has_all_delayed(self, broker: BrokerController) -> bool:
         """Nothing is delayed here."""
         return True
-
-
-def _make_topic(topic: str, queues: int) -> RemotingCommand:
-    header = CreateTopicRequestHeader(topic, DEFAULT_TOPIC, queues, queues, _READ_AND_WRITE, "SINGLE_TAG")
-    return RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, encode_header(header))

@@ -25,11 +25,11 @@ from rmq_actors.testing.strange_requests import (
     rule,
     step,
 )
+from rmq_actors.testing.thin_client import make_topic_request
 from rmq_actors.wire.bodies.encoding import encode_body
 from rmq_actors.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rmq_actors.wire.dispatch_request import HALF_TOPIC, PROPERTY_INNER_MULTI_DISPATCH
 from rmq_actors.wire.headers.clients import GetConsumerRunningInfoRequestHeader, UnregisterClientRequestHeader
-from rmq_actors.wire.headers.topics import CreateTopicRequestHeader
 from rmq_actors.wire.record import TRANSACTION_PREPARED_TYPE
 from rmq_actors.wire.remoting_command import RemotingCommand
 from rmq_actors.wire.request_code import RequestCode
@@ -87,9 +87,7 @@ def _light(draft: Draft) -> StrangeRequest:
     light = f"%LMQ%{draft.key}"
     properties = {**draft.properties, PROPERTY_INNER_MULTI_DISPATCH: light}
     put = taken("light", draft.queue_id, draft.body, properties, properties)
-    make = command_of(
-        RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader(light, "TBW102", 1, 1, 6, "SINGLE_TAG")
-    )
+    make = make_topic_request(light)
     body = put.leaves[0].body
 
     def pull(answers: Sequence[RemotingCommand]) -> RemotingCommand | None:

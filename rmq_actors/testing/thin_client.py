@@ -44,6 +44,7 @@ from rmq_actors.wire.headers.offsets import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rmq_actors.wire.headers.topics import CreateTopicRequestHeader
 from rmq_actors.wire.headers.transactions import EndTransactionRequestHeader
 from rmq_actors.wire.message_id import decode_message_id
 from rmq_actors.wire.properties import encode_properties
@@ -56,6 +57,7 @@ from rmq_actors.wire.response_code import ResponseCode
 DEFAULT_TOPIC = "TBW102"
 #: The group that transactional messages are sent by.
 PRODUCER_GROUP = "PG"
+_READ_AND_WRITE = 6
 Ask = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
 
 
@@ -103,6 +105,12 @@ def send_request(
     )
     code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
     return RemotingCommand(code, encode_header(header), body=body)
+
+
+def make_topic_request(topic: str, queues: int = 1) -> RemotingCommand:
+    """UPDATE_AND_CREATE_TOPIC, as an operator asks it: a topic with as many queues for writing as for reading."""
+    header = CreateTopicRequestHeader(topic, DEFAULT_TOPIC, queues, queues, _READ_AND_WRITE, "SINGLE_TAG")
+    return RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, encode_header(header))
 
 
 @attrs.frozen
