@@ -140,6 +140,8 @@ class SettingsOperator(DrawnOperator):
     async def _do_set_auto_create(self, operation: Operation) -> None:
         """Clients may make topics from now on, or may not; some brokers are started again with that."""
         may_make = operation.patience_s > 1
+        if not may_make and isinstance(self.clients, SettingsClients):
+            self.clients.makes_topics = True
         await self._update(operation.node, autoCreateTopicEnable=str(may_make).lower())
         if operation.patience_s in (0.0, 30.0):
             await self._restart(operation.node)

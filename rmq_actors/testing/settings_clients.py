@@ -39,10 +39,15 @@ _BODY = b"light"
 class SettingsClients(ErrandClients):
     """See the module. `lights_left` is how many messages are yet to name light queues.
 
-    Half of the errands begin once faults and operations are over.
+    Half of the errands begin once faults and operations are over. An administrator helps only where a setting, or an
+    operator, is the reason for what a broker refuses: a topic that is lost stays lost for the judge to see.
     """
 
     lights_left: int = attrs.field(default=0, init=False)
+    #: Whether some broker is to make no topics, or was, by the case's settings or by an operator, who sets this.
+    makes_topics: bool = attrs.field(default=False, init=False)
+    #: Whether brokers turn slow groups off.
+    _turns_groups_on: bool = attrs.field(init=False)
     _kinds_of_the_run: list[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -51,6 +56,9 @@ class SettingsClients(ErrandClients):
         self._kinds_of_the_run = [
             name for name in ERRANDS_OF_SETTINGS if not ERRANDS[name].needs or ERRANDS[name].needs in settings
         ]
+        apart = settings_of(self.brokers.workload.settings_apart)
+        self.makes_topics = "false" in (each.get("autoCreateTopicEnable") for each in (settings, apart))
+        self._turns_groups_on = "disableConsumeIfConsumerReadSlowly" in settings
         if "autoCreateTopicEnable=false" in self.brokers.workload.settings_apart:
             # What a slave took over from its master counts once it is the master itself.
             self._kinds_of_the_run += ["unknown_topic"] * 2
@@ -94,11 +102,12 @@ class SettingsClients(ErrandClients):
         return attrs.evolve(client, ask=functools.partial(self._ask, client.ask, client.group))
 
     async def _ask(self, ask: Ask, group: str, request: RemotingCommand) -> RemotingCommand:
-        """Once more, if an administrator can help."""
+        """Once more, if an administrator can help, and is to."""
         answer = await ask(request)
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST and request.code != RequestCode.PULL_MESSAGE:
+        lacks_topic = answer.code == ResponseCode.TOPIC_NOT_EXIST and request.code != RequestCode.PULL_MESSAGE
+        if lacks_topic and self.makes_topics:
             helped = await ask(make_topic_request(CHAOS_TOPIC, WRITERS))
-        elif answer.code == ResponseCode.NO_PERMISSION:
+        elif answer.code == ResponseCode.NO_PERMISSION and self._turns_groups_on:
             on = SubscriptionGroupConfig(group_name=group)
             helped = await ask(RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=encode_body(on)))
         else:
@@ -126,7 +135,7 @@ class SettingsClients(ErrandClients):
         request = send_request(LIGHT_TOPIC, _BODY, 0, {PROPERTY_INNER_MULTI_DISPATCH: named})
         try:
             answer = await remoting.invoke(address, request, 5_000)
-            if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            if answer.code == ResponseCode.TOPIC_NOT_EXIST and self.makes_topics:
                 await remoting.invoke(address, make_topic_request(LIGHT_TOPIC, 1), 5_000)
         except RemotingError:
             return False

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
+import attrs
+import msgspec
 import pytest
+import trio
 
+from rmq_actors.broker import client_requests
+from rmq_actors.broker.broker_protection_service import BrokerProtectionService
 from rmq_actors.testing.errands import ERRANDS, ERRANDS_OF_SETTINGS
 from rmq_actors.testing.operation import SETTINGS as OPERATIONS
 from rmq_actors.testing.operation import Operation
@@ -16,6 +23,7 @@ from rmq_actors.testing.workload import Workload, settings_of
 from rmq_actors.tracing.event import of_kind
 from rmq_actors.tracing.events.ha import HaClientClose, HaConnectionOpen
 from rmq_actors.tracing.events.run import ClientErrand, OperatorCommand, OperatorStop
+from rmq_actors.wire.bodies.subscription_groups import SubscriptionGroupConfig
 from sim_net import Schedule
 from sim_net.search.search import Case, Parameter
 
@@ -28,6 +36,8 @@ CALM: dict[str, Parameter] = {
     "settings": "haListenPort=20912",
     "neighbour": True,
 }
+#: A run without faults is over in this time.
+CALM_RUN_IS_OVER_S = 120.0
 
 
 def failed(results: list[RunResult]) -> list[tuple[int, str]]:
@@ -82,6 +92,43 @@ def test_an_operation_alone_is_done(what: str) -> None:
     if what == "restart_while_read":
         errand = [each for each in of_kind(result.events, ClientErrand) if each.operation == "read_while_it_stops"][-1]
         assert (errand.status, errand.detail) == ("done", "")
+
+
+def turn_groups_off(patch: pytest.MonkeyPatch) -> None:
+    """A group is turned off, though no setting says so."""
+
+    def off(found: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig | None:
+        return None if found is None else msgspec.structs.replace(found, consume_enable=False)
+
+    async def work(self: Any, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        while True:
+            await trio.sleep(0.3)
+            if not self._clients.config().is_slave:
+                await self._clients.metadata.subscription_groups.change_subscription_group_config("ChaosGroup", off)
+
+    patch.setattr(BrokerProtectionService, "work", work)
+
+
+def make_no_topics(patch: pytest.MonkeyPatch) -> None:
+    """No topic is made by a message, though brokers are to make them."""
+    patch.setattr(client_requests, "inherited_topic", lambda *_: None)
+
+
+def leave_all_as_it_is(_: pytest.MonkeyPatch) -> None:
+    """Nothing is wrong."""
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "outcome"),
+    [(leave_all_as_it_is, "passed"), (turn_groups_off, "liveness"), (make_no_topics, "liveness")],
+)
+def test_no_client_mends_what_no_setting_explains(
+    sabotage: Callable[[pytest.MonkeyPatch], None], outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(monkeypatch)
+    soon = attrs.evolve(SETTINGS, converges_in_s=CALM_RUN_IS_OVER_S)
+    assert run_case(Case(1, Schedule(()), CALM), soon).outcome == outcome
 
 
 def test_slaves_find_the_log_where_ha_listen_port_says() -> None:
