@@ -193,7 +193,8 @@ class ClientCall(Event, kind="client.call", emitter="testing.consumer_groups", a
 class ClientTopic(
     Event,
     kind="client.topic",
-    emitter="testing.topic_clients, testing.errands, testing.errands_of_tables, testing.errands_of_settings",
+    emitter="testing.topic_clients, testing.errands, testing.errands_of_tables, testing.errands_of_settings, "
+    "testing.errands_of_refusals",
     actor="TopicClients",
 ):
     """A client asks this node to create or delete a topic or its group, or sends to it: operation says which.
