@@ -8,10 +8,18 @@ from collections.abc import Sequence
 import attrs
 
 from rmq_actors.store.files.layout import COMMIT_LOG_DIRECTORY
+from rmq_actors.testing.fault_family_checks import (
+    check_disk_errors,
+    check_events,
+    check_links,
+    check_nodes,
+    check_number,
+    check_operations,
+    check_share,
+)
 from rmq_actors.testing.operation import OPERATIONS, draw_operations
 from rmq_actors.testing.topology import CONSUMERS, NAME_SERVER, OTHER_CONSUMERS, PRODUCERS, Topology
 from sim_net import BitRot, DiskError, DiskFull, DiskStuck, Fault, Kill, On, Partition, Pause, PowerLoss, Schedule
-from sim_net.faults.faults import FAULT_TYPES
 from sim_net.faults.sampling import sample_fault
 
 LINK_KINDS = ("Delay", "Partition", "Stall", "Reset", "Hold", "Loss", "Bandwidth")
@@ -79,38 +87,46 @@ class FaultFamilies:
     crashes does so once more in its next start, or soon after it, with the chance `crash_again`. With the chance
     `standstills` brokers and name server stand still at once, as machines of a suspended host do. Up to
     `operations_most` of `operations` (see `Operation`) come on top, most of them at one of `operation_events`, if there
-    are any. Times come from small sets, so that faults meet each other. Raises ValueError for a kind that there is not.
+    are any. Times come from small sets, so that faults meet each other.
+
+    Raises ValueError naming the field for what cannot be drawn. Kinds of events are those that are registered by then.
     """
 
-    links: tuple[str, ...] = LINK_KINDS
-    nodes: tuple[str, ...] = NODE_KINDS
-    fewest: int = 2
-    most: int = 7
-    any_link: float = 0.0
-    all_slaves: float = 0.25
-    rot: float = 0.0
-    events: tuple[str, ...] = _EVENTS
-    timed_by_events: float = _TIMED_BY_EVENTS
-    at_an_append: float = _AT_AN_APPEND
-    at_own_events: float = 0.0
-    link_faults: float = _LINK_FAULTS
-    errors_wait: float = 0.0
-    crash_soon: float = 0.0
-    crash_again: float = 0.0
-    standstills: float = 0.0
-    disk_errors: tuple[tuple[str, str], ...] = ()
-    operations: tuple[str, ...] = OPERATIONS
-    operations_most: int = 0
-    operation_events: tuple[str, ...] = ()
+    links: tuple[str, ...] = attrs.field(default=LINK_KINDS, validator=check_links)
+    nodes: tuple[str, ...] = attrs.field(default=NODE_KINDS, validator=check_nodes)
+    fewest: int = attrs.field(default=2, validator=check_number)
+    most: int = attrs.field(default=7, validator=check_number)
+    any_link: float = attrs.field(default=0.0, validator=check_share)
+    all_slaves: float = attrs.field(default=0.25, validator=check_share)
+    rot: float = attrs.field(default=0.0, validator=check_share)
+    events: tuple[str, ...] = attrs.field(default=_EVENTS, validator=check_events)
+    timed_by_events: float = attrs.field(default=_TIMED_BY_EVENTS, validator=check_share)
+    at_an_append: float = attrs.field(default=_AT_AN_APPEND, validator=check_share)
+    at_own_events: float = attrs.field(default=0.0, validator=check_share)
+    link_faults: float = attrs.field(default=_LINK_FAULTS, validator=check_share)
+    errors_wait: float = attrs.field(default=0.0, validator=check_share)
+    crash_soon: float = attrs.field(default=0.0, validator=check_share)
+    crash_again: float = attrs.field(default=0.0, validator=check_share)
+    standstills: float = attrs.field(default=0.0, validator=check_share)
+    disk_errors: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=check_disk_errors)
+    operations: tuple[str, ...] = attrs.field(default=OPERATIONS, validator=check_operations)
+    operations_most: int = attrs.field(default=0, validator=check_number)
+    operation_events: tuple[str, ...] = attrs.field(default=(), validator=check_events)
 
     def __attrs_post_init__(self) -> None:
-        for kind in (*self.links, *self.nodes):
-            if kind not in FAULT_TYPES:
-                raise ValueError(f"no fault is called {kind!r}; there are {', '.join(FAULT_TYPES)}")
-        if not 0 <= self.fewest <= self.most:
-            raise ValueError(f"from {self.fewest} to {self.most} faults are none")
-        if self.most and not self.links + self.nodes:
-            raise ValueError("faults must be of links or of nodes: neither has a kind")
+        if self.fewest > self.most:
+            raise ValueError(
+                f"FaultFamilies.fewest must be at most FaultFamilies.most: from {self.fewest} to {self.most} "
+                "faults are none"
+            )
+        if self.most and not (*self.links, *self.nodes):
+            raise ValueError("FaultFamilies: faults must be of links or of nodes: neither has a kind")
+        if not self.events:
+            for name, share in (("timed_by_events", self.timed_by_events), ("at_own_events", self.at_own_events)):
+                if share:
+                    raise ValueError(f"FaultFamilies.events has no kind to wait for: FaultFamilies.{name} must be 0")
+        if self.operations_most and not self.operations:
+            raise ValueError("FaultFamilies.operations has none to draw: FaultFamilies.operations_most must be 0")
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ FILES: Final = (
 MISTAKES: Final = ("set_role_wrongly", "set_role_and_exchange")
 #: What operators do with settings and with brokers of other names, in the scenario `settings` alone.
 SETTINGS: Final = ("exchange_and_stop", "restart_while_read", "follow_another_name", "set_auto_create")
-_KNOWN: Final = (*OPERATIONS, *RACES, *PERMISSIONS, *FILES, *MISTAKES, *SETTINGS)
+#: All of them.
+KNOWN_OPERATIONS: Final = (*OPERATIONS, *RACES, *PERMISSIONS, *FILES, *MISTAKES, *SETTINGS)
 #: How long the operator waits for what should be so first: not at all, or as a hasty or a patient person does.
 _PATIENCE_S: Final = (0.0, 0.0, 0.3, 2.0, 30.0)
 _AT_S: Final = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
@@ -75,8 +76,8 @@ _TWICE: Final = 0.1
 
 
 def _check_what(_: object, __: attrs.Attribute[Any], value: object) -> None:
-    if value not in _KNOWN:
-        raise ValueError(f"Operation.what must be one of {', '.join(_KNOWN)}, not {value!r}")
+    if value not in KNOWN_OPERATIONS:
+        raise ValueError(f"Operation.what must be one of {', '.join(KNOWN_OPERATIONS)}, not {value!r}")
 
 
 def _check_patience(_: object, __: attrs.Attribute[Any], value: object) -> None:
