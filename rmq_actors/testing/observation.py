@@ -87,6 +87,13 @@ DAMAGED_MASTER = DamagedMaster.name
 QUEUE_BEGUN_AGAIN = QueueBegunAgain.name
 #: What a campaign with fail-overs meets, too.
 OBSERVABLE_IN_FAIL_OVERS = ("promotion", "step_down", "halt", "truncation", "master_behind")
+#: All that there is; a limit of one's own is met under its name, too.
+ALL_OBSERVABLE = frozenset(
+    {
+        *(*OBSERVABLE, *OBSERVABLE_IN_REPLICATION, *OBSERVABLE_IN_FAIL_OVERS),
+        *(UNASKED, DAMAGED_MASTER, QUEUE_BEGUN_AGAIN),
+    }
+)
 
 #: A report that takes this long after the append that it answers was held up by a fault: links take up to 20 ms each
 #: way.

@@ -26,8 +26,8 @@ from rmq_actors.testing.scenario_checks import (
     check_invariants,
     check_is,
     check_line,
-    check_lines,
     check_name,
+    check_observable,
     check_operator,
     check_seconds,
 )
@@ -54,7 +54,7 @@ class Scenario:
     `workload` draws the parameters of clients, settings and operator (see `choices`), `faults` the schedule. Each run
     makes an `operator` and `invariants` of its own; where one event breaks several, the first of these is told.
     `converges_in_s` is how long after the last fault all must be well. `store` has the settings that no parameter sets.
-    `observable`: what a campaign should meet over all its runs.
+    `observable`: what a campaign should meet over all its runs, as `FaultObserver` calls it, or by the name of a limit.
     """
 
     name: str = attrs.field(validator=check_name)
@@ -69,7 +69,7 @@ class Scenario:
     converges_in_s: float = attrs.field(default=CONVERGENCE_S, validator=check_seconds)
     world: WorldConfig = attrs.field(default=WORLD, validator=check_is(WorldConfig))
     store: MessageStoreConfig = attrs.field(default=STORE, validator=check_is(MessageStoreConfig))
-    observable: tuple[str, ...] = attrs.field(default=OBSERVABLE, validator=check_lines)
+    observable: tuple[str, ...] = attrs.field(default=OBSERVABLE, validator=check_observable)
 
     def case(self, seed: int, *, planted_bug: str | None = None) -> Case:
         """The case that an integer stands for. Raises `BadScenario` if it draws none, or one that it cannot run."""

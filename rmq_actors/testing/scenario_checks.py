@@ -9,16 +9,18 @@ from __future__ import annotations
 import inspect
 import math
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
 
 from rmq_actors.settings.field_types import shown
-from rmq_actors.testing.invariants.invariant import Invariant
+from rmq_actors.testing.invariants.invariant import Invariant, Limit
 from rmq_actors.testing.mistakes import MISTAKES, what
+from rmq_actors.testing.observation import ALL_OBSERVABLE
 from rmq_actors.testing.operators import Operator
+from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.path_names import why_no_path_name
 
 
@@ -42,6 +44,18 @@ def check_lines(_: object, attribute: attrs.Attribute[Any], value: object) -> No
     """Each is printed."""
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each.isprintable() for each in value):
         raise TypeError(f"{_of(attribute)} must be texts, each on one line, not {shown(value)}")
+
+
+def check_observable(instance: object, attribute: attrs.Attribute[Any], value: Sequence[str]) -> None:
+    """What a run may meet: names of `FaultObserver`, and those of the scenario's limits."""
+    check_lines(instance, attribute, value)
+    invariants: Sequence[type[Invariant[Any]]] = getattr(instance, "invariants", ())
+    known = ALL_OBSERVABLE | {each.name for each in invariants if issubclass(each, Limit)}
+    for name in value:
+        if name not in known:
+            raise ValueError(
+                f"{_of(attribute)}: a run cannot meet {shown(name)}; it may meet {', '.join(sorted(known))}"
+            )
 
 
 def check_seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -85,6 +99,20 @@ def check_invariant(where: str, value: object) -> None:
     name = getattr(value, "name", None)
     if not isinstance(name, str) or not name or not name.isprintable():
         raise ValueError(f"{where}: {_class_name(value)}.name must be text on one line, not {shown(name)}")
+    _check_kinds(f"{where}: {_class_name(value)}", cast("type[Invariant[Any]]", value))
+
+
+def _check_kinds(invariant: str, value: type[Invariant[Any]]) -> None:
+    kinds: object = value.kinds
+    if isinstance(kinds, type):
+        raise TypeError(f"{invariant}.kinds must be classes of events, as in ({kinds.__name__},), not one class")
+    if isinstance(kinds, str) or not isinstance(kinds, Collection):
+        raise TypeError(f"{invariant}.kinds must be classes of events, not {shown(kinds)}")
+    for each in kinds:
+        if not isinstance(each, type) or not issubclass(each, Event) or not each.kind:
+            raise TypeError(f"{invariant}.kinds must be classes of events, and {shown(each)} is not one")
+    if not kinds and value.check is not Invariant.check:
+        raise TypeError(f"{invariant} has a check, and no kinds: it would see no event")
 
 
 def what_stays_here(scenario: object) -> str:

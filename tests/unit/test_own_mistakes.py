@@ -30,9 +30,11 @@ from rmq_actors.testing import (
 )
 from rmq_actors.testing.bug_hunt import signature
 from rmq_actors.testing.campaign import Campaign, run_campaign
+from rmq_actors.testing.invariants.invariant import Limit
 from rmq_actors.testing.mistakes import own_place, told
 from rmq_actors.testing.scenario_checks import BadScenario
 from rmq_actors.testing.sim_brokers import Beside
+from rmq_actors.tracing.event import Event
 from rmq_actors.tracing.events.store import PutEnd
 from sim_net import Node
 
@@ -57,6 +59,55 @@ class Fine(Invariant[PutEnd]):
         return None
 
 
+class TextForAKind(Fine):
+    """A kind's name is not a class."""
+
+    kinds = cast("tuple[type[PutEnd]]", ("put.end",))
+
+
+class CommaForgotten(Fine):
+    """One class is not a sequence."""
+
+    kinds = cast("tuple[type[PutEnd]]", PutEnd)
+
+
+class NoKindAtAll(Fine):
+    """`Event` is what kinds derive from."""
+
+    kinds = cast("tuple[type[PutEnd]]", (PutEnd, Event))
+
+
+class KindsAreANumber(Fine):
+    """It has nothing to look through."""
+
+    kinds = cast("tuple[type[PutEnd]]", 5)
+
+
+class ChecksNothing(Invariant[PutEnd]):
+    """Nobody calls its check."""
+
+    name = "checks_nothing"
+
+    def check(self, event: PutEnd, view: ClusterView) -> str | None:
+        return "never said"
+
+
+class OnlyAtTheEnd(Invariant[Event]):
+    """It needs no kinds."""
+
+    name = "only_at_the_end"
+
+    def at_end(self, view: ClusterView) -> str | None:
+        return "it is over"
+
+
+class OwnLimit(Limit[PutEnd]):
+    """It is met under its name."""
+
+    name = "own_limit"
+    kinds = (PutEnd,)
+
+
 class NeedsALimit(Fine):
     """Nobody gives it one."""
 
@@ -79,6 +130,16 @@ class NeedsMore(Operator):
 
     def __init__(self, brokers: object, clients: object, more: object) -> None:
         self.more = more
+
+
+#: Invariants whose kinds are wrong, and what is said about them.
+OF_KINDS: dict[type[Invariant[Any]], str] = {
+    TextForAKind: r".*\.TextForAKind\.kinds must be classes of events, and 'put\.end' is not one",
+    CommaForgotten: r".*\.CommaForgotten\.kinds must be classes of events, as in \(PutEnd,\), not one class",
+    NoKindAtAll: r".*\.NoKindAtAll\.kinds must be classes of events, and <class '.*\.Event'> is not one",
+    KindsAreANumber: r".*\.KindsAreANumber\.kinds must be classes of events, not 5",
+    ChecksNothing: r".*\.ChecksNothing has a check, and no kinds: it would see no event",
+}
 
 
 @pytest.mark.parametrize(
@@ -124,6 +185,9 @@ class NeedsMore(Operator):
             (OddlyNamed,),
             r"Scenario\.invariants\[0\]: .*\.OddlyNamed\.name must be text on .*, not 'a\\nb'",
         ),
+        *(("invariants", (Fine, kind), rf"Scenario\.invariants\[1\]: {told}$") for kind, told in OF_KINDS.items()),
+        ("observable", ("kill", "nope"), r"Scenario\.observable: a run cannot meet 'nope'; it may meet answ"),
+        ("observable", ("own_limit",), r"Scenario\.observable: a run cannot meet 'own_limit'; it may meet "),
     ],
     ids=lambda value: str(value)[:20].encode("unicode_escape").decode() if isinstance(value, str) else None,
 )
@@ -141,6 +205,23 @@ def test_a_broker_whose_name_nobody_could_look_up_is_refused(name: str) -> None:
 def test_a_cluster_in_a_simulated_world_names_the_invariant_that_it_cannot_make() -> None:
     with pytest.raises(TypeError, match=r"invariants\[0\]: .*\.NeedsALimit: missing a required argument: 'limit'"):
         SimCluster(invariants=[cast("type[Invariant[Any]]", NeedsALimit)])
+
+
+@pytest.mark.parametrize("invariant", OF_KINDS, ids=lambda each: each.__name__)
+def test_a_cluster_in_a_simulated_world_names_the_invariant_whose_kinds_are_wrong(
+    invariant: type[Invariant[Any]],
+) -> None:
+    with pytest.raises(TypeError, match=rf"^SimCluster\.invariants\[0\]: {OF_KINDS[invariant]}$"):
+        SimCluster(invariants=[invariant])
+
+
+def test_an_invariant_of_the_end_alone_needs_no_kinds() -> None:
+    scenario = attrs.evolve(PAIR, invariants=(OnlyAtTheEnd,))
+    assert run_case(random_case(1, scenario=scenario), scenario).failure.startswith("only_at_the_end: it is over (")
+
+
+def test_a_limit_of_ones_own_may_be_observable() -> None:
+    assert attrs.evolve(PAIR, invariants=(OwnLimit,), observable=("own_limit", "kill")).observable[0] == "own_limit"
 
 
 class ExitsInItsMaking(Operator):
@@ -317,7 +398,7 @@ def test_an_error_without_a_text_is_told_all_the_same() -> None:
 
 MODULE = """
 import os, sys
-from rmq_actors.testing import Invariant, Operator, Scenario, Topology, choices
+from rmq_actors.testing import FaultFamilies, Invariant, Operator, Scenario, Topology, choices
 
 class NeedsALimit(Invariant):
     name = "limit"
@@ -341,6 +422,8 @@ def pair(**fields):
 def __getattr__(name):
     if name == "EXITS":
         sys.exit(0)
+    if name == "FAULTS":
+        FaultFamilies(fewest=1.5, most=2.5)
     return pair(**{
         "LIMIT": {"invariants": (NeedsALimit,)},
         "NAME": {"name": "a/b"},
@@ -369,6 +452,8 @@ _IN_MODULE = r"\(mistakes_of_a_test\.py, line \d+\)"
     [
         ("LIMIT", (), 2, rf"cannot be imported: TypeError: .*NeedsALimit: missing .*'limit'.* {_IN_MODULE}"),
         ("NAME", (), 2, rf"cannot be imported: ValueError: Scenario\.name: 'a/b': .* {_IN_MODULE}"),
+        ("FAULTS", (), 2, rf"cannot be imported: ValueError: FaultFamilies\.fewest must be .*, not 1\.5 {_IN_MODULE}"),
+        ("FAULTS", ("--jobs", "2"), 2, rf"cannot be imported: ValueError: FaultFamilies\.fewest must .* {_IN_MODULE}"),
         ("EXITS", (), 2, rf"cannot be imported: SystemExit: 0 {_IN_MODULE}"),
         ("\udc80", (), 2, rf"cannot be imported: KeyError: '\\udc80' {_IN_MODULE}"),
         ("WORKLOAD", (), 2, f"scenario pair, seed 0: its workload raises SystemExit: 0 {_IN_MODULE}"),
