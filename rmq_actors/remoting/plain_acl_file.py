@@ -76,12 +76,13 @@ class PlainAclError(ValueError):
     """The files of accounts cannot be used; the message names file, account and key, and says why."""
 
 
-def parse_plain_acl(contents: Mapping[str, bytes]) -> PlainAccessRules:
-    """The rules of all files together, which are given by path. Raises `PlainAclError`."""
+def parse_plain_acl(contents: Mapping[str, bytes], root: str = "") -> PlainAccessRules:
+    """The rules of all files together, which are given by path from `root`. Raises `PlainAclError`."""
     accounts: dict[str, PlainAccessResource] = {}
     found_in: dict[str, str] = {}
     white_list: list[RemoteAddressStrategy] = []
-    for path, data in contents.items():
+    for path_from_root, data in contents.items():
+        path = f"{root}{path_from_root}"
         values = load_plain_acl_yaml(path, data)
         white_list += _white_list(f"{path}: globalWhiteRemoteAddresses", values.get("globalWhiteRemoteAddresses"))
         for index, value in enumerate(_list(f"{path}: accounts", values.get("accounts"))):
@@ -233,6 +234,8 @@ class AclFileWatchService(ServiceThread):
     file: str = PLAIN_ACL_FILE
     directory: str = ACL_DIRECTORY
     watch_interval_ms: int = attrs.field(default=5_000, validator=attrs.validators.ge(1))
+    #: What stands before a path where a person reads it: "/" where the operator has given an absolute one.
+    _root: str = ""
     rules: PlainAccessRules = attrs.field(factory=PlainAccessRules, init=False)
     #: The files that `rules` come from.
     _contents: Mapping[str, bytes] = attrs.field(factory=dict, init=False)
@@ -241,8 +244,12 @@ class AclFileWatchService(ServiceThread):
     @classmethod
     def below(cls, home: str, disk: Disk, tracer: Tracer) -> AclFileWatchService:
         """The files of a RocketMQ with that home directory; empty: the disk's root."""
-        directory = f"{home.strip('/')}/".removeprefix("/")
-        return cls(disk, tracer, f"{directory}{PLAIN_ACL_FILE}", f"{directory}{ACL_DIRECTORY}")
+        directory, root = f"{home.strip('/')}/".removeprefix("/"), "/" if home.startswith("/") else ""
+        return cls(disk, tracer, f"{directory}{PLAIN_ACL_FILE}", f"{directory}{ACL_DIRECTORY}", root=root)
+
+    def shown(self, path: str) -> str:
+        """A path of one of the files, as a person reads it."""
+        return f"{self._root}{path}"
 
     @property
     def contents(self) -> Mapping[str, bytes]:
@@ -257,18 +264,19 @@ class AclFileWatchService(ServiceThread):
         for path, data in contents.items():
             # A program that rewrites a file in place empties it first.
             if not data.strip() and self._contents.get(path, b"").strip():
-                raise PlainAclError(f"{path}: is empty now")
-        rules = parse_plain_acl(contents)
+                raise PlainAclError(f"{self.shown(path)}: is empty now")
+        rules = parse_plain_acl(contents, self._root)
         self.rules, self._contents = rules, contents
-        _log.info("%s: %d accounts in %s", self.name, len(rules.accounts), ", ".join(contents))
-        self._tracer.emit(AclLoad(status="ok", detail=", ".join(contents)))
+        files = ", ".join(map(self.shown, contents))
+        _log.info("%s: %d accounts in %s", self.name, len(rules.accounts), files)
+        self._tracer.emit(AclLoad(status="ok", detail=files))
 
     async def persist(self, path: str, data: bytes) -> None:
         """Replace one of the files, or make it, and take its rules at once; durable at the end. A checkpoint.
 
         Raises `PlainAclError` for what could not be used, and `OSError`: then the file is the old one or the new one.
         """
-        parse_plain_acl({**self._contents, path: data})
+        parse_plain_acl({**self._contents, path: data}, self._root)
         new = f"{path}.tmp"
         with contextlib.suppress(FileNotFoundError):
             self._disk.remove(new)  # of a process that has died
@@ -303,11 +311,11 @@ class AclFileWatchService(ServiceThread):
             paths.append(self.file)
         if not paths:
             raise PlainAclError(
-                f"access control needs {self.file}, or files in {self.directory}: there are none "
-                "(aclEnable=true; rocketmqHome says where)"
+                f"access control needs {self.shown(self.file)}, or files in {self.shown(self.directory)}: "
+                "there are none (aclEnable=true; rocketmqHome says where)"
             )
         if len(paths) > _FILES_MAX:
-            raise PlainAclError(f"{self.directory}: {len(paths)} files, at most {_FILES_MAX} are read")
+            raise PlainAclError(f"{self.shown(self.directory)}: {len(paths)} files, at most {_FILES_MAX} are read")
         return {path: self._read_file(path) for path in paths}
 
     def _paths_below(self, directory: str, depth: int) -> Iterator[str]:
@@ -322,5 +330,5 @@ class AclFileWatchService(ServiceThread):
     def _read_file(self, path: str) -> bytes:
         with contextlib.closing(self._disk.open(path, read_only=True)) as file:
             if file.size_bytes > FILE_MAX_BYTES:
-                raise PlainAclError(f"{path}: {file.size_bytes} bytes, at most {FILE_MAX_BYTES} are read")
+                raise PlainAclError(f"{self.shown(path)}: {file.size_bytes} bytes, at most {FILE_MAX_BYTES} are read")
             return bytes(file.map()) if file.size_bytes else b""

@@ -353,6 +353,14 @@ def test_accounts_that_are_missing_are_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_accounts_that_are_missing_are_named_below_rocketmq_home(tmp_path: Path) -> None:
+    done = run("broker", "-c", conf(tmp_path, "aclEnable=true", f"rocketmqHome={tmp_path}/none"))
+    assert done.returncode == 2
+    assert (
+        f"access control needs {tmp_path}/none/conf/plain_acl.yml, or files in {tmp_path}/none/conf/acl" in done.stdout
+    )
+
+
 def test_what_counts_where_the_file_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def shown(*arguments: str) -> dict[str, str]:
         done = CliRunner().invoke(app, ["broker", "-p", *arguments])

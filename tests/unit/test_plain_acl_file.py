@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -308,6 +309,45 @@ def test_a_disk_that_fails_changes_nothing() -> None:
 def test_a_broker_does_not_start_without_any_file() -> None:
     with pytest.raises(PlainAclError, match=r"access control needs conf/plain_acl\.yml, or files in conf/acl"):
         Watched().service.load()
+
+
+HOME = "/opt/rocketmq"
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, f"access control needs {HOME}/{FILE}, or files in {HOME}/conf/acl: there are none "),
+        ({FILE: "accounts: ["}, f"{HOME}/{FILE}: line 2, column "),
+        ({"conf/acl/a.yml": f"# {'x' * FILE_MAX_BYTES}"}, f"{HOME}/conf/acl/a.yml: {FILE_MAX_BYTES + 2} bytes, at "),
+        (
+            {"conf/acl/a.yml": account("key-of-a"), FILE: account("key-of-a")},
+            f"{HOME}/{FILE}: accounts[0]: accessKey 'key-of-a' is that of {HOME}/conf/acl/a.yml: accounts[0] already",
+        ),
+    ],
+    ids=["missing", "not YAML", "too long", "twice"],
+)
+def test_below_an_absolute_home_paths_are_absolute(files: dict[str, str], reason: str) -> None:
+    watched = Watched()
+    service = AclFileWatchService.below(f"{HOME}/", watched.node.disk, watched.recorder.tracer("broker"))
+    for path, text in files.items():
+        write(watched.node.disk, f"opt/rocketmq/{path}", text)
+    with pytest.raises(PlainAclError, match=f"^{re.escape(reason)}"):
+        service.load()
+
+
+@pytest.mark.trio
+async def test_a_change_that_is_refused_names_the_absolute_path() -> None:
+    watched = Watched()
+    service = AclFileWatchService.below(HOME, watched.node.disk, watched.recorder.tracer("broker"))
+    write(watched.node.disk, f"opt/rocketmq/{FILE}", account("first-key"))
+    service.load()
+    assert watched.trace == [("ok", f"{HOME}/{FILE}")]
+    with pytest.raises(PlainAclError, match=rf"^{HOME}/conf/plain_acl\.yml: accounts\[0\]: accessKey: 1 characters"):
+        await service.persist(service.file, b"accounts: [{accessKey: x}]")
+    write(watched.node.disk, f"opt/rocketmq/{FILE}", " ")
+    with pytest.raises(PlainAclError, match=rf"^{HOME}/conf/plain_acl\.yml: is empty now$"):
+        service.load()
 
 
 def test_no_secret_is_logged_or_traced(caplog: pytest.LogCaptureFixture) -> None:

@@ -120,7 +120,7 @@ class PlainAccessProcessor:
         except (PlainAclError, OSError) as error:
             _log.warning("%s: request %d is refused: %s", who, code, error)
             raise RpcRefused(failed, str(error)) from error
-        _log.info("%s: request %d has changed %s", who, code, path)
+        _log.info("%s: request %d has changed %s", who, code, self._files.shown(path))
         return request.command.response(ResponseCode.SUCCESS)
 
     # --- looks --------------------------------------------------------------------------------------------------------
