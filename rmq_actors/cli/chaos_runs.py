@@ -169,8 +169,14 @@ def _scenario(text: str) -> Scenario:
         why = what(error) + (f" ({place})" if place else "")
         raise _refused(f"--scenario {text!r} cannot be imported: {why}") from error
     if not isinstance(value, Scenario):
-        raise _refused(f"--scenario {text!r} is not a Scenario")
+        raise _refused(f"--scenario {text!r} is {_kind_of(value)}, not a Scenario")
     return value
+
+
+def _kind_of(value: object) -> str:
+    """Which kind of thing a value is, with its article."""
+    kind = "class" if isinstance(value, type) else type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
 def _refused(why: str) -> typer.Exit:

@@ -13,6 +13,7 @@ import attrs
 from rmq_actors.broker.config import BROKER_KEYS, BrokerConfig
 from rmq_actors.remoting.config import RemotingServerConfig
 from rmq_actors.settings.configure import Properties, configure, known_keys
+from rmq_actors.settings.field_types import shown
 from rmq_actors.store.config import BrokerRole, FlushDiskType
 from rmq_actors.testing.planted_bugs import PLANTED_BUGS
 from sim_net.search.search import Parameter
@@ -448,6 +449,10 @@ class Choices:
 
     def __attrs_post_init__(self) -> None:
         for name, values in self.values.items():
+            if isinstance(values, str) or not isinstance(values, Sequence):
+                raise ValueError(  # noqa: TRY004 - bad input
+                    f"parameters[{name!r}] must be a tuple of the values that it may have, not {shown(values)}"
+                )
             if not values:
                 raise ValueError(f"parameters[{name!r}] needs a value to choose")
             for value in values:

@@ -115,6 +115,9 @@ class NoPuts(Invariant[PutEnd]):
 
 PAIR = Scenario("pair", "two", Topology("left", ["right"]), choices(puts=(5,)), invariants=(NoPuts,))
 NOT_ONE = 3
+
+def factory():
+    return PAIR
 """
 
 
@@ -144,7 +147,10 @@ def test_a_scenario_of_ones_own(own_module: str, jobs: str) -> None:
 @pytest.mark.parametrize(
     ("scenario", "named"),
     [
-        ("{}:NOT_ONE", "is not a Scenario"),
+        ("{}:NOT_ONE", "is an int, not a Scenario"),
+        ("{}:factory", "is a function, not a Scenario"),
+        ("{}:NoPuts", "is a class, not a Scenario"),
+        ("{}:choices", "is a function, not a Scenario"),
         ("{}:NOTHING", "cannot be imported"),
         ("no_such_module:PAIR", "cannot be imported"),
         (":PAIR", "cannot be imported"),

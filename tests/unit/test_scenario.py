@@ -161,6 +161,13 @@ def test_the_scenario_of_a_case_of_this_project() -> None:
         (lambda: Topology("a", ("",)), "each broker needs a name of its own"),
         (lambda: choices(writers=(2,)), "no parameter is called 'writers'"),
         (lambda: choices(puts=(1, -1)), r"parameters\['puts'\] must be a whole number of at least 0, not -1"),
+        *(
+            (
+                lambda values=values: choices(puts=values),
+                rf"^parameters\['puts'\] must be a tuple of the values that .* {told}$",
+            )
+            for values, told in ((5, "5"), ({1, 2}, r"\{1, 2\}"), ("5", "'5'"), (iter([5]), "<list_iterator .*>"))
+        ),
         (lambda: choices(puts=()), r"parameters\['puts'\] needs a value to choose"),
         (lambda: FaultFamilies(links=("Earthquake",)), "no fault is called 'Earthquake'; there are "),
         (lambda: FaultFamilies(fewest=3, most=2), "from 3 to 2 faults are none"),
