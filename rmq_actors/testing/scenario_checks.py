@@ -1,5 +1,7 @@
 """What a scenario of one's own must be: validators of its fields. They raise TypeError and ValueError naming the field.
 
+`SimCluster` has some of them, too.
+
 A name becomes the name of files, texts become lines of reports, and each run makes an operator and invariants of its
 own: what cannot be one of these is refused where the scenario is written, not in the middle of a campaign.
 """
@@ -28,22 +30,22 @@ class BadScenario(ValueError):
     """A scenario that cannot be run; the message names it, and says why."""
 
 
-def check_name(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def check_name(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """It becomes the name of files: letters, digits and a few signs."""
     if why := why_no_path_name(value):
-        raise ValueError(f"{_of(attribute)}: {why}")
+        raise ValueError(f"{_of(instance, attribute)}: {why}")
 
 
-def check_line(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def check_line(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """It is printed: text on one line."""
     if not isinstance(value, str) or not value.isprintable():
-        raise ValueError(f"{_of(attribute)} must be text on one line, not {shown(value)}")
+        raise ValueError(f"{_of(instance, attribute)} must be text on one line, not {shown(value)}")
 
 
-def check_lines(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def check_lines(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Each is printed."""
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each.isprintable() for each in value):
-        raise TypeError(f"{_of(attribute)} must be texts, each on one line, not {shown(value)}")
+        raise TypeError(f"{_of(instance, attribute)} must be texts, each on one line, not {shown(value)}")
 
 
 def check_observable(instance: object, attribute: attrs.Attribute[Any], value: Sequence[str]) -> None:
@@ -54,43 +56,49 @@ def check_observable(instance: object, attribute: attrs.Attribute[Any], value: S
     for name in value:
         if name not in known:
             raise ValueError(
-                f"{_of(attribute)}: a run cannot meet {shown(name)}; it may meet {', '.join(sorted(known))}"
+                f"{_of(instance, attribute)}: a run cannot meet {shown(name)}; it may meet {', '.join(sorted(known))}"
             )
 
 
-def check_seconds(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def check_seconds(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """So many may pass in a run."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{_of(attribute)} must be a finite number of at least 0, not {shown(value)}")
+        raise ValueError(f"{_of(instance, attribute)} must be a finite number of at least 0, not {shown(value)}")
 
 
 def check_is(kind: type) -> Callable[[object, attrs.Attribute[Any], object], None]:
     """It is a value of this class."""
 
-    def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if not isinstance(value, kind):
-            raise TypeError(f"{_of(attribute)} must be a {kind.__name__}, not {shown(value)}")
+            raise TypeError(f"{_of(instance, attribute)} must be a {kind.__name__}, not {shown(value)}")
 
     return check
 
 
-def check_function(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def check_whole_number(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """A seed, say."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{_of(instance, attribute)} must be a whole number, not {shown(value)}")
+
+
+def check_function(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """It can be called."""
     if not callable(value):
-        raise TypeError(f"{_of(attribute)} must be a function, not {shown(value)}")
+        raise TypeError(f"{_of(instance, attribute)} must be a function, not {shown(value)}")
 
 
-def check_operator(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def check_operator(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """A class of operators that a run can make."""
-    _check_class(_of(attribute), value, Operator, "brokers", "clients")
+    _check_class(_of(instance, attribute), value, Operator, "brokers", "clients")
 
 
-def check_invariants(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def check_invariants(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Classes of invariants that a run can make, each with a name."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{_of(attribute)} must be classes derived from Invariant, not {shown(value)}")
+        raise TypeError(f"{_of(instance, attribute)} must be classes derived from Invariant, not {shown(value)}")
     for number, each in enumerate(value):
-        check_invariant(f"{_of(attribute)}[{number}]", each)
+        check_invariant(f"{_of(instance, attribute)}[{number}]", each)
 
 
 def check_invariant(where: str, value: object) -> None:
@@ -160,5 +168,5 @@ def _class_name(value: object) -> str:
     return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"
 
 
-def _of(attribute: attrs.Attribute[Any]) -> str:
-    return f"Scenario.{attribute.name}"
+def _of(instance: object, attribute: attrs.Attribute[Any]) -> str:
+    return f"{type(instance).__name__}.{attribute.alias}"

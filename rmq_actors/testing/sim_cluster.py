@@ -15,10 +15,18 @@ import trio
 from rmq_actors.broker.store_host import Machines
 from rmq_actors.embedding.brokers import check_topology, masters_first
 from rmq_actors.ha.config import HaConfig
+from rmq_actors.settings.argument_checks import checked
+from rmq_actors.settings.field_types import shown
 from rmq_actors.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rmq_actors.testing.invariants import REPLICATION_INVARIANTS, REPLICATION_LIMITS, Invariant
 from rmq_actors.testing.judge import Broken, Judge
-from rmq_actors.testing.scenario_checks import check_invariant
+from rmq_actors.testing.scenario_checks import (
+    check_function,
+    check_invariants,
+    check_is,
+    check_seconds,
+    check_whole_number,
+)
 from rmq_actors.testing.sim_brokers import FOR_EVER_S, SimBrokers
 from rmq_actors.testing.sim_name_server import NAME_SERVER_PORT, serve_routes
 from rmq_actors.testing.sim_trace import open_sim_recorder
@@ -58,6 +66,15 @@ class NotWell(AssertionError):
     """The faults are over, and the cluster has not recovered; the message says what it waits for."""
 
 
+def _topology(follows: Mapping[str, str | None]) -> dict[str, str | None]:
+    given: object = follows
+    if not isinstance(given, Mapping) or not all(
+        isinstance(name, str) and (master is None or isinstance(master, str)) for name, master in given.items()
+    ):
+        raise TypeError(f"SimCluster.follows must be a mapping of brokers' names, not {shown(given)}")
+    return check_topology(follows)
+
+
 @attrs.define(eq=False, repr=False)
 class SimCluster(SimBrokers):
     """Brokers on the nodes of a `World`, for one run of a body: the same seed and body give the same run.
@@ -72,18 +89,24 @@ class SimCluster(SimBrokers):
     replication, which are about one master and its slaves: other topologies have none.
 
     `make_machines` makes each broker's pure machines: those of `PLANTED_BUGS`, say.
+
+    Raises TypeError and ValueError naming the argument that cannot be.
     """
 
-    _follows: dict[str, str | None] = attrs.field(default=PAIR, converter=check_topology)
-    _store: MessageStoreConfig = SIM_STORE
-    _ha: HaConfig = attrs.field(factory=HaConfig)
-    seed: int = attrs.field(default=0, kw_only=True)
-    name_server: bool = attrs.field(default=False, kw_only=True)
-    schedule: Schedule = attrs.field(factory=Schedule, kw_only=True)
-    invariants: Sequence[type[Invariant[Any]]] | None = attrs.field(default=None, kw_only=True)
-    converges_s: float = attrs.field(default=30.0, kw_only=True)
-    make_machines: Callable[[], Machines] | None = attrs.field(default=None, kw_only=True)
-    world_config: WorldConfig = attrs.field(default=SIM_WORLD, kw_only=True)
+    _follows: dict[str, str | None] = attrs.field(default=PAIR, converter=_topology)
+    _store: MessageStoreConfig = attrs.field(default=SIM_STORE, validator=check_is(MessageStoreConfig))
+    _ha: HaConfig = attrs.field(factory=HaConfig, validator=check_is(HaConfig))
+    seed: int = attrs.field(default=0, kw_only=True, validator=check_whole_number)
+    name_server: bool = attrs.field(default=False, kw_only=True, validator=check_is(bool))
+    schedule: Schedule = attrs.field(factory=Schedule, kw_only=True, validator=check_is(Schedule))
+    invariants: Sequence[type[Invariant[Any]]] | None = attrs.field(
+        default=None, kw_only=True, validator=attrs.validators.optional(check_invariants)
+    )
+    converges_s: float = attrs.field(default=30.0, kw_only=True, validator=check_seconds)
+    make_machines: Callable[[], Machines] | None = attrs.field(
+        default=None, kw_only=True, validator=attrs.validators.optional(check_function)
+    )
+    world_config: WorldConfig = attrs.field(default=SIM_WORLD, kw_only=True, validator=check_is(WorldConfig))
     #: What the trace tells of the cluster; None without invariants.
     view: ClusterView | None = attrs.field(default=None, init=False)
     _judge: Judge | None = attrs.field(default=None, init=False)
@@ -100,6 +123,7 @@ class SimCluster(SimBrokers):
             self.use_name_servers(address_text((world.node(NAME_SERVER).address, NAME_SERVER_PORT)))
         self._appoint_judge()
 
+    @checked
     def run(self, body: Callable[[SimCluster], Awaitable[T]]) -> T:
         """Start every broker, await `body(self)` once they are connected, make all well, stop; what `body` returns.
 
@@ -155,8 +179,6 @@ class SimCluster(SimBrokers):
         # Any client may have asked for it: nobody else tells.
         self.recorder.subscribe(self._note_deletion, [BrokerDeleteTopic])
         # Limits first: at one of them nothing is broken.
-        for number, each in enumerate(self.invariants):
-            check_invariant(f"SimCluster.invariants[{number}]", each)
         classes = (*REPLICATION_LIMITS, *self.invariants)
         self._judge = Judge(self.view, [make() for make in classes], self._on_broken, self._on_limit)
         self.recorder.subscribe(self._observe, self._judge.kinds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -213,6 +213,45 @@ def test_a_cluster_in_a_simulated_world_names_the_invariant_whose_kinds_are_wron
 ) -> None:
     with pytest.raises(TypeError, match=rf"^SimCluster\.invariants\[0\]: {OF_KINDS[invariant]}$"):
         SimCluster(invariants=[invariant])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"seed": "x"}, "seed must be a whole number, not 'x'"),
+        ({"seed": 1.5}, r"seed must be a whole number, not 1\.5"),
+        ({"seed": True}, "seed must be a whole number, not True"),
+        ({"follows": None}, "follows must be a mapping of brokers' names, not None"),
+        ({"follows": ("a", "b")}, r"follows must be a mapping of brokers' names, not \('a', 'b'\)"),
+        ({"follows": {"a": None, "b": 1}}, "follows must be a mapping of brokers' names, not .*"),
+        ({"store": None}, "store must be a MessageStoreConfig, not None"),
+        ({"ha": {}}, r"ha must be a HaConfig, not \{\}"),
+        ({"name_server": "namesrv"}, "name_server must be a bool, not 'namesrv'"),
+        ({"schedule": None}, "schedule must be a Schedule, not None"),
+        ({"schedule": ()}, r"schedule must be a Schedule, not \(\)"),
+        ({"invariants": Fine}, "invariants must be classes derived from Invariant, not <class '.*Fine'>"),
+        ({"invariants": "fine"}, "invariants must be classes derived from Invariant, not 'fine'"),
+        ({"invariants": 0}, "invariants must be classes derived from Invariant, not 0"),
+        ({"converges_s": -1}, "converges_s must be a finite number of at least 0, not -1"),
+        ({"converges_s": float("nan")}, "converges_s must be a finite number of at least 0, not nan"),
+        ({"make_machines": 5}, "make_machines must be a function, not 5"),
+        ({"world_config": None}, "world_config must be a WorldConfig, not None"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else str(value),
+)
+def test_a_cluster_in_a_simulated_world_names_the_argument_that_cannot_be(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"^SimCluster\.{told}$"):
+        SimCluster(**arguments)
+
+
+def test_a_cluster_in_a_simulated_world_runs_only_functions() -> None:
+    async def body(cluster: SimCluster) -> int:
+        return len(cluster.running)
+
+    cluster = SimCluster()
+    with pytest.raises(TypeError, match=r"^SimCluster\.run: body must be a function, not None$"):
+        cluster.run(cast("Callable[[SimCluster], Awaitable[None]]", None))
+    assert cluster.run(body) == len(("a", "b"))
 
 
 def test_an_invariant_of_the_end_alone_needs_no_kinds() -> None:
