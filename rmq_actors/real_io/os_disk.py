@@ -195,12 +195,12 @@ class OsDisk:
     _root: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._root = os.fspath(self.root)
+        self._root = os.fspath(self.root).rstrip("/")  # of "/" nothing is left: what stands before "/etc"
 
     def _locate(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"path {path!r} is not inside the store's directory")
-        return f"{self._root}/{path}" if path else self._root
+        return f"{self._root}/{path}" if path else self._root or "/"
 
     def open(
         self,
@@ -231,7 +231,7 @@ class OsDisk:
         try:
             if create and allocate_bytes is not None:
                 os.ftruncate(fd, allocate_bytes)
-            return OsFile(path, _file_size(fd, path), fd)
+            return OsFile(path, _file_size(fd, target), fd)
         except BaseException:
             os.close(fd)
             if create:
@@ -258,7 +258,7 @@ class OsDisk:
     def remove_directory(self, path: str) -> None:
         """See `ports.disk.Disk`."""
         target = self._locate(path)
-        if target == self._root:
+        if not path:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
         os.rmdir(target)
 
@@ -287,7 +287,7 @@ class OsDisk:
         fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _lock_first_byte(fd, target, path)
-            if not _file_size(fd, path):
+            if not _file_size(fd, target):
                 os.pwrite(fd, LOCK_BYTES, 0)
             return OsLock(fd)
         except BaseException:

@@ -508,3 +508,16 @@ def test_what_is_kept_for_root_is_neither_used_nor_available(tmp_path: Path, mon
     status = os.statvfs_result((4096, 512, 1000, 300, 200, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: status)
     assert OsDisk(tmp_path).usage() == (700 * 512, 200 * 512)
+
+
+def test_below_the_root_errors_name_the_absolute_path(tmp_path: Path) -> None:
+    disk, path = OsDisk(Path("/")), str(tmp_path).lstrip("/")
+    with pytest.raises(FileNotFoundError) as missing:
+        disk.open(f"{path}/missing", read_only=True)
+    assert missing.value.filename == f"{tmp_path}/missing"
+    with pytest.raises(IsADirectoryError) as directory:
+        disk.open(path, read_only=True)
+    assert directory.value.filename == str(tmp_path)
+    assert tmp_path.parts[1] in disk.list("")
+    with pytest.raises(OSError, match="busy"):
+        disk.remove_directory("")
