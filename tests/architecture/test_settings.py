@@ -30,7 +30,12 @@ def _attrs_classes() -> Iterator[type[Any]]:
 
 
 def _is_settings(candidate: type[Any]) -> bool:
-    """Whether a person gives it, field by field: everything has a default, and something has bounds."""
+    """Whether a person gives it, field by field: everything has a default, and something has bounds.
+
+    A class with state, such as `SimCluster`, is not a value, and has no `__eq__` of its own.
+    """
+    if candidate.__eq__ is object.__eq__:
+        return False
     fields = [field for field in attrs.fields(candidate) if field.init]
     if not fields or any(field.default is attrs.NOTHING for field in fields):
         return False
