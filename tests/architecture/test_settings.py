@@ -34,7 +34,7 @@ def _is_settings(candidate: type[Any]) -> bool:
 
     A class with state, such as `SimCluster`, is not a value, and has no `__eq__` of its own.
     """
-    if candidate.__eq__ is object.__eq__:
+    if not any("__eq__" in vars(each) for each in candidate.__mro__[:-1]):
         return False
     fields = [field for field in attrs.fields(candidate) if field.init]
     if not fields or any(field.default is attrs.NOTHING for field in fields):
