@@ -25,7 +25,13 @@ from rmq_actors.store.check.check_store import check_store
 from rmq_actors.store.check.dump import Unreadable, read_commit_log
 from rmq_actors.store.check.finding import CheckSummary, Finding
 from rmq_actors.store.check.repair import plan_repair
-from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
+from rmq_actors.store.files.layout import (
+    ABORT_FILE,
+    CHECKPOINT_FILE,
+    COMMIT_LOG_DIRECTORY,
+    CONSUME_QUEUE_DIRECTORY,
+    LOCK_FILE,
+)
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
 from rmq_actors.wire.delay_levels import parse_delay_levels
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS
@@ -215,7 +221,8 @@ def _closed_store(command: str, directory: Path) -> Iterator[OsDisk]:
                     why = f"whether a broker has the store open, and writes to it meanwhile, is not known: {error}"
                     typer.echo(f"rmq-actors store {command}: {directory}: {why}", err=True)
         # A broker that has the store open may not have stored anything yet.
-        if COMMIT_LOG_DIRECTORY not in disk.list(""):  # a link that leads nowhere is told by the check
+        names = disk.list("")  # a link that leads nowhere is told by the check
+        if not {COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, CHECKPOINT_FILE}.intersection(names):
             _refuse(command, directory, f"no store: it holds no {COMMIT_LOG_DIRECTORY}/")
         yield disk
 

@@ -24,4 +24,6 @@ FENCES = attrs.evolve(
     name="fences",
     description="as exchanges, and topics and groups are made one right after the other meanwhile",
     workload=draw_fences,
+    # Where no exchange is left, a hundred changes come one every 0.3 s.
+    converges_in_s=90.0,
 )

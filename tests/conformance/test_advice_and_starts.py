@@ -110,6 +110,17 @@ def changes_of_rows() -> Iterator[object]:
             {"index/20260101000000000": write(""), "index/20260101000000001": zeros},
             id=f"{length} bytes after an empty one",
         )
+    yield pytest.param({"commitlog": nothing}, id="no log")
+    yield pytest.param({"commitlog": Path.mkdir}, id="a log without files")
+    yield pytest.param({"commitlog": nothing, "checkpoint": nothing}, id="no log and no checkpoint")
+    for length in (0, 100, 2020):
+        zeros = write("\0" * length)
+        yield pytest.param({f"{queue}/00000000000000000000": zeros}, id=f"a queue's only file of {length} bytes")
+        yield pytest.param({f"{queue}/00000000000000002000": zeros}, id=f"a queue's last file of {length} bytes")
+    for name in ("00000000000000004000", "00000000000000000777"):
+        yield pytest.param({f"{queue}/{name}": write("\0" * 2000)}, id=f"a queue's file {name}")
+    yield pytest.param({queue: Path.touch}, id="a queue that is a file")
+    yield pytest.param({queue: link_to_nowhere}, id="a queue that is a link to nowhere")
     for name in (
         *("transaction/statetable/notes.txt", "transaction/redolog/TRANSACTION_REDOLOG_TOPIC_XXXX/0/notes.txt"),
         *("consumequeue_ext/Other/0/notes.txt", "consumequeue_ext/Topic/x/notes.txt"),
@@ -156,7 +167,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("used") / "store"
     root.mkdir()
     for _ in range(2):
-        trio.run(run_broker, root, 5)
+        trio.run(run_broker, root, 130)
     return root
 
 
@@ -173,9 +184,14 @@ def spoilt(used: Path, tmp_path: Path, change: dict[str, Change]) -> Path:
     return root
 
 
+@pytest.mark.parametrize("has_crashed", [False, True])
 @pytest.mark.parametrize("change", [*changes(), *changes_of_rows()])
-def test_advice_knows_whether_the_next_start_refuses(used: Path, tmp_path: Path, change: dict[str, Change]) -> None:
+def test_advice_knows_whether_the_next_start_refuses(
+    used: Path, tmp_path: Path, change: dict[str, Change], *, has_crashed: bool
+) -> None:
     root = spoilt(used, tmp_path, change)
+    if has_crashed and not (root / "abort").exists() and not (root / "abort").is_symlink():
+        (root / "abort").touch()
     errors = [finding for finding in check_store(OsDisk(root)) if finding.severity == "error"]
     steps = advice(root)
     refuses = any(step.who == "refusal" for step in steps)

@@ -122,8 +122,11 @@ def test_an_orderly_stop_loses_no_file_at_the_logs_end(make_log: MakeLog, left: 
     stamp = point.record_store_timestamp_ms
     with pytest.raises(DamagedLog, match=missing):
         plan_recovery(log.queue, Checkpoint(stamp, stamp, stamp, point), after_crash=False)
-    # A power cut may leave more than that, and RocketMQ knows of no recovery point.
-    for now, after_crash in ((stamp, True), (stamp + 1, False)):
+    # A power cut may leave less than that, but for no file at all, and RocketMQ knows of no recovery point.
+    if not left:
+        with pytest.raises(DamagedLog, match=missing):
+            plan_recovery(log.queue, Checkpoint(stamp, stamp, stamp, point), after_crash=True)
+    for now, after_crash in ((stamp, True), (stamp + 1, False))[not left :]:
         plan = plan_recovery(log.queue, Checkpoint(now, now, now, point), after_crash=after_crash)
         assert "is not of this log" in plan.reason
 

@@ -15,10 +15,11 @@ from rmq_actors.ports.disk import Disk
 from rmq_actors.store.check.check_consume_queue_ext import ConsumeQueueExtCheck
 from rmq_actors.store.check.check_files import FileRow, open_mapped
 from rmq_actors.store.check.finding import CANNOT_BE_OPENED, PAST_THE_LOG, REFUSED, CheckContext, Finding, Severity
-from rmq_actors.store.dispatch.consume_queue import parse_queue_offset
+from rmq_actors.store.dispatch.consume_queue import holds_record_between, parse_queue_offset
 from rmq_actors.store.dispatch.consume_queues import parse_queue_id
 from rmq_actors.store.files.deleted_topics import DeletedTopics
 from rmq_actors.store.files.layout import CONSUME_QUEUE_DIRECTORY
+from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError
 from rmq_actors.store.files.topic_names import IllegalTopic, check_topic, is_lmq
 from rmq_actors.wire.dispatch_request import (
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -32,6 +33,8 @@ _NO_ENTRY = bytes(ENTRY.size)
 #: What stands before the first entry of a queue whose first file does not begin with it (fillPreBlank).
 _PRE_BLANK = ENTRY.pack(0, 0x7FFFFFFF, 0)
 _MAPPINGS_MAX = 4096
+#: After every record.
+_ANY_OFFSET = 1 << 62
 
 
 @attrs.define(eq=False, repr=False)
@@ -96,6 +99,8 @@ class ConsumeQueuesCheck:
                     self._disk, directory, self._context.summary, findings, self._context.severity_of_row
                 )
                 yield from findings
+                if not any(finding.is_refused for finding in findings):
+                    yield from self._misfit(row)
                 if row.file_size_bytes % ENTRY.size:
                     text = f"a file of {row.file_size_bytes} bytes is not made of entries of {ENTRY.size}"
                     yield Finding(row.files[0].path, 0, "error", text)
@@ -107,6 +112,19 @@ class ConsumeQueuesCheck:
                     self._context.summary.queues += 1
                     cursor.next_entry = yield from self._skip_cleaned(cursor)
         yield from self._ext.load_lone(self._queues.keys())
+
+    def _misfit(self, row: FileRow) -> Iterator[Finding]:
+        """Whether a start refuses the row: it drops files that do not fit if no entry in them should be there."""
+        durable_to = _ANY_OFFSET if self._context.recover_from is None else self._context.recover_from
+        queue = MappedFileQueue(self._disk, row.directory, row.file_size_bytes, "mappedFileSizeConsumeQueue")
+        try:
+            queue.load(read_only=True, holds_durable=lambda _, file: holds_record_between(file, 0, durable_to))
+        except StoreLayoutError as error:
+            yield Finding(row.directory, 0, "error", f"{error}: {REFUSED}")
+        except OSError:
+            pass  # a finding of its own
+        finally:
+            queue.close()
 
     def _no_directory(self, path: str) -> Iterator[Finding]:
         """What is wrong with what stands where the directory of a topic should."""
@@ -302,6 +320,9 @@ class ConsumeQueuesCheck:
             return Finding(CONSUME_QUEUE_DIRECTORY, 0, "note", f"{text}no queue: {error}")
         if self._is_deleted(topic):
             return Finding(queue.row.directory, 0, "note", f"{text}no queue: the topic was deleted")
+        directory, _, name = queue.row.directory.rpartition("/")
+        if name in self._disk.list(directory) and any(self._no_directory(queue.row.directory)):
+            return Finding(queue.row.directory, 0, "error", f"{text}no directory of their queue: {REFUSED}")
         severity = self._context.severity_at(queue.first_record)
         return Finding(queue.row.directory, 0, severity, f"{text}no file of their queue")
 

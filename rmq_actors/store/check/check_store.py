@@ -24,6 +24,7 @@ from rmq_actors.store.files.layout import ABORT_FILE
 from rmq_actors.store.files.mapped_file_queue import StoreLayoutError
 from rmq_actors.store.files.store_checkpoint import Checkpoint
 from rmq_actors.store.lifecycle.recovery import plan_recovery
+from rmq_actors.store.log.log_walk import DamagedLog
 from rmq_actors.store.log.read_log import open_log
 from rmq_actors.wire.dispatch_request import DELAY_LEVELS_MS, DispatchRequest
 
@@ -92,7 +93,7 @@ def _plan(disk: Disk, context: CheckContext, checkpoint: Checkpoint) -> None:
     try:
         with open_log(disk, checkpoint) as queue:
             plan = plan_recovery(queue, checkpoint, after_crash=True)
-    except (StoreLayoutError, OSError):  # the next start refuses: it mends nothing
+    except (StoreLayoutError, DamagedLog, OSError):  # the next start refuses: it mends nothing
         return
     context.recover_from = plan.durable_to
     if plan.is_trusted:

@@ -305,7 +305,7 @@ class ConsumeQueue:
         """
 
         def holds_durable(_: int, file: DiskFile) -> bool:
-            return _holds_record_between(file, begin, durable_to)
+            return holds_record_between(file, begin, durable_to)
 
         self.queue.load(holds_durable=holds_durable)
         self._cut(self._find_cut(durable_to))
@@ -460,7 +460,7 @@ class ConsumeQueue:
             self.ext.queue.close()
 
 
-def _holds_record_between(file: DiskFile, begin: int, physical_offset: int) -> bool:
+def holds_record_between(file: DiskFile, begin: int, physical_offset: int) -> bool:
     """Whether the first entry of a file that is not blank is of a record from `begin` on, before `physical_offset`."""
     view = file.map() if file.size_bytes else memoryview(b"")
     for position in range(0, len(view) - CQ_STORE_UNIT_SIZE + 1, CQ_STORE_UNIT_SIZE):

@@ -53,11 +53,14 @@ class RecoveryPlan:
 def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash: bool) -> RecoveryPlan:
     """Decide from the files and the checkpoint alone. `after_crash`: the file `abort` is there. Changes nothing.
 
-    Raises `DamagedLog` where files are missing at the end of a log that was stopped in order.
+    Raises `DamagedLog` where files are missing at the end of a log that was stopped in order, or all of a log of which
+    something was synced: its disk is not there, say.
     """
     point = checkpoint.recovery_point
     begin = queue.min_offset
-    if point is not None and point.offset > queue.max_offset and not after_crash and not checkpoint.is_overtaken:
+    # A crash may take what was not synced, and a power cut a part of a file; never all files of a log.
+    may_end_early = after_crash and (queue.files or checkpoint.is_before_first_sync)
+    if point is not None and point.offset > queue.max_offset and not checkpoint.is_overtaken and not may_end_early:
         raise DamagedLog(_why_it_ends_early(queue, point))
     if point is not None and point.offset < begin and after_crash and checkpoint.is_before_first_sync:
         # Only a power loss takes a first file that nobody has synced; cleaning never reaches the recovery point, but
@@ -88,7 +91,7 @@ def _why_it_ends_early(queue: MappedFileQueue, point: RecoveryPoint) -> str:
         missing += f" to {file_name(newest)}"
     has = f"the log ends at offset {queue.max_offset}" if queue.files else "the log has no file"
     return (
-        f"{missing}: missing. The store was stopped in order with a log up to offset {point.offset}, "
+        f"{missing}: missing. The store had a log up to offset {point.offset} when it was stopped or synced last, "
         f"as {CHECKPOINT_FILE} says, and {has}. Put back what is missing; or, at a slave, move the store's directory "
         f"away: it gets everything from its master. Without {CHECKPOINT_FILE} the store opens and those messages are "
         "lost: their queue offsets are given again"

@@ -24,7 +24,14 @@ from rmq_actors.store.dispatch.lost_entries import QueueEnds, QueuesInLog, suspe
 from rmq_actors.store.dispatch.reput_message_service import Reput
 from rmq_actors.store.dispatch.transaction_state_service import TransactionStateService, record_reader
 from rmq_actors.store.files.deleted_topics import DeletedTopics, QueueBeginsAgain
-from rmq_actors.store.files.layout import ABORT_FILE, COMMIT_LOG_DIRECTORY, LOCK_FILE
+from rmq_actors.store.files.layout import (
+    ABORT_FILE,
+    COMMIT_LOG_DIRECTORY,
+    CONFIG_DIRECTORY,
+    CONSUME_QUEUE_DIRECTORY,
+    INDEX_DIRECTORY,
+    LOCK_FILE,
+)
 from rmq_actors.store.files.mapped_file_queue import MappedFileQueue, StoreLayoutError, sync_directories
 from rmq_actors.store.files.store_checkpoint import RecoveryPoint, StoreCheckpoint
 from rmq_actors.store.lifecycle.recovery import RecoveryPlan, keep_aside, plan_recovery, redo, write_again
@@ -111,6 +118,17 @@ def _flushed_to(commit_log: CommitLog) -> Callable[[int], Awaitable[bool]]:
     return until_flushed
 
 
+def _check_links(disk: Disk) -> None:
+    """Raise `StoreLayoutError` for a directory that is a link to nowhere: its disk is not there, and no log is lost.
+
+    A start would take it for one that is yet to be made, and derive all anew from what there is.
+    """
+    names = disk.list("")
+    for name in (COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY, CONFIG_DIRECTORY):
+        if name in names and not disk.exists(name):
+            raise StoreLayoutError(f"{name}: a link that leads nowhere: is the disk there that it leads to?")
+
+
 async def _remove_past(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:
     """Remove the files past the log's end, the newest first: of several removals a power loss could undo any."""
     is_durable = True
@@ -171,6 +189,7 @@ class _Opening:
 
     async def recover(self) -> StoreFiles:
         config, disk = self.config, self.environment.disk
+        _check_links(disk)
         store_checkpoint = StoreCheckpoint.open(disk)
         self.stack.callback(store_checkpoint.close)
         checkpoint, has_aborted = store_checkpoint.checkpoint, disk.exists(ABORT_FILE)
