@@ -124,7 +124,8 @@ def _escaped(value: Any) -> Any:  # noqa: ANN401  # what columns hold
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, list | tuple):
-        return list(map(_escaped, value))
+        values = map(_escaped, value)
+        return tuple(values) if isinstance(value, tuple) else list(values)
     if isinstance(value, dict):
         return {_escaped(key): _escaped(each) for key, each in value.items()}
     return value

@@ -88,7 +88,7 @@ class ConsumeQueuesCheck:
     def load(self) -> Iterator[Finding]:
         """List the queues and their files."""
         for topic in self._disk.list(CONSUME_QUEUE_DIRECTORY):
-            yield from self._no_directory(f"{CONSUME_QUEUE_DIRECTORY}/{topic}")
+            yield from _no_directory(self._disk, f"{CONSUME_QUEUE_DIRECTORY}/{topic}")
             for queue in self._disk.list(f"{CONSUME_QUEUE_DIRECTORY}/{topic}"):
                 directory = f"{CONSUME_QUEUE_DIRECTORY}/{topic}/{queue}"
                 if parse_queue_id(queue) is None:
@@ -100,7 +100,7 @@ class ConsumeQueuesCheck:
                 )
                 yield from findings
                 if not any(finding.is_refused for finding in findings):
-                    yield from self._misfit(row)
+                    yield from _misfit(self._disk, row, self._context.recover_from)
                 if row.file_size_bytes % ENTRY.size:
                     text = f"a file of {row.file_size_bytes} bytes is not made of entries of {ENTRY.size}"
                     yield Finding(row.files[0].path, 0, "error", text)
@@ -112,32 +112,6 @@ class ConsumeQueuesCheck:
                     self._context.summary.queues += 1
                     cursor.next_entry = yield from self._skip_cleaned(cursor)
         yield from self._ext.load_lone(self._queues.keys())
-
-    def _misfit(self, row: FileRow) -> Iterator[Finding]:
-        """Whether a start refuses the row: it drops files that do not fit if no entry in them should be there."""
-        durable_to = _ANY_OFFSET if self._context.recover_from is None else self._context.recover_from
-        queue = MappedFileQueue(self._disk, row.directory, row.file_size_bytes, "mappedFileSizeConsumeQueue")
-        try:
-            queue.load(read_only=True, holds_durable=lambda _, file: holds_record_between(file, 0, durable_to))
-        except StoreLayoutError as error:
-            yield Finding(row.directory, 0, "error", f"{error}: {REFUSED}")
-        except OSError:
-            pass  # a finding of its own
-        finally:
-            queue.close()
-
-    def _no_directory(self, path: str) -> Iterator[Finding]:
-        """What is wrong with what stands where the directory of a topic should."""
-        try:
-            self._disk.open(path, read_only=True).close()
-        except IsADirectoryError:
-            return
-        except FileNotFoundError:
-            yield Finding(path, 0, "error", f"a link that leads nowhere: {REFUSED}")
-        except OSError as error:
-            yield Finding(path, 0, "error", f"{CANNOT_BE_OPENED}: {error.strerror}")
-        else:
-            yield Finding(path, 0, "note", "a file where topics have directories: nobody reads it")
 
     def _skip_cleaned(self, queue: QueueCursor) -> Generator[Finding, None, int]:
         """The number of the first entry whose record the log still has. Those before it can only be in order."""
@@ -321,7 +295,7 @@ class ConsumeQueuesCheck:
         if self._is_deleted(topic):
             return Finding(queue.row.directory, 0, "note", f"{text}no queue: the topic was deleted")
         directory, _, name = queue.row.directory.rpartition("/")
-        if name in self._disk.list(directory) and any(self._no_directory(queue.row.directory)):
+        if name in self._disk.list(directory) and any(_no_directory(self._disk, queue.row.directory)):
             return Finding(queue.row.directory, 0, "error", f"{text}no directory of their queue: {REFUSED}")
         severity = self._context.severity_at(queue.first_record)
         return Finding(queue.row.directory, 0, severity, f"{text}no file of their queue")
@@ -375,3 +349,31 @@ class ConsumeQueuesCheck:
             at = (number - queue.view_first) * ENTRY.size
         entry = bytes(queue.view[at : at + ENTRY.size])
         return entry if len(entry) == ENTRY.size else None
+
+
+def _misfit(disk: Disk, row: FileRow, recover_from: int | None) -> Iterator[Finding]:
+    """Whether a start refuses the row: it drops files that do not fit if no entry in them should be there."""
+    durable_to = _ANY_OFFSET if recover_from is None else recover_from
+    queue = MappedFileQueue(disk, row.directory, row.file_size_bytes, "mappedFileSizeConsumeQueue")
+    try:
+        queue.load(read_only=True, holds_durable=lambda _, file: holds_record_between(file, 0, durable_to))
+    except StoreLayoutError as error:
+        yield Finding(row.directory, 0, "error", f"{error}: {REFUSED}")
+    except OSError:
+        pass  # a finding of its own
+    finally:
+        queue.close()
+
+
+def _no_directory(disk: Disk, path: str) -> Iterator[Finding]:
+    """What is wrong with what stands where the directory of a topic or a queue should."""
+    try:
+        disk.open(path, read_only=True).close()
+    except IsADirectoryError:
+        return
+    except FileNotFoundError:
+        yield Finding(path, 0, "error", f"a link that leads nowhere: {REFUSED}")
+    except OSError as error:
+        yield Finding(path, 0, "error", f"{CANNOT_BE_OPENED}: {error.strerror}")
+    else:
+        yield Finding(path, 0, "note", "a file where topics have directories: nobody reads it")
