@@ -131,6 +131,14 @@ def test_an_orderly_stop_loses_no_file_at_the_logs_end(make_log: MakeLog, left: 
         assert "is not of this log" in plan.reason
 
 
+@pytest.mark.parametrize("after_crash", [True, False])
+def test_a_log_that_began_late_and_held_nothing_lacks_no_file(make_log: MakeLog, *, after_crash: bool) -> None:
+    """A slave's start has removed its one file, to begin where the master does, and was interrupted."""
+    checkpoint = Checkpoint(recovery_point=RecoveryPoint(SIZE, 3 * SIZE))
+    plan = plan_recovery(make_log([]).queue, checkpoint, after_crash=after_crash)
+    assert plan.read_from == 0
+
+
 def test_a_log_that_ends_with_a_file_lacks_none(make_log: MakeLog) -> None:
     """The next file is made with its first record, or was made ahead and holds nothing."""
     log = make_log([400] * 12)
