@@ -13,7 +13,7 @@ from rmq_actors.store.check.check_config import (
     why_of_wrong_kind,
     why_unreadable,
 )
-from rmq_actors.store.check.finding import Finding
+from rmq_actors.store.check.finding import REFUSED_WITH_EXT, Finding
 from rmq_actors.store.files.exchange_file import REMEDY as NOTE_REMEDY
 from rmq_actors.store.files.json_file import IS_EMPTY, IS_MISSING
 from rmq_actors.store.files.layout import (
@@ -22,6 +22,7 @@ from rmq_actors.store.files.layout import (
     COMMIT_LOG_DIRECTORY,
     CONFIG_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_EXT_DIRECTORY,
     CONSUMER_OFFSET_FILE,
     CUT_DIRECTORY,
     DELAY_OFFSET_FILE,
@@ -98,7 +99,9 @@ def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]
     """What keeps a broker from starting, but for a damaged log: the path, and why."""
     for name in ROOT_NAMES:
         why = why_of_wrong_kind(disk, name)
-        if why and name not in _NOT_NEEDED:
+        if why and name == CONSUME_QUEUE_EXT_DIRECTORY:
+            yield name, f"{why}: {REFUSED_WITH_EXT}"
+        elif why and name not in _NOT_NEEDED:
             yield name, why
     for finding in errors:
         if "/" in finding.path and not is_table(finding.path) and finding.is_refused:
