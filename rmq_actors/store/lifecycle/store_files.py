@@ -118,15 +118,16 @@ def _flushed_to(commit_log: CommitLog) -> Callable[[int], Awaitable[bool]]:
     return until_flushed
 
 
-def _check_links(disk: Disk) -> None:
-    """Raise `StoreLayoutError` for a directory that is a link to nowhere: its disk is not there, and no log is lost.
+def _check_links(disk: Disk, config: MessageStoreConfig) -> None:
+    """Raise `StoreLayoutError` if a directory is a link that cannot be followed, as when its disk is not mounted.
 
-    A start would take it for one that is yet to be made, and derive all anew from what there is.
+    Without this a start would find no files, and make queues and index again for an empty log.
     """
-    names = disk.list("")
-    for name in (COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY, CONFIG_DIRECTORY):
-        if name in names and not disk.exists(name):
-            raise StoreLayoutError(f"{name}: a link that leads nowhere: is the disk there that it leads to?")
+    index = [INDEX_DIRECTORY] if config.message_index_enable else []
+    for name in disk.list(""):
+        is_needed = name in (COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, CONFIG_DIRECTORY, *index)
+        if is_needed and not disk.exists(name):
+            raise StoreLayoutError(f"{name}: a link that cannot be followed: is the disk there that it leads to?")
 
 
 async def _remove_past(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:
@@ -189,7 +190,7 @@ class _Opening:
 
     async def recover(self) -> StoreFiles:
         config, disk = self.config, self.environment.disk
-        _check_links(disk)
+        _check_links(disk, config)
         store_checkpoint = StoreCheckpoint.open(disk)
         self.stack.callback(store_checkpoint.close)
         checkpoint, has_aborted = store_checkpoint.checkpoint, disk.exists(ABORT_FILE)
