@@ -77,16 +77,16 @@ async def takes_nothing(errand: Errand) -> str:
         raise GivenUp from None
     async with errand.visitor() as sender, stream:
         is_over = False
-        with trio.move_on_after(_STAYS_S):
-            try:
-                await stream.send_all(_REPORT.pack(0))
-                for number in range(_MESSAGES):
-                    await errand.send(sender.client, b"%d%s" % (number, _LONG))
+        try:
+            await stream.send_all(_REPORT.pack(0))
+            for number in range(_MESSAGES):
+                await errand.send(sender.client, b"%d%s" % (number, _LONG))
+            with trio.move_on_after(_STAYS_S):
                 while True:
                     await trio.sleep(_REPORTS_S)
                     await stream.send_all(_REPORT.pack(0))
-            except trio.BrokenResourceError:
-                is_over = True
+        except trio.BrokenResourceError:
+            is_over = True
     return "" if is_over else f"a slave that has taken nothing for {_STAYS_S:g} s is connected"
 
 

@@ -25,7 +25,7 @@ async def refused_deletion(errand: Errand) -> str:
         await make_topic(errand, client)
         for number in range(_MESSAGES):
             await errand.send(client, b"%d" % number)
-        rule = disk.fail(errno.EIO, operation="write", path="config/deletedTopics", count=1)
+        rule = disk.fail(errno.EIO, operation="write", path="config/deletedTopics", count=None)
         errand.brokers.recorder.record(
             ClientTopic(status="asked", operation="delete", topic=errand.topic), errand.master
         )

@@ -58,7 +58,7 @@ class SettingsClients(ErrandClients):
         ]
         apart = settings_of(self.brokers.workload.settings_apart)
         self.makes_topics = "false" in (each.get("autoCreateTopicEnable") for each in (settings, apart))
-        self._turns_groups_on = "disableConsumeIfConsumerReadSlowly" in settings
+        self._turns_groups_on = settings.get("disableConsumeIfConsumerReadSlowly") == "true"
         if "autoCreateTopicEnable=false" in self.brokers.workload.settings_apart:
             # What a slave took over from its master counts once it is the master itself.
             self._kinds_of_the_run += ["unknown_topic"] * 2
