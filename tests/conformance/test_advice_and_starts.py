@@ -132,7 +132,7 @@ def changes_of_rows() -> Iterator[object]:
         yield pytest.param({"config/replicationTerm.json": write(text)}, id=f"term {term}")
 
 
-async def run_broker(root: Path, messages: int = 0, *, ext: bool = True) -> None:
+async def run_broker(root: Path, messages: int = 0, *, ext: bool = True, index: bool = True) -> None:
     """Start a broker on a store, put messages, and stop it."""
     config = BrokerConfig(
         "ours",
@@ -141,6 +141,7 @@ async def run_broker(root: Path, messages: int = 0, *, ext: bool = True) -> None
             mapped_file_size_consume_queue_bytes=2000,
             mapped_file_size_consume_queue_ext_bytes=4096,
             enable_consume_queue_ext=ext,
+            message_index_enable=index,
             max_hash_slot_num=500,
             max_index_num=2000,
         ),
@@ -212,6 +213,23 @@ def test_a_refusal_for_want_of_a_setting_names_the_setting(used: Path, tmp_path:
         step.path for step in advice(root) if step.text.endswith("a start with enableConsumeQueueExt refuses it")
     } == {name}
     trio.run(functools.partial(run_broker, root, ext=False))
+
+
+@pytest.mark.parametrize("change", [Path.touch, link_to_nowhere])
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [("consumequeue_ext", "if enableConsumeQueueExt=true"), ("index", "unless messageIndexEnable=false")],
+)
+def test_so_does_one_for_a_directory_that_is_none(
+    used: Path, tmp_path: Path, name: str, condition: str, change: Change
+) -> None:
+    root = spoilt(used, tmp_path, {name: change})
+    said = [step.text for step in advice(root) if step.who == "refusal"]
+    assert len(said) == 1
+    assert said[0].startswith(f"the next start refuses, {condition}: ")
+    with pytest.raises((OSError, ValueError)):
+        trio.run(run_broker, root)
+    trio.run(functools.partial(run_broker, root, ext=False, index=False))
 
 
 @pytest.mark.parametrize("change", [nothing, Path.mkdir])

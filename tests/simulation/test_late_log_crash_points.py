@@ -24,6 +24,7 @@ from rmq_actors.store.lifecycle.truncation import truncate_store
 from rmq_actors.store.log.received_records import AppendRefused
 from rmq_actors.store.message_store import MessageStore
 from rmq_actors.tracing.recorder import Tracer
+from rmq_actors.wire.record import Message
 from sim_net import DiskConfig, Fault, SimDisk
 from tests.worlds.store_workload import (
     CONFIG,
@@ -80,6 +81,30 @@ async def follow(life: Life, store: MessageStore) -> None:
     await trio.sleep(1)
 
 
+async def ends_with_a_full_disk(life: Life, store: MessageStore) -> None:
+    """A master, whose disk is full as its log comes to the third file, and which cleans the others away."""
+    rule = life.node.disk.fail(
+        errno.ENOSPC, operation="write", path=f"{COMMIT_LOG_DIRECTORY}/{2 * BEGIN:020}", count=None
+    )
+    while (await life.put(store, Message("T", b"x", 0))).append is not None:
+        pass
+    await trio.sleep(3)
+    rule.end()
+    log = store.files.commit_log
+    while len(log._queue.files) > 1:
+        log._queue.remove_first_file()
+        await log.sync_names()
+
+
+async def deletes_a_topic(_: Life, store: MessageStore) -> None:
+    """It writes the checkpoint with that: no record is named, and the queue's entries count."""
+    await store.topic_deletion.delete({"Other"})
+    await trio.sleep(2)
+    point = store.files.checkpointing._store_checkpoint.checkpoint.recovery_point
+    assert point is not None
+    assert (point.record_size, point.queue_ends > 0) == (0, True)
+
+
 @attrs.define(eq=False)
 class CutToItsBegin(Life):
     """An operator's `store truncate` to the log's first byte."""
@@ -112,8 +137,14 @@ def cut_and_led(*faults: Fault) -> list[Life]:
     ]
 
 
+def cleaned(*faults: Fault) -> list[Life]:
+    """A master of which the empty newest file is left becomes a slave."""
+    masters = [Life(work, is_undamaged=False) for work in (ends_with_a_full_disk, deletes_a_topic)]
+    return [*masters, slave(nothing, *faults), slave(), slave()]
+
+
 @pytest.mark.parametrize("crash", [kill_at, power_loss_at])
-@pytest.mark.parametrize(("lives", "number"), [(without_room, 1), (cut, 2), (cut_and_led, 3)])
+@pytest.mark.parametrize(("lives", "number"), [(without_room, 1), (cut, 2), (cut_and_led, 3), (cleaned, 2)])
 def test_a_start_that_has_removed_the_empty_log_may_crash(
     lives: Callable[..., list[Life]], number: int, crash: Callable[[int], Fault]
 ) -> None:

@@ -139,6 +139,14 @@ def test_a_log_that_began_late_and_held_nothing_lacks_no_file(make_log: MakeLog,
     assert plan.read_from == 0
 
 
+@pytest.mark.parametrize("after_crash", [True, False])
+def test_a_log_of_which_queues_know_was_not_empty(make_log: MakeLog, *, after_crash: bool) -> None:
+    """The newest file was empty, and all others had been cleaned away: the recovery point names no record."""
+    checkpoint = Checkpoint(recovery_point=RecoveryPoint(SIZE, 3 * SIZE, queues=1, queue_ends=86))
+    with pytest.raises(DamagedLog, match="the log has no file"):
+        plan_recovery(make_log([]).queue, checkpoint, after_crash=after_crash)
+
+
 def test_a_log_that_ends_with_a_file_lacks_none(make_log: MakeLog) -> None:
     """The next file is made with its first record, or was made ahead and holds nothing."""
     log = make_log([400] * 12)

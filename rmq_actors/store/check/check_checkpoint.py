@@ -81,8 +81,8 @@ class CheckpointCheck:
         text = ""
         if log.files and point.file_size_bytes != log.file_size_bytes:
             text = f"is of a log with files of {point.file_size_bytes} bytes; these have {log.file_size_bytes}"
-        elif not log.files and self.checkpoint.is_before_first_sync:
-            return  # it began late and held nothing: its file has gone, and the next one is not there yet
+        elif not log.files and self.checkpoint.is_of_an_empty_log:
+            return  # it began late: its file has gone, and the next one is not there yet
         elif point.offset > log_end_offset:
             text = f"{point.offset} is {PAST_THE_LOG}, {log_end_offset}: durable records are missing"
         elif log.files and point.offset < log.min_offset:

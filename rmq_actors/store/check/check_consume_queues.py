@@ -101,7 +101,7 @@ class ConsumeQueuesCheck:
                 yield from findings
                 if not any(finding.is_refused for finding in findings):
                     begin = self._deleted.begin_of(topic, int(queue))
-                    yield from _misfit(self._disk, row, begin, self._context.recover_from)
+                    yield from _misfit(self._disk, row, begin, self._context.queues_to)
                 if row.file_size_bytes % ENTRY.size:
                     text = f"a file of {row.file_size_bytes} bytes is not made of entries of {ENTRY.size}"
                     yield Finding(row.files[0].path, 0, "error", text)
@@ -352,12 +352,12 @@ class ConsumeQueuesCheck:
         return entry if len(entry) == ENTRY.size else None
 
 
-def _misfit(disk: Disk, row: FileRow, begin: int, recover_from: int | None) -> Iterator[Finding]:
+def _misfit(disk: Disk, row: FileRow, begin: int, queues_to: int | None) -> Iterator[Finding]:
     """Whether a start refuses the row: it drops files that do not fit if no entry in them should be there.
 
     Those should be of records from `begin` on, the point of the topic's deletion.
     """
-    durable_to = _ANY_OFFSET if recover_from is None else recover_from
+    durable_to = _ANY_OFFSET if queues_to is None else queues_to
     queue = MappedFileQueue(disk, row.directory, row.file_size_bytes, "mappedFileSizeConsumeQueue")
     try:
         queue.load(read_only=True, holds_durable=lambda _, file: holds_record_between(file, begin, durable_to))

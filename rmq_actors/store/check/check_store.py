@@ -87,13 +87,17 @@ def _deleted_topics(disk: Disk) -> DeletedTopics:
 
 
 def _plan(disk: Disk, context: CheckContext, checkpoint: Checkpoint) -> None:
-    """After a crash: from where on the next start mends."""
-    if not disk.exists(ABORT_FILE):
-        return
+    """From where on the next start mends, and up to where queues must have files that fit."""
+    after_crash = disk.exists(ABORT_FILE)
     try:
         with open_log(disk, checkpoint) as queue:
-            plan = plan_recovery(queue, checkpoint, after_crash=True)
+            plan, log_min = plan_recovery(queue, checkpoint, after_crash=after_crash), queue.min_offset
     except (StoreLayoutError, DamagedLog, OSError):  # the next start refuses: it mends nothing
+        return
+    point = checkpoint.recovery_point
+    is_rebuilding = plan.is_trusted and point is not None and point.is_rebuilding
+    context.queues_to = log_min if is_rebuilding else plan.durable_to
+    if not after_crash:
         return
     context.recover_from = plan.durable_to
     if plan.is_trusted:

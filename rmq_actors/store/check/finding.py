@@ -93,10 +93,12 @@ class CheckContext:
 
     `recover_from`: from this offset of the log on the next start dispatches again; None after an orderly stop, which
     leaves nothing to mend. `durable_to`: the log was durable up to there when the crash came; None if nothing says so.
+    `queues_to`: the next start drops entries of records from there on, and makes them again; None: of no record.
     """
 
     recover_from: int | None = None
     durable_to: int | None = None
+    queues_to: int | None = None
     damaged: DamagedRanges = attrs.field(factory=DamagedRanges)
     summary: CheckSummary = attrs.field(factory=CheckSummary)
 

@@ -13,7 +13,7 @@ from rmq_actors.store.check.check_config import (
     why_of_wrong_kind,
     why_unreadable,
 )
-from rmq_actors.store.check.finding import REFUSED_WITH_EXT, Finding
+from rmq_actors.store.check.finding import Finding
 from rmq_actors.store.files.exchange_file import REMEDY as NOTE_REMEDY
 from rmq_actors.store.files.json_file import IS_EMPTY, IS_MISSING
 from rmq_actors.store.files.layout import (
@@ -60,6 +60,11 @@ _WITHOUT: Mapping[str, str] = {
 }
 #: Without these, nobody misses them until a broker needs the name.
 _NOT_NEEDED = (CUT_DIRECTORY, TRAN_STATE_TABLE_DIRECTORY.split("/", maxsplit=1)[0])
+#: Where a setting decides whether a start needs a directory.
+_NEEDED_IF = {
+    CONSUME_QUEUE_EXT_DIRECTORY: ", if enableConsumeQueueExt=true",
+    INDEX_DIRECTORY: ", unless messageIndexEnable=false",
+}
 
 
 class RepairStep(NamedTuple):
@@ -86,7 +91,10 @@ def plan_repair(
         if not refusals:
             raise
     if refusals:
-        steps = [RepairStep("refusal", path, f"the next start refuses: {why}") for path, why in refusals]
+        steps = [
+            RepairStep("refusal", path, f"the next start refuses{_NEEDED_IF.get(path, '')}: {why}")
+            for path, why in refusals
+        ]
     yield from steps
     wrong = [*(path for path, _ in refusals), *(finding.path for finding in errors)]
     log_is_wrong = any(path.split("/")[0] == COMMIT_LOG_DIRECTORY for path in wrong)
@@ -99,9 +107,7 @@ def _refusals(disk: Disk, errors: Sequence[Finding]) -> Iterator[tuple[str, str]
     """What keeps a broker from starting, but for a damaged log: the path, and why."""
     for name in ROOT_NAMES:
         why = why_of_wrong_kind(disk, name)
-        if why and name == CONSUME_QUEUE_EXT_DIRECTORY:
-            yield name, f"{why}: {REFUSED_WITH_EXT}"
-        elif why and name not in _NOT_NEEDED:
+        if why and name not in _NOT_NEEDED:
             yield name, why
     for finding in errors:
         if "/" in finding.path and not is_table(finding.path) and finding.is_refused:

@@ -89,6 +89,15 @@ class Checkpoint:
         """Whether no record had become durable when the recovery point was written, or has since, by RocketMQ."""
         return self.recovery_point is not None and not self.recovery_point.record_size and not self.is_overtaken
 
+    @property
+    def is_of_an_empty_log(self) -> bool:
+        """Whether the log had no record when the recovery point was written, and queues knew of none.
+
+        They do where the newest file is empty and all others were cleaned away.
+        """
+        point = self.recovery_point
+        return point is not None and self.is_before_first_sync and not point.queue_ends
+
     def encode(self) -> bytes:
         """The file's first bytes."""
         timestamps = _TIMESTAMPS.pack(
@@ -180,8 +189,8 @@ class StoreCheckpoint:
     async def miss_nothing(self) -> None:
         """Say nothing of how many queues and entries there are: some are about to be removed. As `write`."""
         point = self.checkpoint.recovery_point
-        if point is not None and point.queue_ends and not point.is_rebuilding:
-            point = attrs.evolve(point, queues=0, queue_ends=0)
+        if point is not None and point.queue_ends:
+            point = attrs.evolve(point, queues=REBUILDING if point.is_rebuilding else 0, queue_ends=0)
             await self.write(attrs.evolve(self.checkpoint, recovery_point=point))
 
     def close(self) -> None:

@@ -54,13 +54,13 @@ def plan_recovery(queue: MappedFileQueue, checkpoint: Checkpoint, *, after_crash
     """Decide from the files and the checkpoint alone. `after_crash`: the file `abort` is there. Changes nothing.
 
     Raises `DamagedLog` where files are missing at the end of a log that was stopped in order, or all of a log of which
-    something was synced: its disk is not there, say. Nothing can be missing of one of which no record was synced.
+    something was synced: its disk is not there, say. A log lacks nothing if none of its records was ever synced.
     """
     point = checkpoint.recovery_point
     begin = queue.min_offset
-    # A crash may take what was not synced, and a power cut a part of a file; never all files of a log. One that begins
-    # late and holds nothing has none while a slave's start makes it begin anew, or once that was interrupted.
-    may_end_early = checkpoint.is_before_first_sync or (after_crash and bool(queue.files))
+    # A crash may take what was not synced, and a power cut a part of a file; never all files of a log. A slave's start
+    # removes the only file of a log that begins late and holds nothing: a crash may leave no file of it.
+    may_end_early = checkpoint.is_of_an_empty_log or (after_crash and bool(queue.files))
     if point is not None and point.offset > queue.max_offset and not checkpoint.is_overtaken and not may_end_early:
         raise DamagedLog(_why_it_ends_early(queue, point))
     if point is not None and point.offset < begin and after_crash and checkpoint.is_before_first_sync:

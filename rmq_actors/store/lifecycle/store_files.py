@@ -29,6 +29,7 @@ from rmq_actors.store.files.layout import (
     COMMIT_LOG_DIRECTORY,
     CONFIG_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_EXT_DIRECTORY,
     INDEX_DIRECTORY,
     LOCK_FILE,
 )
@@ -124,10 +125,16 @@ def _check_links(disk: Disk, config: MessageStoreConfig) -> None:
     Without this a start would find no files, and make queues and index again for an empty log.
     """
     index = [INDEX_DIRECTORY] if config.message_index_enable else []
+    ext = [CONSUME_QUEUE_EXT_DIRECTORY] if config.enable_consume_queue_ext else []
     for name in disk.list(""):
-        is_needed = name in (COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, CONFIG_DIRECTORY, *index)
+        is_needed = name in (COMMIT_LOG_DIRECTORY, CONSUME_QUEUE_DIRECTORY, CONFIG_DIRECTORY, *index, *ext)
         if is_needed and not disk.exists(name):
             raise StoreLayoutError(f"{name}: a link that cannot be followed: is the disk there that it leads to?")
+    if ext and disk.exists(CONSUME_QUEUE_EXT_DIRECTORY) and not disk.list(CONSUME_QUEUE_EXT_DIRECTORY):
+        # An empty directory, or a file: that would refuse the first message that has an extension, and the stop.
+        with contextlib.suppress(IsADirectoryError):
+            disk.open(CONSUME_QUEUE_EXT_DIRECTORY, read_only=True).close()
+            raise StoreLayoutError(f"{CONSUME_QUEUE_EXT_DIRECTORY}: a file; a directory has this name")
 
 
 async def _remove_past(queue: MappedFileQueue, end_offset: int, *, files_left: int) -> None:
@@ -157,8 +164,12 @@ class _Derived:
     def dispatchers(self) -> Sequence[CommitLogDispatcher]:
         return (self.consume_queues, self.index_service, self.transaction_state_service)
 
-    async def begin_anew(self) -> None:
-        """Forget all: entries of records that are gone would be taken for those of the records that come."""
+    async def begin_anew(self, store_checkpoint: StoreCheckpoint) -> None:
+        """Forget all: entries of records that are gone would be taken for those of the records that come.
+
+        The next start misses nothing of it, nor the log's file, which goes after this.
+        """
+        await store_checkpoint.miss_nothing()
         for topic in dict.fromkeys(queue.topic for queue in self.consume_queues):
             await self.consume_queues.destroy(topic)
         self.index_service.rebuild()
@@ -213,7 +224,7 @@ class _Opening:
         first, flushed_where = queue.min_offset, plan.read_from if plan.is_trusted else queue.min_offset
         is_new = config.broker_role is BrokerRole.SLAVE and bool(queue.files) and end.end_offset == first
         if is_new:
-            await derived.begin_anew()
+            await derived.begin_anew(store_checkpoint)
         await self._correct_points(deleted, end.end_offset, is_new=is_new)
         # Nothing is left of a new one's: it begins where its master's log does, which may have cleaned that file.
         await _remove_past(queue, end.end_offset, files_left=0 if is_new else 1)
