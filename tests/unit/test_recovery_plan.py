@@ -141,7 +141,7 @@ def test_a_log_that_began_late_and_held_nothing_lacks_no_file(make_log: MakeLog,
 
 @pytest.mark.parametrize("after_crash", [True, False])
 def test_a_log_of_which_queues_know_was_not_empty(make_log: MakeLog, *, after_crash: bool) -> None:
-    """The newest file was empty, and all others had been cleaned away: the recovery point names no record."""
+    """The newest file was empty, and all others had been removed: the recovery point names no record."""
     checkpoint = Checkpoint(recovery_point=RecoveryPoint(SIZE, 3 * SIZE, queues=1, queue_ends=86))
     with pytest.raises(DamagedLog, match="the log has no file"):
         plan_recovery(make_log([]).queue, checkpoint, after_crash=after_crash)

@@ -93,7 +93,7 @@ class Checkpoint:
     def is_of_an_empty_log(self) -> bool:
         """Whether the log had no record when the recovery point was written, and queues knew of none.
 
-        They do where the newest file is empty and all others were cleaned away.
+        They do where the newest file is empty and all others were removed, as RocketMQ or an operator may do.
         """
         point = self.recovery_point
         return point is not None and self.is_before_first_sync and not point.queue_ends
@@ -161,15 +161,13 @@ class StoreCheckpoint:
     def begin_at(self, offset: int) -> DiskFile:
         """A slave's log begins at `offset`, where its master's does: nothing stands before it, so all of that is there.
 
+        Queues have no entry then, though an empty file of one may begin with a later index: that end does not count.
         Survives a kill; a power cut only once the file, which is returned, was synced. Raises `OSError`.
         """
         point = self.checkpoint.recovery_point
         if point is not None:
-            self.checkpoint = Checkpoint(
-                recovery_point=RecoveryPoint(
-                    point.file_size_bytes, offset, queues=point.queues, queue_ends=point.queue_ends
-                )
-            )
+            queues = REBUILDING if point.is_rebuilding else 0
+            self.checkpoint = Checkpoint(recovery_point=RecoveryPoint(point.file_size_bytes, offset, queues=queues))
             self._file.write_at(0, self.checkpoint.encode())
         return self._file
 
